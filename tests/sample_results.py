@@ -11,6 +11,7 @@ from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.results import (
+    CheckedItem,
     CheckResult,
     FinishedBy,
     PartitionStatus,
@@ -148,6 +149,9 @@ def a_status() -> Status:
 def a_check(well: bool = True) -> CheckResult:
     return CheckResult(
         "orders",
-        (("job file", True, "it is whole"), ("brokers", well, "3 of 3 answered")),
+        (
+            CheckedItem("job file", True, "it is whole"),
+            CheckedItem("brokers", well, "3 of 3 answered"),
+        ),
         exit_code=0 if well else 75,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rangeland import run as commands
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
@@ -22,6 +22,9 @@ from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import verify_and_find
 from rangeland.results import PlanPreview, RunResult, VerifyResult
 from rangeland.spark.plan_frames import plan_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class FrozenPlan:
         """The plan as ``rangeland plan --json`` prints it."""
         return self.preview.to_json()
 
-    def read(self, spark: Any) -> Any:
+    def read(self, spark: SparkSession) -> Any:
         """A data frame with the columns of the contract. Lands nothing."""
         parallelism = int(spark.sparkContext.defaultParallelism)
         tasks = pack_tasks(self.plan.slices, self.job.slices.target_bytes, parallelism)
@@ -60,26 +63,26 @@ class FrozenPlan:
         settings = replace(read_settings(self.job), row_format=self.preview.row_format)
         return plan_frame(spark, tasks, with_cleanup(self.job, settings, topics))
 
-    def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
+    def apply(self, spark: SparkSession, progress: Progress | None = None) -> RunResult:
         """Lands exactly this plan. Raises Conflict if the plan no longer applies."""
         return commands.apply(
             self.job, self.plan, self.preview.unplanned_losses, spark, progress or NoProgress()
         )
 
 
-def plan(job: Job, spark: Any, progress: Progress | None = None) -> FrozenPlan:
+def plan(job: Job, spark: SparkSession, progress: Progress | None = None) -> FrozenPlan:
     """Makes a plan from the cluster and the ledger as they are now. Writes nothing."""
     return FrozenPlan(job, commands.preview(job, spark, progress or NoProgress()))
 
 
-def land(job: Job, spark: Any, progress: Progress | None = None) -> RunResult:
+def land(job: Job, spark: SparkSession, progress: Progress | None = None) -> RunResult:
     """Lands what the job asks for, exactly once, as ``rangeland run`` does."""
     return commands.run(job, spark, progress or NoProgress())
 
 
 def run_jobs(
     paths: Sequence[str | Path],
-    spark: Any,
+    spark: SparkSession,
     *,
     parallel: int | None = None,
     settings: Sequence[str] = (),
@@ -99,7 +102,7 @@ def run_jobs(
 
 def backfill(
     job: Job,
-    spark: Any,
+    spark: SparkSession,
     progress: Progress | None = None,
     *,
     missing: bool = False,
@@ -112,6 +115,6 @@ def backfill(
     return commands.backfill(job, spark, progress or NoProgress(), kind)
 
 
-def verify(job: Job, spark: Any, progress: Progress | None = None) -> VerifyResult:
+def verify(job: Job, spark: SparkSession, progress: Progress | None = None) -> VerifyResult:
     """Whether the table has each landed offset once, as ``rangeland verify`` checks."""
     return verify_and_find.verify(job, spark, progress or NoProgress())

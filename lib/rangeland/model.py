@@ -302,7 +302,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A piece of a range: the unit a task reads. The slices of a range cover it exactly."""
+    """A section of a range: what a task reads at a time. The slices of a range cover it exactly."""
 
     index: int
     partition: Partition

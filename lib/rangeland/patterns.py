@@ -14,7 +14,7 @@ MAX_PATTERN: Final = 1_000
 """Maximum length of a pattern, in characters."""
 
 
-def check_pattern(pattern: str) -> None:
+def check_pattern_is_valid(pattern: str) -> None:
     """Raises ValueError with the reason if it is not a valid pattern."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"it has {len(pattern)} characters, and {MAX_PATTERN} are allowed")

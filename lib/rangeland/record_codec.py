@@ -28,7 +28,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar
 
-from rangeland.untrusted import Unreadable, check_type, whole
+from rangeland.untrusted import Unreadable, require_type, whole
 
 T = TypeVar("T")
 Record = dict[str, Any]
@@ -135,7 +135,7 @@ class RecordCodec:
     def read(self, kind: type[T], record: object, /, **known: Any) -> T:
         """Reads a record as a dataclass. ``known`` are values of fields that are not in the record.
         Raises Unreadable for a record of something else."""
-        get = check_type(record, dict, kind.__name__).get
+        get = require_type(record, dict, kind.__name__).get
         if known:
             fields = (f for f in self._fields(kind).read if f.attribute not in known)
             return kind(**{field.attribute: field.read(get) for field in fields}, **known)
@@ -253,7 +253,7 @@ class RecordCodec:
 
         def read(records: Any) -> dict[Any, Any]:
             found: dict[Any, list[Any]] = {}
-            for record in check_type(records, list, name):
+            for record in require_type(records, list, name):
                 found.setdefault(self.read(key, record), []).append(self.read(value, record))
             return {k: tuple(ones) if is_many else ones[-1] for k, ones in found.items()}
 
@@ -284,13 +284,13 @@ def _list_of(name: str, inner: ColumnType, kind: type) -> ColumnType:
     return ColumnType(
         [inner.shape],
         lambda values: [inner.write(one) for one in ordered(values)],
-        lambda values: kind(inner.read(one) for one in check_type(values, list, name)),
+        lambda values: kind(inner.read(one) for one in require_type(values, list, name)),
     )
 
 
 def _parts_of(name: str, inner: list[ColumnType], parts: Sequence[str] | None) -> ColumnType:
     def read(value: Any) -> tuple[Any, ...]:
-        found = [check_type(value, dict, name).get(part) for part in parts] if parts else value
+        found = [require_type(value, dict, name).get(part) for part in parts] if parts else value
         if not isinstance(found, list) or len(found) != len(inner):
             raise Unreadable(f"{name}: expected a list of {len(inner)} values")
         return tuple(one.read(part) for one, part in zip(inner, found, strict=True))
@@ -306,11 +306,11 @@ def _scalar(name: str, kind: type) -> ColumnType:
         return ColumnType(int, int, lambda value: whole(value, name))
     if issubclass(kind, Enum):
         return ColumnType(str, lambda value: value.value, lambda value: _member(kind, value, name))
-    return ColumnType(kind, kind, lambda value: check_type(value, kind, name))
+    return ColumnType(kind, kind, lambda value: require_type(value, kind, name))
 
 
 def _member(kind: type[Enum], value: Any, name: str) -> Enum:
-    found = {one.value: one for one in kind}.get(check_type(value, str, name))
+    found = {one.value: one for one in kind}.get(require_type(value, str, name))
     if found is None:
         expected = ", ".join(one.value for one in kind)
         raise Unreadable(f"{name}: expected one of {expected}, not {value!r}")
@@ -319,7 +319,8 @@ def _member(kind: type[Enum], value: Any, name: str) -> Enum:
 
 def _map(name: str, pairs: Any) -> dict[Any, Any]:
     if not all(
-        isinstance(pair, tuple | list) and len(pair) == 2 for pair in check_type(pairs, list, name)
+        isinstance(pair, tuple | list) and len(pair) == 2
+        for pair in require_type(pairs, list, name)
     ):
         raise Unreadable(f"{name}: expected a list of pairs")
     return dict(pairs)

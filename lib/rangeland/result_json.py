@@ -39,7 +39,6 @@ RESULT_JSON = RecordCodec(
         QuarantinedBatch: "*range application sequence size_bytes=bytes leader reason",
         GroupMember: "member_id=member client_id=client host is_ours partitions",
     },
-    parts={"findings": ("what", "ok", "seen"), "earlier": ("application", "sequence")},
     columns={
         "leader": _OR_NULL,
         "why": _OR_NULL,

@@ -17,7 +17,7 @@ from rangeland.loss import Loss
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.intervals import Interval, overlap, width
 from rangeland.planning.passed_over_ranges import passed_over_intervals
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed
@@ -271,14 +271,24 @@ class Status(JsonResult):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedItem:
+    """One thing that ``check`` has checked, and what it found."""
+
+    VIEW = "what is_well=ok seen"
+
+    what: str
+    is_well: bool
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckResult(JsonResult):
     """The result of ``check``."""
 
     VIEW = "job is_well=ok findings"
 
     job: str
-    findings: tuple[tuple[str, bool, str], ...] = field(default=())
-    """Each thing checked, whether it is well, and what was found."""
+    findings: tuple[CheckedItem, ...] = ()
     exit_code: int = 0
     """The exit code of the first problem."""
     error: str | None = None
@@ -286,17 +296,15 @@ class CheckResult(JsonResult):
 
     @property
     def is_well(self) -> bool:
-        return all(well for _, well, _ in self.findings)
+        return all(one.is_well for one in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        return {**RESULT_JSON.write(self), **self._failure()}
-
-    def _failure(self) -> dict[str, Any]:
-        """The keys that every error has, if there is a problem."""
-        bad = next((seen for _, well, seen in self.findings if not well), None)
-        if bad is None or self.error is None:
-            return {}
-        return {"error": self.error, "message": bad, "exit": self.exit_code}
+        """With the keys that every error has, if there is a problem."""
+        found = RESULT_JSON.write(self)
+        bad = next((one.seen for one in self.findings if not one.is_well), None)
+        if bad is not None and self.error is not None:
+            found |= {"error": self.error, "message": bad, "exit": self.exit_code}
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +379,7 @@ class Finding(JsonResult):
     leader: str | None = None
     landed_at_ms: int | None = None
     range: Range | None = None
-    earlier: tuple[tuple[str, int], ...] = ()
+    earlier: tuple[PlanId, ...] = ()
     why: str = ""
     """Why it has no row, as far as the ledger knows."""
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings, read_settings
 from rangeland.cluster_access.job_survey import schema_ids_in, schema_ids_in_logs, survey_of
@@ -58,24 +58,27 @@ from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
 from rangeland.spark.transform import load_transform, transformed_schema
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 MAX_LOST_RACES = 50
 """How often other drivers may enter a plan first before a run gives up; counted from the last plan
 of its own."""
 EARLIER = 20
 """How many landings back a group's offset may lie before we assume that another client moved it."""
-_Work = Callable[[], PlanDraft | None]
-"""Finishes plans, and returns its last draft."""
+_Work = Callable[[], PlanDraft | None]  # finishes plans, and returns its last draft
 
 
-def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.RUN) -> PlanPreview:
-    """Previews what a run, or a backfill of this kind, would do now. Reads the cluster, the ledger
-    and sometimes the table; writes nothing."""
+def preview(
+    job: Job, spark: SparkSession, progress: Progress, kind: PlanKind = PlanKind.RUN
+) -> PlanPreview:
+    """Previews what a run, or a backfill of this kind, would do now. Writes nothing."""
     started = time.monotonic()
     runner = Runner(job, spark, progress, kind)
-    runner.check_agreement()
+    runner.check_table_and_ledger_agree()
     unfinished = runner.target.history.unfinished_plans()
     draft = runner.draft()
-    runner.check_draft(draft)
+    runner.check_draft_can_land(draft)
     return PlanPreview(
         draft=draft,
         table=job.sink.table,
@@ -89,13 +92,13 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.
     )
 
 
-def run(job: Job, spark: Any, progress: Progress) -> RunResult:
+def run(job: Job, spark: SparkSession, progress: Progress) -> RunResult:
     """Lands what the job asks for, exactly once, after finishing any unfinished plans."""
     return Runner(job, spark, progress).run()
 
 
 def backfill(
-    job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.BACKFILL
+    job: Job, spark: SparkSession, progress: Progress, kind: PlanKind = PlanKind.BACKFILL
 ) -> RunResult:
     """Lands the job's range beside its scheduled runs, without moving their checkpoint. ``kind``
     may ask for what the table has lost, or for landing the range again."""
@@ -103,7 +106,12 @@ def backfill(
 
 
 def redrive(
-    job: Job, spark: Any, progress: Progress, *, from_log: bool = False, dry_run: bool = False
+    job: Job,
+    spark: SparkSession,
+    progress: Progress,
+    *,
+    from_log: bool = False,
+    dry_run: bool = False,
 ) -> RedriveResult:
     """Lands quarantined batches that can be decoded now, from the kept bytes or from the log; a
     dry run only reports them."""
@@ -116,13 +124,13 @@ def redrive(
     return RedriveResult(job.job, job.sink.table, tuple(left), time.monotonic() - started, done)
 
 
-def adopt(job: Job, spark: Any, progress: Progress) -> AdoptResult:
+def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
     """Records that the table is right where it and its ledger disagree."""
     return adopt_table(job, Runner(job, spark, progress).rows, spark, progress)
 
 
 def apply(
-    job: Job, plan: Plan, unplanned_losses: Sequence[Loss], spark: Any, progress: Progress
+    job: Job, plan: Plan, unplanned_losses: Sequence[Loss], spark: SparkSession, progress: Progress
 ) -> RunResult:
     """Enters a plan that was made earlier, or refuses it if it no longer applies.
     ``unplanned_losses`` were found when it was made, and are not part of it."""
@@ -139,7 +147,7 @@ class Runner:
     def __init__(
         self,
         job: Job,
-        spark: Any,
+        spark: SparkSession,
         progress: Progress,
         kind: PlanKind = PlanKind.RUN,
         survey: SurveyOf | None = None,
@@ -191,7 +199,7 @@ class Runner:
         outrun: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
-            self.check_agreement()
+            self.check_table_and_ledger_agree()
             unfinished = self.target.history.unfinished_plans()
             first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
             if first is not None:
@@ -228,11 +236,11 @@ class Runner:
         """Finishes a plan that was made earlier, as it was entered or after checking that it still
         applies. The losses are recorded before the plan is entered, so that a driver that finds the
         plan entered has nothing left to record."""
-        self.check_agreement()
+        self.check_table_and_ledger_agree()
         if (same := self.target.history.entered_plan(plan)) is not None:
             self.finished.append(self.committer.finish_entered(same))
             return None
-        if plan.columns != self.reader.columns_to_add():
+        if plan.schema_json != self.reader.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
         self._finish_prepared()
         unfinished = self.target.history.unfinished_plans()
@@ -247,7 +255,7 @@ class Runner:
         if draft.is_empty and not draft.moves_without_landing:
             self._record(unplanned_losses, plan.made_at_ms)
             return draft
-        self.check_draft(draft)
+        self.check_draft_can_land(draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
             self.finished.append(self.committer.finish_new(plan))
             return draft
@@ -259,39 +267,36 @@ class Runner:
 
     # --- the steps of a run -------------------------------------------------------------
 
-    def check_agreement(self) -> None:
+    def check_table_and_ledger_agree(self) -> None:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
-        self.target.identity.check_agreement()
+        self.target.identity.check_table_and_ledger_agree()
         if self.kind is not PlanKind.HOLES:
             check_rows_remain(self.spark, self.target, self.job, self.progress)
 
     def _finish_prepared(self) -> None:
         """Commits what is prepared: a plan that was made since counts it as landed."""
-        while prepared := [
-            u for u in self.target.history.unfinished_plans() if u.outcome is not None
-        ]:
+        history = self.target.history
+        while prepared := [u for u in history.unfinished_plans() if u.outcome is not None]:
             self.finished.append(self.committer.finish_entered(prepared[0]))
             self.target.refresh()
-            self.check_agreement()
+            self.check_table_and_ledger_agree()
 
     def draft(self) -> PlanDraft:
         """A plan based on what is known now."""
         draft = self.planner.draft()
-        return replace(draft, plan=replace(draft.plan, columns=self.reader.columns_to_add()))
+        return replace(draft, plan=replace(draft.plan, schema_json=self.reader.schema_to_merge()))
 
-    def check_draft(self, draft: PlanDraft) -> None:
+    def check_draft_can_land(self, draft: PlanDraft) -> None:
         """Raises Conflict for rows that no ledger knows, and for schemas that do not fit."""
         if self.kind in (PlanKind.RUN, PlanKind.BACKFILL):
             check_rows_are_known(self.spark, self.target, draft.plan.ranges)
             ids_in = partial(schema_ids_in, self.job, survey=self.surveys.last)
-            check_schemas_are_readable(
-                self.row_format, self.job.request.policy, draft.plan.slices, ids_in
-            )
+            policy = self.job.request.policy
+            check_schemas_are_readable(self.row_format, policy, draft.plan.slices, ids_in)
 
     def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
-        """Enters a draft as ``_enter`` does; before that, warns of what may be a reason to stop the
-        run."""
-        self.check_draft(draft)
+        """Enters a draft, after warning of what may be a reason to stop the run."""
+        self.check_draft_can_land(draft)
         risks = risk_warnings(draft.risks, self.surveys.speed)
         for text in (*passed_over_warnings(draft.passed_over), *risks):
             self._warn(text)

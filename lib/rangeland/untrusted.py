@@ -65,7 +65,7 @@ def parse_json(
             parse_float=_finite,
             object_pairs_hook=pairs,
         )
-        _check_depth(value)
+        _check_depth_is_bounded(value)
         if _SURROGATE.search(decoded):
             json.dumps(value, ensure_ascii=False).encode()
     except Unreadable:
@@ -112,7 +112,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth_is_bounded(value: Any) -> None:
     level = _containers([value])
     for _ in range(MAX_JSON_DEPTH):
         if not level:
@@ -214,10 +214,10 @@ class JsonFields:
             return default
         if found is None and name not in self._values:
             raise Unreadable(f"{name}: expected {_EXPECTED[kind]}, missing")
-        return check_type(found, kind, name)
+        return require_type(found, kind, name)
 
 
-def check_type(value: Any, kind: type[Any], what: str) -> Any:
+def require_type(value: Any, kind: type[Any], what: str) -> Any:
     """A value of this type. Raises Unreadable."""
     if not isinstance(value, kind):
         expected = _EXPECTED.get(kind, kind.__name__)

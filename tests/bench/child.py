@@ -22,7 +22,7 @@ from tests.bench.competitors import SIDES, Ground, measure, tasks_of
 from tests.bench.memory import WorkerMemory
 from tests.bench.session import open_session, prepare_environment
 
-TIMEOUT_SECONDS = 1800
+TIMEOUT_S = 1800
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def measure_in_child(order: Order) -> Answer:
     prepare_environment()
     sent = asdict(order) | {"started_at": time.time()}
     command = [sys.executable, "-m", "tests.bench.child", json.dumps(sent)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     if done.returncode != 0:
         raise RuntimeError(f"a measurement of {order.side} failed: {done.stderr[-2000:]}")
     answer = json.loads(done.stdout.splitlines()[-1])

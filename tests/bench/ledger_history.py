@@ -42,7 +42,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.log_actions import add_lines
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.testing.processes import remove_directory, temporary_directory
 from tests.spark_sessions import open_session
 
@@ -78,7 +78,7 @@ class History:
         return PlanEvent(
             *(APPLICATION, JOB, sequence, plan.hash, tuple(EventRange(r) for r in ranges)),
             *(json.dumps(plan.to_json()), made_at_ms, sequence, sequence, covered),
-            unfinished=((APPLICATION, sequence - 1),) if sequence > 1 else (),
+            unfinished=(PlanId(APPLICATION, sequence - 1),) if sequence > 1 else (),
             table_id="00000000-0000-0000-0000-000000000000",
         )
 

@@ -12,7 +12,7 @@ from typing import Self
 
 import psutil
 
-SAMPLE_SECONDS = 0.02
+SAMPLE_S = 0.02
 
 
 class WorkerMemory:
@@ -44,7 +44,7 @@ class WorkerMemory:
     def _run(self) -> None:
         workers: list[psutil.Process] = []
         rounds = 0
-        while not self._stopped.wait(SAMPLE_SECONDS):
+        while not self._stopped.wait(SAMPLE_S):
             if rounds % 10 == 0:  # walking the process tree costs more than a sample
                 workers = _python_workers()
             rounds += 1

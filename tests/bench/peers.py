@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 FETCH_BYTES = 8 << 20
 CONSUME_RECORDS = 50_000
-IDLE_SECONDS = 30
+IDLE_S = 30
 
 _CLIENT_SCHEMA = pa.schema(
     [
@@ -55,7 +55,7 @@ def land_with_client(bootstrap: str, topic: str, partitions: int, records: int, 
             out / "part-0.parquet", _CLIENT_SCHEMA, compression="snappy", use_dictionary=False
         ) as writer:
             while taken < records:
-                messages = consumer.consume(CONSUME_RECORDS, IDLE_SECONDS)
+                messages = consumer.consume(CONSUME_RECORDS, IDLE_S)
                 if not messages:
                     raise RuntimeError(f"the client stopped at {taken} of {records} records")
                 writer.write_batch(_client_batch(topic, messages))

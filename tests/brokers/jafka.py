@@ -14,7 +14,7 @@ from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.job.value_parsers import parse_member
+from rangeland.job.value_parsers import parse_named_broker
 from rangeland.model import Counts, LogState, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.testing.jafka import JafkaCluster
@@ -25,11 +25,11 @@ Row = tuple[str, int, int, int, bytes]
 
 def settings_of(cluster: JafkaCluster, **changed: Any) -> ClusterSettings:
     """Settings with which a mistake shows within seconds."""
-    members = tuple(parse_member(server) for server in cluster.servers)
+    named_brokers = tuple(parse_named_broker(server) for server in cluster.servers)
     base = ClusterSettings(
         "jafka",
-        tuple(address for _, address in members),
-        members=members,
+        tuple(address for _, address in named_brokers),
+        named_brokers=named_brokers,
         connect_ms=2_000,
         request_ms=10_000,
         survey_ms=4_000,

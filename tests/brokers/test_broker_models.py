@@ -16,7 +16,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.job.value_parsers import parse_member
+from rangeland.job.value_parsers import parse_named_broker
 from rangeland.testing import jafka_clients, rocketmq_clients
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -60,8 +60,8 @@ def sides(model: SimulatedCluster, real: ClusterSettings) -> Iterator[tuple[Side
     names = model.servers.split(", ")
     own = ClusterSettings(model.dialect, (), client_id=MODEL)
     if model.dialect == "jafka":
-        members = (parse_member(names[0]),)  # the other one has no partitions
-        own = replace(own, seeds=tuple(at for _, at in members), members=members)
+        named_brokers = (parse_named_broker(names[0]),)  # the other one has no partitions
+        own = replace(own, seeds=tuple(at for _, at in named_brokers), named_brokers=named_brokers)
     else:
         own = replace(own, seeds=tuple(parse_address(name) for name in names))
     has_bytes = model.dialect != "rocketmq"

@@ -128,7 +128,7 @@ def test_a_broker_whose_partitions_nobody_asks_for_may_be_away(
     produce(jafka.address(), topic, [b"v"])
     away = ("3", Address("127.0.0.1", free_ports(1)[0]))
     base = settings_of(jafka, survey_ms=500)
-    settings = replace(base, members=(*base.members, away))
+    settings = replace(base, named_brokers=(*base.named_brokers, away))
     survey = look(settings, topics=(topic,), partitions={topic: ["1-0", "1-1"]})
     assert {p.number for p in survey.logs} == {0, 1}
     assert "3" not in survey.absent.answered_brokers
@@ -257,8 +257,8 @@ def test_a_broker_is_found_where_it_is_now_and_no_other_responses_for_it(
     first, second = log_of(settings, topic), log_of(settings, topic, broker="2")
     misled = replace(slice_of(first), leader=second.leader.address)
     assert read([misled], settings).values == [b"of broker 1"]
-    members, seeds = settings.members[1:], settings.seeds[1:]
-    alone = replace(settings, members=members, seeds=seeds, no_progress_ms=500)
+    named_brokers, seeds = settings.named_brokers[1:], settings.seeds[1:]
+    alone = replace(settings, named_brokers=named_brokers, seeds=seeds, no_progress_ms=500)
     with pytest.raises(Unreachable, match=f"{topic}/1-0") as caught:
         read([misled], alone)
     assert "no broker of that name is registered" in caught.value.why

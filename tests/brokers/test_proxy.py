@@ -136,8 +136,8 @@ def test_jafka_is_read_to_the_end_through_trouble(topic: str) -> None:
     with JafkaCluster() as cluster, Proxy("jafka", [cluster.address()]) as proxy:
         jafka_clients.produce(cluster.address(), topic, values_of(COUNT), batch=50)
         (address,) = proxy.addresses
-        members = (("1", parse_address(address)),)
-        read_in_trouble(proxy, settings_of("jafka", [address], members=members), topic)
+        named_brokers = (("1", parse_address(address)),)
+        read_in_trouble(proxy, settings_of("jafka", [address], named_brokers=named_brokers), topic)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.job import Job
 from rangeland.progress_events import NoProgress
-from rangeland.queries.reached_check import check_reached
+from rangeland.queries.reached_check import query_reach
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producer import Record, create_topic, open_transaction, produce
@@ -33,7 +33,7 @@ def job_until(kafka: KafkaCluster, topic: str, until: Any, **source: Any) -> Job
 
 
 def states(job: Job, idle_after_ms: int | None = None) -> list[str]:
-    return [p.state for p in check_reached(job, NoProgress(), idle_after_ms).partitions]
+    return [p.state for p in query_reach(job, NoProgress(), idle_after_ms).partitions]
 
 
 def at_t() -> str:

@@ -167,6 +167,27 @@ def test_a_function_that_only_raises_is_named_after_what_must_hold() -> None:
     assert [x for x in found if x[0].lstrip("_").startswith("refuse_")] == []
 
 
+PREDICATES = {
+    *("is", "are", "has", "have", "can", "hold", "exist", "exists", "fits", "begins", "remain"),
+    *("adds", "agree", "answer", "applies", "covers", "follows", "pass", "all", "distinct"),
+    *("inside", "once", "owned", "planned", "same", "still", "whole", "within"),
+}
+"""The words by which the name of a check says what must hold."""
+
+
+def test_a_check_says_what_must_hold_and_returns_nothing() -> None:
+    checks = [x for x in nodes(ast.FunctionDef) if x[0].name.lstrip("_").startswith("check_")]
+    assert len(checks) > 70
+    wrong = [
+        (node.name, path)
+        for node, path in checks
+        if not PREDICATES & {*node.name.split("_")}
+        or node.returns is None
+        or ast.unparse(node.returns) != "None"
+    ]
+    assert wrong == []
+
+
 def docstrings() -> Iterator[tuple[str, str]]:
     """Each text of a module, class, function or attribute that stands alone, with its place."""
     for path in MODULES:

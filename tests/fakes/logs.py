@@ -233,9 +233,9 @@ def read_log(
     """Reads like a task, and raises what a task would. ``tags``: those of entries, by index."""
     broker = "" if dialect == "kafka" else "broker-a"
     partition = Partition("t", 0, broker)
-    members = (("broker-a", LEADER),) if broker else ()
+    named_brokers = (("broker-a", LEADER),) if broker else ()
     isolation = changed.pop("isolation", Isolation.READ_COMMITTED)
-    cluster = ClusterSettings(dialect, (LEADER,), members=members, isolation=isolation)
+    cluster = ClusterSettings(dialect, (LEADER,), named_brokers=named_brokers, isolation=isolation)
     settings = ReadSettings(cluster, **changed)
     slice_ = Slice(0, partition, from_offset, until_offset, leader=LEADER)
     found = load_dialect(dialect)

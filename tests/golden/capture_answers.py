@@ -35,7 +35,7 @@ from rangeland.model import (
 )
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_reach import PartitionReach
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan, PlanId, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
@@ -43,6 +43,7 @@ from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.queries.payload_sample import SampleResult
 from rangeland.queries.reached_check import ReachResult
 from rangeland.results import (
+    CheckedItem,
     CheckResult,
     Finding,
     FindState,
@@ -164,7 +165,7 @@ def _quarantined(why: str) -> QuarantinedRange:
 
 FOUND = Finding(
     *(P0, 12, FindState.LANDED, ("a.parquet", "b.parquet"), "orders", "rangeland/orders", 4, 9),
-    *("b1:9092", 1_700_000_000_123, R0, (("rangeland/orders/backfill/f00", 1),), "why"),
+    *("b1:9092", 1_700_000_000_123, R0, (PlanId("rangeland/orders/backfill/f00", 1),), "why"),
 )
 ANSWERS: dict[str, Callable[[], Any]] = {
     "run": _result,
@@ -175,7 +176,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "status-least": lambda: Status("o", "t", None, 0, (), group=GroupStatus("g", why="refused")),
     "status-no-group": made.a_status,
     "check": made.a_check,
-    "check-failed": lambda: CheckResult("o", (("table", False, ""),), 73, "Conflict"),
+    "check-failed": lambda: CheckResult("o", (CheckedItem("table", False, ""),), 73, "Conflict"),
     "verify": _verified,
     "find": lambda: FOUND,
     "find-nothing": lambda: Finding(P1, 12, FindState.NOT_LANDED),

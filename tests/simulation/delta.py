@@ -298,7 +298,7 @@ class SimulatedKernel(DeltaKernel):
             now,
             number=now.number + 1,
             configuration={**now.configuration, **request.properties},
-            schema_json=request.schema or now.schema_json,
+            schema_json=request.schema_json or now.schema_json,
             files=files | {file.path: file for file in adds},
             transactions={**now.transactions, application: sequence},
         )
@@ -307,7 +307,7 @@ class SimulatedKernel(DeltaKernel):
         )
         # Kernel writes no metadata for properties that are set already, as far as it has loaded.
         is_set = request.properties.items() <= snapshot._java.version.configuration.items()
-        log.append(version, Commit(made, bool(request.schema) or not is_set, gone))
+        log.append(version, Commit(made, bool(request.schema_json) or not is_set, gone))
         self._world.log(f"committed {application} {sequence} to {key}: {len(adds)} files")
         if found == "lost":
             raise StorageFailed(f"could not commit to {snapshot.path}", why="the response was lost")

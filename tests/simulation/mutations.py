@@ -251,9 +251,9 @@ DISPLACED = (
         # Otherwise the last plan is to be finished, and cannot be committed to no table.
         Change(
             "landing.identity_check:IdentityCheck._without_transaction",
-            "plan, outcome = ledger.plan(application, last), ledger.outcome(application, last)",
+            "plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)",
             "if self._table.snapshot is None:\n        return last\n"
-            "    plan, outcome = ledger.plan(application, last), ledger.outcome(application, last)",
+            "    plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)",
         ),
     ),
     Mutation(

@@ -38,6 +38,7 @@ from rangeland.landing import (
     target_table,
 )
 from rangeland.model import Address
+from rangeland.planning.plan import PlanId
 from rangeland.spark import spark_jobs, task_context
 from rangeland.survey import cluster_survey
 from tests.simulation import group_model, memories, spark, sql
@@ -154,10 +155,8 @@ def _locked(uri: str) -> AbstractContextManager[None]:
     return STAGE.tables.locked(TablePath.parse(uri).key)
 
 
-def _replaced(
-    new: sql.Frame, path: str, where: str, transaction: tuple[str, int], *, evolves: bool
-) -> None:
-    sql.replace_rows(STAGE.tables, new, path, where, transaction)
+def _replaced(new: sql.Frame, path: str, where: str, plan_id: PlanId, *, evolves: bool) -> None:
+    sql.replace_rows(STAGE.tables, new, path, where, plan_id)
 
 
 def _modules() -> list[Any]:

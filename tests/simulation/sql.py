@@ -18,6 +18,7 @@ from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.errors import Conflict, StorageFailed
 from rangeland.model import DataFile, Partition
+from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import (
     CountedRange,
     LandedRange,
@@ -191,14 +192,12 @@ def _by_offset(rows: Iterable[Row]) -> Mapping[tuple[str, int, int], list[bytes]
     return found
 
 
-def replace_rows(
-    tables: Tables, new: Frame, path: str, where: str, transaction: tuple[str, int]
-) -> None:
+def replace_rows(tables: Tables, new: Frame, path: str, where: str, plan_id: PlanId) -> None:
     """Delta's ``replaceWhere`` in one commit: files with such rows are rewritten without them, and
     the new rows are written to files of Spark's own."""
     world, store, key = new.world, new.store, TablePath.parse(path).key
     log, then = tables.logs[key], tables.logs[key].newest
-    application, sequence = transaction
+    application, sequence = plan_id.application, plan_id.sequence
     if then.transactions.get(application, -1) >= sequence:
         return
     gone, kept = _cut(store, [f"{key}/{name}" for name in then.files], _condition(where))

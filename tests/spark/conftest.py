@@ -81,7 +81,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     """Makes a module with a function ``change(df)`` of this body; gives ``module:change``. The
     records that it fails on are searched for as long as it takes."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(omitted_records, "SECONDS", PATIENCE_S)
+    monkeypatch.setattr(omitted_records, "SEARCH_S", PATIENCE_S)
     name = f"transform_{uuid.uuid4().hex}"
 
     def write(body: str) -> str:

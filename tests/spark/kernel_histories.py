@@ -31,6 +31,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
 )
 from rangeland.errors import RangelandError
 from rangeland.model import DataFile
+from rangeland.planning.plan import PlanId
 from rangeland.spark import replace_where
 from tests.simulation import sql
 from tests.simulation.delta import DeltaLog, SimulatedKernel, Tables
@@ -238,7 +239,7 @@ class KernelHistory:
                     expected_version=expected,
                     removed=gone,
                     properties=properties,
-                    schema=schema,
+                    schema_json=schema,
                 ),
                 lambda: is_ready,
             )
@@ -346,9 +347,9 @@ class KernelHistory:
         where += f"AND `offset` < {until})"
         name = self._random.choice(APPLICATIONS)
         last = newest.transactions.get(name, 0)
-        transaction = (name, last + self._random.choice((0, 1, 1)))
+        plan_id = PlanId(name, last + self._random.choice((0, 1, 1)))
         numbers = sorted(self._random.sample(range(first, until), min(2, until - first)))
-        self.steps.append(f"replace [{first}, {until}) by {numbers} as {transaction}")
+        self.steps.append(f"replace [{first}, {until}) by {numbers} as {plan_id}")
         values = [f"orders/0/1/{n}/{len(self.steps)}".encode() for n in numbers]
         count = len(numbers)
         table = pa.table([["orders"] * count, [0] * count, numbers, values], SCHEMA)
@@ -364,14 +365,12 @@ class KernelHistory:
                 sql.prepared_frame(simulated, MODEL, [file], schema),  # type: ignore[arg-type]
                 MODEL,
                 where,
-                transaction,
+                plan_id,
             )
         )
         self._real.wait_for_maintenance()
         frame = replace_where.prepared_frame(self._spark, str(self._path), [file], schema)
-        real = _outcome(
-            lambda: replace_where.replace_rows(frame, str(self._path), where, transaction)
-        )
+        real = _outcome(lambda: replace_where.replace_rows(frame, str(self._path), where, plan_id))
         assert _shown(real) == _shown(model), [*self.steps, real, model]
         self._compare_rows()
 

@@ -489,7 +489,7 @@ def test_a_folder_that_must_not_be_written_is_refused(
             rangeland.land(job, spark)
         assert caught.value.exit_code == 73
         checked = job_check.check(job, lambda: spark, NoProgress())
-        (said,) = [seen for what, _, seen in checked.findings if what == "table"]
+        (said,) = [x.seen for x in checked.findings if x.what == "table"]
         assert (checked.exit_code, "ead-only" in said) == (73, True)
         assert files_of(table) == before
     finally:

@@ -36,6 +36,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
 )
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
+from rangeland.planning.plan import PlanId
 from rangeland.testing.processes import PATIENCE_S
 from tests.unit.test_delta_files import ROWS, rows
 
@@ -398,8 +399,8 @@ def test_landing_is_idempotent_and_finds_its_version(kernel: DeltaKernel, table:
     assert land(kernel, snapshot, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
         1, is_new=False
     )
-    assert landed_at(kernel, table, "rangeland/b", 9) == 2
-    assert landed_at(kernel, table, "rangeland/b", 9, since=40) is None
+    assert landed_at(kernel, table, PlanId("rangeland/b", 9)) == 2
+    assert landed_at(kernel, table, PlanId("rangeland/b", 9), since=40) is None
 
 
 def test_files_that_are_gone_are_named_and_nothing_is_committed(
@@ -430,7 +431,7 @@ def test_a_restore_that_took_landings_away_is_noticed(
     found = last_restore(kernel, table, since=2)
     assert isinstance(found, Restored)
     assert found.restored_to == 1
-    assert found.lost == (("rangeland/a", 2), ("rangeland/a", 3))
+    assert found.lost == (PlanId("rangeland/a", 2), PlanId("rangeland/a", 3))
     assert last_restore(kernel, table, since=found.version) is None
 
 

@@ -17,7 +17,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status, verify_and_find
 from rangeland.testing.kafka import KafkaCluster
@@ -64,7 +64,11 @@ class Lake:
         assert offsets_of(table_of(self.spark, where)) == before
 
     def plan(self, sequence: int) -> Plan:
-        entered = LandingTarget(self.spark, self.job()).ledger.require().plan(APPLICATION, sequence)
+        entered = (
+            LandingTarget(self.spark, self.job())
+            .ledger.require()
+            .plan(PlanId(APPLICATION, sequence))
+        )
         assert entered is not None
         return Plan.from_json(json.loads(entered.document))
 
@@ -90,7 +94,7 @@ def test_a_transaction_that_delta_has_dropped_lands_nothing_twice(
         f"('{name}' = 'interval 0 seconds', 'delta.checkpointInterval' = '1')"
     )
     checked = job_check.check(lake.job(), lambda: lake.spark, NoProgress())
-    assert any(name in text for _, _, text in checked.findings)
+    assert any(name in x.seen for x in checked.findings)
     assert any(
         name in text for text in job_status.status(lake.job(), lake.spark, NoProgress()).warnings
     )

@@ -249,7 +249,7 @@ def test_a_log_that_was_cut_short_is_noticed(
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planner, "LAGGING_SECONDS", 0)
+    monkeypatch.setattr(planner, "LAGGING_S", 0)
     job = named(jafka, table, written.topic)
     rangeland.land(job, spark)
     end, kept = written.ends["1-0"], written.offsets("1-0")[-2]

@@ -24,6 +24,7 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Bug
 from rangeland.model import Counts, DataFile, Partition, Range
+from rangeland.planning.plan import PlanId
 from rangeland.planning.slice_receipt import Receipt
 
 pytestmark = pytest.mark.spark
@@ -64,12 +65,12 @@ def test_what_was_entered_and_prepared_is_read_back(ledger: Ledger) -> None:
     assert ledger.entered() == 0
     assert ledger.enter(first, 0)
     assert ledger.prepare(outcome(first))
-    read = ledger.plan(APP, 1)
+    read = ledger.plan(PlanId(APP, 1))
     assert read is not None
     assert (read.ranges, read.document, read.entered) == (first.ranges, "{}", 1)
-    assert ledger.outcome(APP, 1) == outcome(first)
-    assert ledger.plan(APP, 2) is None
-    assert ledger.outcome(BACKFILL, 1) is None
+    assert ledger.outcome(PlanId(APP, 1)) == outcome(first)
+    assert ledger.plan(PlanId(APP, 2)) is None
+    assert ledger.outcome(PlanId(BACKFILL, 1)) is None
     assert ledger.entered() == 1
 
 
@@ -88,10 +89,10 @@ def test_an_outcome_is_prepared_once(kernel: DeltaKernel, ledger: Ledger) -> Non
     first = plan(1, 0, 10)
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
-    assert other.outcome(APP, 1) is None
+    assert other.outcome(PlanId(APP, 1)) is None
     assert ledger.prepare(outcome(first))
     assert not other.prepare(outcome(first))
-    assert other.outcome(APP, 1) == outcome(first)
+    assert other.outcome(PlanId(APP, 1)) == outcome(first)
     files = list(Path(ledger.path.removeprefix("file:")).glob("*.parquet"))
     assert len(files) == 2  # the loser's row is removed
 
@@ -102,11 +103,11 @@ def test_a_later_attempt_stands_in_for_an_outcome_once(ledger: Ledger) -> None:
     assert ledger.prepare(outcome(first))
     again = replace(outcome(first), attempt=1, written_at_ms=3_000)
     assert ledger.prepare(again)
-    assert ledger.outcome(APP, 1) == again
+    assert ledger.outcome(PlanId(APP, 1)) == again
     assert not ledger.prepare(again)
     assert ledger.prepare(replace(again, attempt=2))
     ledger.refresh()
-    found = ledger.outcome(APP, 1)
+    found = ledger.outcome(PlanId(APP, 1))
     assert found is not None
     assert found.attempt == 2
 
@@ -143,15 +144,15 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
             assert ledger.prepare(outcome(plan(number + 1, start, end)))
     landed = {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(30, 40, "id"))}
     assert (ledger.entered(), ledger.coverage()) == (3, landed)
-    assert ledger.without_outcome() == [(APP, 2)]
-    live = ledger.plan(APP, 2)
+    assert ledger.without_outcome() == [PlanId(APP, 2)]
+    live = ledger.plan(PlanId(APP, 2))
     assert live is not None
     assert [entry.range for entry in live.ranges] == [Range(P0, 10, 20, "id")]
     with pytest.raises(Bug, match="came too late"):
         ledger.prepare(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
     assert ledger.coverage() == landed
-    assert {application for application, _ in ledger.without_outcome()} == {APP, BACKFILL}
+    assert {one.application for one in ledger.without_outcome()} == {APP, BACKFILL}
 
 
 def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:
@@ -192,14 +193,14 @@ def test_parts_are_handed_in_one_after_the_other(kernel: DeltaKernel, ledger: Le
     first = plan(1, 0, 10)
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
-    assert other.parts(APP, 1) == []
+    assert other.parts(PlanId(APP, 1)) == []
     assert ledger.append_part(part(first, 1, 0, 4))
     assert not other.append_part(part(first, 1, 4, 10))  # it has not seen the first
-    assert other.parts(APP, 1) == [part(first, 1, 0, 4)]
+    assert other.parts(PlanId(APP, 1)) == [part(first, 1, 0, 4)]
     assert other.append_part(part(first, 2, 4, 10))
     ledger.refresh()
-    assert ledger.parts(APP, 1) == [part(first, 1, 0, 4), part(first, 2, 4, 10)]
-    assert ledger.parts(APP, 2) == []
+    assert ledger.parts(PlanId(APP, 1)) == [part(first, 1, 0, 4), part(first, 2, 4, 10)]
+    assert ledger.parts(PlanId(APP, 2)) == []
 
 
 def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger) -> None:
@@ -214,7 +215,7 @@ def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger)
     assert ledger.append_part(part(second, 1, 10, 20))
     assert [(p.sequence, o) for p, o in ledger.prepared_plans()] == [(1, outcome(first))]
     assert list(ledger.outcomes(APP)) == [outcome(first)]
-    assert ledger.outcome(APP, 2) is None
+    assert ledger.outcome(PlanId(APP, 2)) is None
     assert [p.sequence for p in ledger.plans()] == [2, 1]
     newest = next(ledger.plans_of("orders-hourly"))
     assert newest.sequence == 2
@@ -287,7 +288,7 @@ def land(ledger: Ledger, sequences: range) -> None:
 
 def known(ledger: Ledger) -> list[object]:
     plans = list(ledger.plans())
-    outcomes = [ledger.outcome(APP, one.sequence) for one in plans]
+    outcomes = [ledger.outcome(PlanId(APP, one.sequence)) for one in plans]
     found = (
         ledger.prepared_plans(),
         list(ledger.outcomes(APP)),

@@ -278,9 +278,9 @@ def test_check_says_what_excludes_other_writers_and_a_run_has_no_reason_to_warn(
 ) -> None:
     topic_of(kafka, topic, p0=1)
     job = job_of(kafka.bootstrap, lake, topic)
-    findings = {f[0]: f for f in job_check.check(job, lambda: spark, NoProgress()).findings}
-    assert "Any number of our drivers may commit at once" in findings["table"][2]
-    assert "spark.delta.logStore.s3a.impl" in findings["table"][2]
+    findings = {f.what: f for f in job_check.check(job, lambda: spark, NoProgress()).findings}
+    assert "Any number of our drivers may commit at once" in findings["table"].seen
+    assert "spark.delta.logStore.s3a.impl" in findings["table"].seen
     assert rangeland.land(job, spark).warnings == ()
 
 

@@ -100,7 +100,7 @@ def test_a_landed_topic_that_is_deleted_has_vanished_and_one_created_again_is_no
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planner, "LAGGING_SECONDS", 0)
+    monkeypatch.setattr(planner, "LAGGING_S", 0)
     written = Written(rocketmq, topic, 1)
     written.fill("first", 10)
     job = job_of(written, table)

@@ -18,6 +18,7 @@ from rangeland.groups.backend import JoinRequest
 from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.job import Job
 from rangeland.model import Partition
+from rangeland.planning.plan import PlanId
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
 from rangeland.run import backfill, run
@@ -78,7 +79,7 @@ def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
     """Of the first plan: who handed in which slices."""
     ledger = Ledger(DeltaKernel(spark), job.sink.table)
     assert ledger.exists()
-    found = ledger.parts(job.application, 1)
+    found = ledger.parts(PlanId(job.application, 1))
     return [{"member": p.member, "slices": {r.partition for r in p.receipts}} for p in found]
 
 
@@ -162,8 +163,8 @@ def test_what_was_handed_in_is_used_by_the_next_run_when_all_have_died(
     assert (result.state, result.recovered) == ("landed", (1,))
     ledger = Ledger(DeltaKernel(spark), job.sink.table)
     assert ledger.exists()
-    (part,) = ledger.parts(job.application, 1)
-    outcome = ledger.outcome(job.application, 1)
+    (part,) = ledger.parts(PlanId(job.application, 1))
+    outcome = ledger.outcome(PlanId(job.application, 1))
     assert outcome is not None
     landed = {entry.file.path for entry in outcome.files}
     assert {entry.file.path for entry in part.files} < landed
@@ -259,7 +260,7 @@ def test_where_the_group_backend_is_gone_a_driver_reads_what_others_held(
 def test_a_member_that_never_reads_is_not_waited_for_without_end(
     backends: GroupBackends, job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_plan, "STALLED_SECONDS", 2.0)
+    monkeypatch.setattr(shared_plan, "STALLED_S", 2.0)
     topic = job.source.topics[0]
     partitions = tuple(Partition(topic, n) for n in range(4))
     idle = InMemoryGroupBackend(backends.groups, "z")

@@ -67,7 +67,7 @@ class Driving(run.Runner):
         self.reader.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
         self.committer = finisher_of(self.reader)
 
-    def check_agreement(self) -> None: ...
+    def check_table_and_ledger_agree(self) -> None: ...
 
     def _result(self, draft: PlanDraft | None) -> Any:
         return run.result_of_plans(self.job, self.target, self.finished, draft)

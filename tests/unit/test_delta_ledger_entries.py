@@ -9,7 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, stats_of, to_row
+from rangeland.delta.ledger.event_rows import (
+    SCHEMA,
+    from_row,
+    missing_columns_sql,
+    stats_of,
+    to_row,
+)
 from rangeland.delta.ledger.events import (
     EventFile,
     EventKind,
@@ -28,6 +34,7 @@ from rangeland.errors import Conflict, StorageFailed
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge
+from rangeland.planning.plan import PlanId
 from rangeland.planning.slice_receipt import Receipt
 
 P0 = Partition("orders", 0)
@@ -37,7 +44,7 @@ B1 = Partition("orders", 1, "broker-a")
 def a_plan() -> PlanEvent:
     ranges = (EventRange(Range(P0, 0, 10, "id", 99)), EventRange(Range(B1, 5, 6)))
     covered = {P0: (OffsetSpan(0, 5), OffsetSpan(7, 9, "id")), B1: (OffsetSpan(1, 2),)}
-    live = (("rangeland/a", 3),)
+    live = (PlanId("rangeland/a", 3),)
     return PlanEvent(
         "rangeland/a", "a", 4, "hash", ranges, "{}", 1_700_000_000_123, 7, 9, covered, live
     )
@@ -113,10 +120,14 @@ def test_entries_survive_the_way_through_a_row(entry: LedgerEvent) -> None:
 
 
 def test_a_ledger_of_an_earlier_version_lacks_the_columns_of_losses() -> None:
-    assert missing_columns(SCHEMA.names) == []
+    assert missing_columns_sql(SCHEMA.names) == []
     first = SCHEMA.names[: SCHEMA.names.index("document") + 1]
-    assert missing_columns(first)[:3] == ["`topic` STRING", "`partition` INT", "`broker` STRING"]
-    assert missing_columns(first)[-2:] == ["`seen_at` TIMESTAMP", "`table_id` STRING"]
+    assert missing_columns_sql(first)[:3] == [
+        "`topic` STRING",
+        "`partition` INT",
+        "`broker` STRING",
+    ]
+    assert missing_columns_sql(first)[-2:] == ["`seen_at` TIMESTAMP", "`table_id` STRING"]
 
 
 def test_statistics_hold_the_whole_application_id() -> None:

@@ -31,9 +31,9 @@ from rangeland.job.job_text import parse_job_text
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost_error
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.proof import prove
-from rangeland.spark.python_workers import check_workers
+from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import unexpected_error
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
@@ -63,7 +63,7 @@ def denied() -> None:
 
 def missing() -> None:
     failed = {"pyarrow": "ModuleNotFoundError: No module named 'pyarrow'"}
-    check_workers([{"host": "host-1", "python": "/usr/bin/python3", "failed": failed}])
+    check_workers_are_usable([{"host": "host-1", "python": "/usr/bin/python3", "failed": failed}])
 
 
 def unreachable() -> None:
@@ -126,7 +126,7 @@ def lost() -> None:
 def conflict() -> None:
     from rangeland.landing.job_history import JobHistory
 
-    found = table_commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
+    found = table_commit.Restored(43, 41, 0, (PlanId("rangeland/orders-hourly", 17),))
     table = SimpleNamespace(name="lake/orders")
     history: Any = SimpleNamespace(_table=table)
     raise JobHistory.removal_error(history, found)

@@ -33,7 +33,7 @@ from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.model import Address
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.spark.python_workers import check_workers
+from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import worker_error
 from rangeland.zookeeper import access_diagnosis
 from rangeland.zookeeper.access_diagnosis import missing_rights_error
@@ -201,5 +201,5 @@ def test_a_worker_without_the_kernel_is_not_the_mistake_of_who_runs_the_command(
         "rangeland": __version__,
     }
     with pytest.raises(RangelandError) as caught:
-        check_workers([worker | {"pyspark": pyspark.__version__}])
+        check_workers_are_usable([worker | {"pyspark": pyspark.__version__}])
     assert (caught.value.acts, caught.value.exit_code) == (CLUSTER_OPERATOR, 64)

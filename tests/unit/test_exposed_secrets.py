@@ -96,11 +96,11 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(job_check, "_brokers", away)
     found = job_check.check(job_of(plain()), no_spark, NoProgress())
-    (finding,) = [x for x in found.findings if x[0] == "security"]
-    assert finding[1]
-    assert finding[2].startswith("warning: the password of source.security.sasl")
+    (finding,) = [x for x in found.findings if x.what == "security"]
+    assert finding.is_well
+    assert finding.seen.startswith("warning: the password of source.security.sasl")
     found = job_check.check(job_of(scram()), no_spark, NoProgress())
-    assert not [x for x in found.findings if x[0] == "security"]
+    assert not [x for x in found.findings if x.what == "security"]
 
 
 def runner(job: Job) -> run.Runner:

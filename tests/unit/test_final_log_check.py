@@ -186,7 +186,7 @@ class Sharing:
     is_available = True
 
     def read(self, work: PlanToRead) -> Any:
-        work.check_part({0: ALL})
+        work.check_part_is_valid({0: ALL})
         raise AssertionError("the log has changed")
 
 
@@ -234,8 +234,8 @@ class TwoBrokers:
     ) -> None:
         self.away, self.listed, self.silent = [TWO[p] for p in away], listed, silent
         self.start, self.end = start, end
-        members = tuple((p.broker, address) for p, address in TWO.items())
-        self.settings = ClusterSettings("kafka", (), survey_ms=50, members=members)
+        named_brokers = tuple((p.broker, address) for p, address in TWO.items())
+        self.settings = ClusterSettings("kafka", (), survey_ms=50, named_brokers=named_brokers)
         self.capabilities, self.requests = Capabilities(numbered_per_broker=True), 0
         self.dialect = self
 
@@ -278,7 +278,7 @@ def changes_in(
     """The partitions that have changed since both were read up to 100."""
     monkeypatch.setattr(final_log_check, "batch_checksums", lambda *about: dict(now))
     monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
-    monkeypatch.setattr(final_log_check, "LAGGING_SECONDS", 0)
+    monkeypatch.setattr(final_log_check, "LAGGING_S", 0)
     ranges = tuple(Range(p, 0, 100) for p in TWO)
     both = replace(plan(), ranges=ranges, checkpoint={p: LogMark(100) for p in TWO})
     receipts = [Receipt(i, p, 0, 100, Counts(landed=100)) for i, p in enumerate(TWO)]
@@ -353,7 +353,7 @@ def test_a_log_is_asked_again_for_its_bytes_by_whoever_leads_now(
 
     monkeypatch.setattr(final_log_check, "batch_checksums", checksums)
     monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
-    monkeypatch.setattr(final_log_check, "RESURVEY_POLL_SECONDS", 0)
+    monkeypatch.setattr(final_log_check, "RESURVEY_POLL_S", 0)
     slices = (Slice(0, NEAR, 0, 100, leader=TWO[NEAR]), Slice(1, FAR, 0, 100, leader=TWO[NEAR]))
     both = replace(plan(), ranges=tuple(Range(p, 0, 100) for p in TWO), slices=slices)
     check = FinalLogCheck(job("truncated: fail"), lambda: [])

@@ -21,7 +21,7 @@ def test_an_error_is_named_by_its_public_class(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(job_check, "_brokers", away)
     found = job_check.check(job_of({}), no_spark, NoProgress())
     assert (found.exit_code, found.error) == (75, "Unreachable")
-    assert {what: passed for what, passed, _ in found.findings if what in ("brokers", "spark")} == {
+    assert {x.what: x.is_well for x in found.findings if x.what in ("brokers", "spark")} == {
         "brokers": False,
         "spark": False,
     }

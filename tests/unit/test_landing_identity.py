@@ -9,11 +9,12 @@ from rangeland.model import Address, Cluster, Isolation, Leader, LogState, Parti
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
+from rangeland.planning.plan import PlanId
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    check_checkpoint_options,
-    check_landed_options,
+    check_checkpoint_options_are_same,
+    check_landed_options_are_same,
     check_same_cluster,
     with_known_addresses,
 )
@@ -69,7 +70,9 @@ def test_a_difference_is_named_with_what_to_do(
     then: ReadOptions, now: ReadOptions, named: str
 ) -> None:
     with pytest.raises(Conflict) as caught:
-        check_landed_options("lake/t", [LandedRead(R, then, "rangeland/job", 7)], now)
+        check_landed_options_are_same(
+            "lake/t", [LandedRead(R, then, PlanId("rangeland/job", 7))], now
+        )
     assert f"{R} has landed in lake/t" in str(caught.value)
     assert named in caught.value.why
     assert "another table" in caught.value.do
@@ -80,15 +83,17 @@ def test_what_an_earlier_version_did_not_write_down_is_not_a_difference() -> Non
         ReadOptions(None, frozenset(), None),
         ReadOptions(COMMITTED, frozenset(), at("a", id="x")),
     )
-    check_landed_options("lake/t", [LandedRead(R, then, "rangeland/job", 1)], now)
-    check_landed_options("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)
+    check_landed_options_are_same("lake/t", [LandedRead(R, then, PlanId("rangeland/job", 1))], now)
+    check_landed_options_are_same("lake/t", [LandedRead(R, now, PlanId("rangeland/job", 1))], then)
 
 
 def test_a_checkpoint_that_was_reached_with_other_options_is_a_conflict() -> None:
     then = ReadOptions(COMMITTED, frozenset({"A"}), None)
-    check_checkpoint_options("lake/t", then, then)
+    check_checkpoint_options_are_same("lake/t", then, then)
     with pytest.raises(Conflict, match="the checkpoint in lake/t was reached with") as caught:
-        check_checkpoint_options("lake/t", then, ReadOptions(COMMITTED, frozenset("AB"), None))
+        check_checkpoint_options_are_same(
+            "lake/t", then, ReadOptions(COMMITTED, frozenset("AB"), None)
+        )
     assert caught.value.why.startswith("the tags were A and are A, B now; ")
     for remedy in ("another table", "adopt JOB.yaml", "backfill JOB.yaml --replace"):
         assert remedy in caught.value.do

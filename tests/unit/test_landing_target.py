@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
+from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns_sql
 from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
@@ -35,7 +35,7 @@ from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost_error
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan, PlanId, PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress, Progress
@@ -139,7 +139,7 @@ def land_until_30(target: LandingTarget, of: Plan) -> None:
 
 
 def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = "rangeland.delta.ledger.ledger_table.Ledger.columns_to_add"
+    lacking = "rangeland.delta.ledger.ledger_table.Ledger.missing_columns_sql"
     monkeypatch.setattr(lacking, lambda self: [])
 
 
@@ -244,7 +244,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     target.refresh()
     assert target.history.unfinished_plans() == []
     assert target.history.position(APP).landed.of(P0, "id") == []
-    (loss,) = target.history.losses(application, 1)
+    (loss,) = target.history.losses(PlanId(application, 1))
     assert (loss.loss.action, loss.plan_hash) == ("fail", replacing.hash)
     assert target.enter(plan(), [])
 
@@ -324,7 +324,7 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
     monkeypatch.setattr(target, "prepare", prepared)
     done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.outcome.attempt) == (False, 0)
-    assert other.ledger.require().outcome(APP, 1) == done.outcome
+    assert other.ledger.require().outcome(PlanId(APP, 1)) == done.outcome
 
 
 @pytest.fixture
@@ -449,7 +449,7 @@ class Altering:
     """Stands for Spark: adds the columns, or fails, having added them or not."""
 
     def __init__(self) -> None:
-        self.lacking = missing_columns(SCHEMA.names[:-3])
+        self.lacking = missing_columns_sql(SCHEMA.names[:-3])
         self.asked: list[str] = []
         self.error: Exception | None = None
         self.adds = True
@@ -468,7 +468,7 @@ def old_ledger(
 ) -> tuple[LandingTarget, Altering]:
     spark = Altering()
     monkeypatch.setattr(
-        "rangeland.delta.ledger.ledger_table.Ledger.columns_to_add", lambda self: spark.lacking
+        "rangeland.delta.ledger.ledger_table.Ledger.missing_columns_sql", lambda self: spark.lacking
     )
     return LandingTarget(spark, drivers.job), spark
 

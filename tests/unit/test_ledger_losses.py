@@ -25,7 +25,7 @@ from rangeland.landing.loss_records import (
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost_error
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.slice_receipt import Receipt
 from tests.unit.test_ledger_lost_responses import P0, TableInMemory, ledger_of, plan
 
@@ -57,8 +57,8 @@ def test_losses_are_in_the_commit_of_their_outcome(table: TableInMemory, ledger:
     before = len(table.versions)
     assert ledger.prepare(outcome(), [loss(), loss(4, Action.HOLD)])
     assert len(table.versions) == before + 1
-    assert ledger.losses() == ledger.losses(APP, 1) == [loss(), loss(4, Action.HOLD)]
-    assert ledger.losses(APP, 2) == []
+    assert ledger.losses() == ledger.losses(PlanId(APP, 1)) == [loss(), loss(4, Action.HOLD)]
+    assert ledger.losses(PlanId(APP, 2)) == []
 
 
 def test_an_outcome_that_comes_second_brings_no_losses(
@@ -229,7 +229,7 @@ def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
     ((_, found),) = ledger.prepared_plans()
     assert found == outcome()
     assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
-    assert (ledger.without_outcome(), ledger.possibly_unfinished()) == ([], ((APP, 1),))
+    assert (ledger.without_outcome(), ledger.possibly_unfinished()) == ([], (PlanId(APP, 1),))
 
 
 def test_an_outcome_has_a_loss_of_each_kind() -> None:

@@ -23,6 +23,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
 )
 from rangeland.errors import Conflict
 from rangeland.model import Partition, Range
+from rangeland.planning.plan import PlanId
 
 P0 = Partition("orders", 0)
 
@@ -145,7 +146,7 @@ def test_a_commit_that_conflicts_with_itself_is_ours_and_keeps_its_file(
     (named,) = table.versions[-1].added
     assert (Path(ledger.path) / named.path).exists()
     assert ledger.entered() == 1
-    again = ledger_of(table, tmp_path).plan("rangeland/a", 1)
+    again = ledger_of(table, tmp_path).plan(PlanId("rangeland/a", 1))
     assert again is not None
     assert again.plan_hash == "h1"
     assert ledger.enter(plan(2, 10, 20), 1)
@@ -172,5 +173,5 @@ def test_a_ledger_that_is_removed_or_replaced_while_a_command_is_at_work_is_a_co
     table.versions[:] = other
     ledger.refresh()
     with pytest.raises(Conflict, match="is gone") as caught:
-        ledger.outcome("rangeland/a", 1)
+        ledger.outcome(PlanId("rangeland/a", 1))
     assert "rangeland adopt" in caught.value.do

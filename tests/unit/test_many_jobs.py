@@ -127,7 +127,7 @@ def test_jobs_whose_cluster_answers_go_on_without_the_others(
         if seed.port == 1:
             raise Unreachable("no broker answers")
 
-    monkeypatch.setattr(broker_check, "check_brokers", require)
+    monkeypatch.setattr(broker_check, "check_brokers_can_be_reached", require)
     jobs = [load_job(write(tmp_path, name))[0] for name in "abc"]
     living = ["source.servers=['127.0.0.1:2']"]
     jobs[1:1] = [load_job(write(tmp_path, "d"), living)[0]]

@@ -11,6 +11,7 @@ from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent
 from rangeland.landing import offset_lookup
 from rangeland.landing.offset_lookup import find_offset
 from rangeland.model import Counts, DataFile, Partition, Range
+from rangeland.planning.plan import PlanId
 from rangeland.results import FindState
 
 P = Partition("orders", 0)
@@ -18,14 +19,19 @@ TABLE = "file:///lake/orders"
 
 
 def landing(sequence: int, topic_id: str | None, file: str) -> tuple[Any, OutcomeEvent]:
+    plan_id = PlanId("rangeland/orders", sequence)
     plan = SimpleNamespace(
-        application="rangeland/orders", job="orders", sequence=sequence, table_version=1
+        plan_id=plan_id,
+        application=plan_id.application,
+        job="orders",
+        sequence=sequence,
+        table_version=1,
     )
     counts = Counts(landed=100)
     event_range = EventRange(Range(P, 0, 100, topic_id), counts, "b1:9092", gaps=())
     files = (EventFile(DataFile(f"date=1/{file}", 1, 100, "{}", 0)),)
     outcome = OutcomeEvent(
-        "rangeland/orders", "orders", sequence, "hash", (event_range,), files, written_at_ms=0
+        *(plan_id.application, "orders", sequence, "hash"), (event_range,), files, written_at_ms=0
     )
     return plan, outcome
 

@@ -11,7 +11,7 @@ from rangeland.dialects.cluster_values import NoReply
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.job import Job
-from rangeland.patterns import check_pattern, match_topics, matches
+from rangeland.patterns import check_pattern_is_valid, match_topics, matches
 
 JOB = """
 job: a
@@ -45,7 +45,7 @@ def test_a_pattern_matches_whole_names() -> None:
 @pytest.mark.parametrize("pattern", ["(", "a{2000}", "(?=a)b", r"(a)\1", "a)|(b", "x" * 1_001])
 def test_what_is_not_a_pattern_is_a_mistake_of_the_job(pattern: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        check_pattern(pattern)
+        check_pattern_is_valid(pattern)
     with pytest.raises(JobFileError, match=r"source\.topic_pattern: expected a regular expression"):
         Job.parse(JOB.format(pattern=pattern))
 

@@ -124,7 +124,7 @@ def test_only_times_and_offsets_can_be_awaited() -> None:
 
 def test_an_end_that_is_always_there_is_refused_before_anybody_is_asked() -> None:
     with pytest.raises(UsageError, match="nothing to wait for"):
-        reached_check.check_reached(Job.parse(YAML), NoProgress())
+        reached_check.query_reach(Job.parse(YAML), NoProgress())
 
 
 @pytest.mark.parametrize(("found", "code"), [(8, 0), (None, 75)])

@@ -46,7 +46,7 @@ from rangeland.model import (
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan, PlanId, PlanKind
 from rangeland.planning.plan_builder import PlanDraft, PlanTerms, draft_ranges_in_log
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
@@ -83,11 +83,11 @@ class Keeping:
 
     def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
         for batch in self.kept:
-            if wanted(batch.application, batch.sequence, batch.range):
+            if wanted(batch.plan_id, batch.range):
                 self.read.append(batch.range)
                 yield batch
 
-    def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
+    def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
         return [
             LossEvent(
                 *(APP, "orders", 1),
@@ -223,7 +223,7 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
     first, second, third, fourth = in_quarantine(0, 10, 20, 30)
     of_all = replace(first, isolation=Isolation.READ_UNCOMMITTED)
     left = [of_all, replace(second, tags=("A",)), third, replace(fourth, tags=("A",))]
-    asked: list[tuple[int, redrive.Kind]] = []
+    asked: list[tuple[int, redrive.ReadFilter]] = []
 
     def read(slices: tuple[Slice, ...], settings: ReadSettings) -> Iterator[Any]:
         for s in slices:
@@ -342,7 +342,7 @@ def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
         return read_table(path, **how)
 
     monkeypatch.setattr(quarantine_module.pq, "read_table", reading)
-    found = list(quarantine.batches(lambda _app, sequence, r: sequence == 1 and r != ten(10)))
+    found = list(quarantine.batches(lambda plan_id, r: plan_id.sequence == 1 and r != ten(10)))
     assert [(one.range, one.quarantined_bytes.records) for one in found] == [
         (ten(0), b"0"),
         (ten(20), b"20"),
@@ -373,7 +373,7 @@ class Turning(run.Runner):
         self.left -= 1
         return plan
 
-    def check_agreement(self) -> None: ...
+    def check_table_and_ledger_agree(self) -> None: ...
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from rangeland.model import Partition, Range
+from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.render.result_view import render_result
 from rangeland.render.verify_view import render_find, render_verify
@@ -65,7 +66,7 @@ def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
         leader="b1:9092",
         landed_at_ms=1_700_000_000_123,
         range=Range(P0, 100, 300),
-        earlier=(("rangeland/orders", 3),),
+        earlier=(PlanId("rangeland/orders", 3),),
     )
     text = rendered(render_find(finding))
     for fact in (

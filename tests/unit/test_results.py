@@ -21,6 +21,7 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeOutcome
 from rangeland.results import (
+    CheckedItem,
     CheckResult,
     FinishedBy,
     GroupStatus,
@@ -184,8 +185,8 @@ def test_lag_counts_what_is_held_back_behind_an_open_transaction() -> None:
 
 
 def test_a_check_is_well_only_if_all_of_it_is() -> None:
-    well = CheckResult("o", (("brokers", True, "3"),))
-    ill = CheckResult("o", (("brokers", True, "3"), ("table", False, "none")))
+    well = CheckResult("o", (CheckedItem("brokers", True, "3"),))
+    ill = CheckResult("o", (CheckedItem("brokers", True, "3"), CheckedItem("table", False, "none")))
     assert (well.is_well, ill.is_well) == (True, False)
     assert ill.to_json() == {
         "job": "o",
@@ -207,7 +208,8 @@ def test_offsets_that_a_later_begin_has_left_out_are_passed_over() -> None:
 
 
 def test_a_check_that_found_something_has_the_keys_of_an_error() -> None:
-    findings = (("brokers", False, "no broker could be reached"), ("spark", True, "4.2.0"))
+    bad = CheckedItem("brokers", False, "no broker could be reached")
+    findings = (bad, CheckedItem("spark", True, "4.2.0"))
     found = CheckResult("orders", findings, 75, "Unreachable").to_json()
     wanted = {"error": "Unreachable", "message": "no broker could be reached", "exit": 75}
     assert {key: found[key] for key in wanted} == wanted

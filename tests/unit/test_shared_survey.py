@@ -10,7 +10,7 @@ from rangeland.errors import Unreachable
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket, merge_requests, part_of
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.landing.plan_surveys import FRESH_SECONDS
+from rangeland.landing.plan_surveys import FRESH_S
 from rangeland.model import (
     Absences,
     Address,
@@ -95,7 +95,7 @@ def test_a_second_survey_of_a_job_is_its_own(cluster: Cluster) -> None:
 def test_an_old_survey_is_taken_again_for_those_that_wait(cluster: Cluster) -> None:
     first, second, third = cluster.announce(*(job_of(name) for name in "abc"))
     cluster.ask(first)
-    cluster.now = FRESH_SECONDS + 1
+    cluster.now = FRESH_S + 1
     cluster.ask(second)
     cluster.ask(third)
     assert [w.topics for w in cluster.asked] == [("a", "b", "c"), ("b", "c")]

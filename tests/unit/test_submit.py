@@ -29,13 +29,13 @@ from rangeland.errors import (
 from rangeland.job import Job
 from rangeland.jvm.java import find_java
 from rangeland.spark import python_workers, spark_errors, spark_session
-from rangeland.spark.supported_versions import NEWEST, RuntimeVersions, check_versions
+from rangeland.spark.supported_versions import NEWEST, RuntimeVersions, check_versions_are_supported
 from rangeland.submit import packed_environment, shipped_files
 from rangeland.submit.submission import (
     ShippedFiles,
     Submission,
     SubmitChoices,
-    check_choices,
+    check_choices_can_work,
     submission,
 )
 from rangeland.testing.processes import PATIENCE_S
@@ -371,7 +371,7 @@ def test_a_local_path_on_a_cluster_is_noted(job_file: Path) -> None:
 )
 def test_what_no_cluster_can_do_is_refused(choices: SubmitChoices) -> None:
     with pytest.raises(UsageError):
-        check_choices(choices)
+        check_choices_can_work(choices)
 
 
 # --- the command line -------------------------------------------------------------------
@@ -456,8 +456,10 @@ OLDEST = {
 
 
 def test_other_patch_releases_are_taken() -> None:
-    check_versions(OURS)
-    check_versions(replace(OURS, pyspark="4.2.1", spark="4.2.1", java="21", delta="4.4.1"))
+    check_versions_are_supported(OURS)
+    check_versions_are_supported(
+        replace(OURS, pyspark="4.2.1", spark="4.2.1", java="21", delta="4.4.1")
+    )
 
 
 @pytest.mark.parametrize(
@@ -470,7 +472,7 @@ def test_other_patch_releases_are_taken() -> None:
     ],
 )
 def test_other_sparks_are_taken_with_the_delta_that_is_made_for_them(other: dict[str, str]) -> None:
-    check_versions(replace(OURS, **other))
+    check_versions_are_supported(replace(OURS, **other))
 
 
 @pytest.mark.parametrize(
@@ -496,7 +498,7 @@ def test_other_sparks_are_taken_with_the_delta_that_is_made_for_them(other: dict
 )
 def test_another_version_is_refused_with_what_to_do(other: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        check_versions(replace(OURS, **other))
+        check_versions_are_supported(replace(OURS, **other))
     assert words in str(caught.value)
     assert caught.value.do
 
@@ -529,7 +531,7 @@ def a_worker(**other: Any) -> dict[str, Any]:
 
 
 def test_workers_that_have_everything_are_accepted() -> None:
-    python_workers.check_workers([a_worker(), a_worker(host="two")])
+    python_workers.check_workers_are_usable([a_worker(), a_worker(host="two")])
 
 
 def test_a_look_tells_of_what_cannot_be_imported_and_of_what_can() -> None:
@@ -544,7 +546,7 @@ def test_all_hosts_that_lack_something_are_named() -> None:
     failed = {"pyarrow": "ModuleNotFoundError: No module named 'pyarrow'", "rangeland.decode": "x"}
     found = [a_worker(), *(a_worker(host=host, failed=failed) for host in ("two", "three", "two"))]
     with pytest.raises(MissingRequirement) as caught:
-        python_workers.check_workers(found)
+        python_workers.check_workers_are_usable(found)
     assert caught.value.facts["hosts"] == ["three", "two"]
     assert caught.value.facts["missing"] == ["pyarrow"]
 
@@ -579,20 +581,20 @@ def test_workers_are_looked_at_for_the_packages_of_a_login_too() -> None:
 def test_a_package_of_a_login_that_workers_lack_is_named() -> None:
     failed = {"scramp": "ModuleNotFoundError: No module named 'scramp'"}
     with pytest.raises(MissingRequirement) as caught:
-        python_workers.check_workers([a_worker(failed=failed)])
+        python_workers.check_workers_are_usable([a_worker(failed=failed)])
     assert caught.value.facts["missing"] == ["scramp"]
 
 
 @pytest.mark.parametrize("name", ["rangeland", "pyspark"])
 def test_a_worker_with_another_version_is_refused(name: str) -> None:
     with pytest.raises(MissingRequirement, match=f"{name} 0.0.9"):
-        python_workers.check_workers([a_worker(**{name: "0.0.9"})])
+        python_workers.check_workers_are_usable([a_worker(**{name: "0.0.9"})])
 
 
 def test_all_hosts_without_the_kernel_are_named() -> None:
     found = [a_worker(host=host, kernel="there is none") for host in ("two", "three", "two")]
     with pytest.raises(UsageError, match=r"three, two .*there is none") as caught:
-        python_workers.check_workers([a_worker(), *found])
+        python_workers.check_workers_are_usable([a_worker(), *found])
     assert caught.value.facts["hosts"] == ["three", "two"]
 
 

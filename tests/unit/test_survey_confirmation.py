@@ -75,7 +75,7 @@ class Cluster:
     def dialect(self) -> Cluster:
         return self
 
-    def find_leaders(self, topics: Any, seeds: Sequence[Address], members: Any) -> Any:
+    def find_leaders(self, topics: Any, seeds: Sequence[Address], named_brokers: Any) -> Any:
         responses = yield LeaderRequest(tuple(seeds), (BrokerRequest("topics"),))
         if isinstance(responses, NoReply):
             raise responses.as_error()

@@ -123,7 +123,7 @@ class Grouped(run.Runner):
         test_landing_target.land_until_30(self.target, entered.plan)
         return entered.plan
 
-    def check_agreement(self) -> None: ...
+    def check_table_and_ledger_agree(self) -> None: ...
 
     def _enter(self, plan: Plan, *about: object) -> bool:
         self.outrun -= 1
@@ -165,7 +165,7 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
     drivers: Drivers, cluster: Cluster
 ) -> None:
-    cluster.joining_s = plan_surveys.FRESH_SECONDS + 1.0
+    cluster.joining_s = plan_surveys.FRESH_S + 1.0
     driver = Grouped(drivers.another())
     driver.run()
     assert (cluster.looks, driver.ends) == (2, [20])

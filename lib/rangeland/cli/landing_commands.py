@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,8 @@ from rangeland.cli.options import (
 from rangeland.errors import RangelandError, UsageError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rangeland.fleet.fleet_result import FleetResult
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
     from rangeland.fleet.table_job import TableJob
@@ -150,9 +152,9 @@ def apply(
     job = job_of_plan(reviewed, files[0] if len(files) == 2 else None, settings or ())
 
     from rangeland.fleet.table_job import TableJob
-    from rangeland.job.payload_formats import check_schemas
+    from rangeland.job.payload_formats import check_schemas_are_usable
 
-    check_schemas(job)
+    check_schemas_are_usable(job)
     answer_each(output, TableJob(job, reviewed.text, reviewed=reviewed), _apply_command)
 
 
@@ -224,7 +226,7 @@ def backfill(
 
 def _run_all(
     jobs: TableJobs,
-    spark: Any,
+    spark: SparkSession,
     progress: JobsProgress,
     parallel: int | None,
     kind: PlanKind,
@@ -252,7 +254,7 @@ def _preview(
         from rangeland.render.plan_view import render_plan
         from rangeland.run import preview
 
-        def work(one: TableJob, spark: Any, progress: Progress) -> PlanPreview:
+        def work(one: TableJob, spark: SparkSession, progress: Progress) -> PlanPreview:
             result = preview(one.job, spark, progress, kind)
             if out is not None:
                 path = out / f"{one.name}.json" if are_many else out
@@ -307,7 +309,7 @@ def _apply_command() -> TableCommand:
     from rangeland.render.result_view import render_result
     from rangeland.run import apply as apply_job
 
-    def work(one: TableJob, spark: Any, progress: Progress) -> RunResult:
+    def work(one: TableJob, spark: SparkSession, progress: Progress) -> RunResult:
         assert one.reviewed is not None
         plan, losses = one.reviewed.plan, one.reviewed.unplanned_losses
         return apply_job(one.job, plan, losses, spark, progress)

@@ -17,6 +17,7 @@ from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.options import answer_result, import_commands, spark_for
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from rich.console import RenderableType
 
     from rangeland.fleet.fleet_result import Answer, FleetResult
@@ -118,7 +119,7 @@ def _answer_many(
     output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
     if asks_brokers:
         many = _without_unreachable(output, many)
-    spark = _session(output, many) if many.files else None
+    spark: Any = _session(output, many) if many.files else None
 
     from rangeland.fleet.fleet_run import TableProgress, for_each, jobs_of
     from rangeland.render.fleet_view import LiveJobs, render_fleet
@@ -158,7 +159,7 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     return ManyJobs(left, failed, many.parallel)
 
 
-def _session(output: CommandOutput, many: ManyJobs) -> Any:
+def _session(output: CommandOutput, many: ManyJobs) -> SparkSession:
     """One session for all, in which the Spark jobs of different tables share the cores fairly."""
     from rangeland.delta.stores.store_kinds import S3_SCHEMES, scheme_of
     from rangeland.spark.spark_session import open_deferred

@@ -18,6 +18,7 @@ from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from rich.console import RenderableType
 
     from rangeland.fleet.fleet_result import Answer
@@ -95,7 +96,7 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
         assert isinstance(output, CommandOutput)
         output.configure_logging(LogSettings(common["log_level"], common["log_format"]))
         output.when_interrupted = interruption_message(writes=True, plans=())
-        _check_settings(given)
+        _check_settings_are_well_formed(given)
         output.when_interrupted = ""
         work(output, **given)  # type: ignore[call-arg]
 
@@ -103,7 +104,7 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
     return run
 
 
-def _check_settings(given: Mapping[str, Any]) -> None:
+def _check_settings_are_well_formed(given: Mapping[str, Any]) -> None:
     """Raises UsageError for a malformed --set, and for a setting where a file is expected: to look
     for that file would repeat its value, which may be a secret."""
     if settings := given.get("settings"):
@@ -141,13 +142,13 @@ def load_with_schemas(
     """Loads job files with the options of a command that reads records. A schema that cannot be
     used is refused at once, and so is a range with an open end where it has to be closed."""
     from rangeland.job.command_line_overrides import check_range_is_closed, load_job
-    from rangeland.job.payload_formats import check_schemas
+    from rangeland.job.payload_formats import check_schemas_are_usable
 
     def load(path: Path) -> tuple[Job, JobText]:
         job, text = load_job(path, settings or (), from_bound, until_bound)
         if is_closed:
             check_range_is_closed(text, job)
-        check_schemas(job)
+        check_schemas_are_usable(job)
         return job, text
 
     return load
@@ -172,7 +173,7 @@ def answer_result(output: CommandOutput, result: Answer, renderable: RenderableT
         raise typer.Exit(result.exit_code)
 
 
-def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> Any:
+def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> SparkSession:
     """Starts Spark for a job. ``asks_brokers``: the command fails without them, so Spark is started
     once one has answered."""
     if asks_brokers:

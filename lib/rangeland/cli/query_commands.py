@@ -194,11 +194,11 @@ def reached(
     """
     job, _ = load_job_with(settings, until_bound)(job_file)
 
-    from rangeland.queries.reached_check import check_reached
+    from rangeland.queries.reached_check import query_reach
     from rangeland.render.status_view import render_reach
 
     idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)
-    result = check_reached(job, output.progress(), idle_after_ms)
+    result = query_reach(job, output.progress(), idle_after_ms)
     answer_result(output, result, render_reach(result))
 
 

@@ -127,7 +127,12 @@ def submit(
     from rangeland.job.command_line_overrides import load_job
     from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.supported_versions import installed_spark
-    from rangeland.submit.submission import PYTHON, SubmitChoices, check_choices, submission
+    from rangeland.submit.submission import (
+        PYTHON,
+        SubmitChoices,
+        check_choices_can_work,
+        submission,
+    )
 
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
     spark = installed_spark()
@@ -141,7 +146,7 @@ def submit(
         dynamic_allocation=dynamic_allocation,
         conf=tuple(conf or ()),
     )
-    check_choices(choices)
+    check_choices_can_work(choices)
     if _ships_jars(delta):
         choices = replace(choices, jars=_delta_jars(spark), kernel=fetch_jars(KERNEL_JARS))
     shipped = _shipped_files(job, job_file, choices, out, entry, only)

@@ -15,7 +15,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.survey.cluster_survey import check_brokers
+from rangeland.survey.cluster_survey import check_brokers_can_be_reached
 
 MOST_AT_A_TIME = 16
 
@@ -66,7 +66,7 @@ def _ask(job: Job, settings: ClusterSettings, *, check_topics: bool) -> None:
         wanted = request_for_range(job)
         if not by_name:  # matched against what the registry has, by the survey
             wanted = replace(wanted, topics=(), topic_pattern=None)
-        check_brokers(brokers, wanted, check_topics=check_topics and by_name)
+        check_brokers_can_be_reached(brokers, wanted, check_topics=check_topics and by_name)
 
 
 def is_surely_new(job: Job) -> bool:

@@ -14,7 +14,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_of_members, zookeeper_access
+from rangeland.job.connection_settings import cluster_of_brokers, zookeeper_access
 
 if TYPE_CHECKING:
     from rangeland.zookeeper.broker_registry import BrokerRegistry
@@ -26,15 +26,15 @@ def cluster_settings(job: Job) -> ClusterSettings:
     broker."""
     source = job.source
     if not source.zookeeper or source.names_brokers:
-        return cluster_of_members(job, source.members)
+        return cluster_of_brokers(job, source.named_brokers)
     # ZooKeeper has the brokers' ids, which partitions and groups refer to.
-    members = sorted(broker_registry_of(job).brokers.items())
-    if not members:
+    named_brokers = sorted(broker_registry_of(job).brokers.items())
+    if not named_brokers:
         raise Unreachable(
             f"no broker is registered in {source.zookeeper}",
             do="start the brokers, or correct source.zookeeper",
         )
-    return cluster_of_members(job, members)
+    return cluster_of_brokers(job, named_brokers)
 
 
 def read_settings(job: Job) -> ReadSettings:

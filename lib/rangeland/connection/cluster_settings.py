@@ -81,7 +81,7 @@ class ClusterSettings:
     no_progress_ms: int = 120_000
     max_answer_bytes: int = 256 << 20
     max_batch_bytes: int = MAX_BATCH_BYTES
-    members: tuple[tuple[str, Address], ...] = ()
+    named_brokers: tuple[tuple[str, Address], ...] = ()
     """The brokers by name, where the cluster does not list them itself."""
     rack: str = ""
     """The rack of this client."""

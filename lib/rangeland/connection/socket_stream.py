@@ -52,7 +52,7 @@ class Stream:
             raise self._lost_error("connect to", error) from error
         except (ValueError, OverflowError) as error:
             # Raised by idna for an empty label, and by sockets for NUL and for port 99999.
-            named = {*self._settings.seeds, *(at for _, at in self._settings.members)}
+            named = {*self._settings.seeds, *(at for _, at in self._settings.named_brokers)}
             if self._address in named:
                 raise diagnosis.host_name_error(self._address) from error
             raise ConnectionLost(

@@ -118,7 +118,7 @@ def _name(source: TokenSource) -> str:
 
 
 def _fetch_valid(source: TokenSource, wait_s: float) -> str:
-    return _check_token(_raw_token(source, wait_s), _name(source))
+    return _require_valid_token(_raw_token(source, wait_s), _name(source))
 
 
 def _raw_token(source: TokenSource, wait_s: float) -> str:
@@ -325,7 +325,7 @@ def _why_silent(cause: object) -> str:
     return type(cause).__name__
 
 
-def _check_token(text: str, origin: str) -> str:
+def _require_valid_token(text: str, origin: str) -> str:
     token = text.strip()
     if _TOKEN.fullmatch(token):
         return token

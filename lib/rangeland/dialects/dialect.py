@@ -79,10 +79,10 @@ class Dialect(ABC):
         self,
         topics: Sequence[str] | None,
         seeds: Sequence[Address],
-        members: Mapping[str, Address],
+        named_brokers: Mapping[str, Address],
     ) -> Search:
-        """Searches for the leaders of topics; None: of all. ``seeds`` are asked first; ``members``
-        are the brokers by name, where names are known."""
+        """Searches for the leaders of topics; None: of all. ``seeds`` are asked first.
+        ``named_brokers`` are the brokers by name, where names are known."""
 
     @abstractmethod
     def ask_offsets(

@@ -44,7 +44,7 @@ def look_up_leaders(
     brokers: ConnectionPool,
     partitions: Sequence[Partition],
     replicas: tuple[Address, ...],
-    members: Mapping[str, Address],
+    named_brokers: Mapping[str, Address],
 ) -> LeaderLookup:
     """Asks for the leaders of these partitions. Raises Unreachable if no broker answers."""
     topics = tuple(sorted({p.topic for p in partitions}))
@@ -53,19 +53,19 @@ def look_up_leaders(
     view = ask_leaders(brokers, topics, (*first, *brokers.settings.seeds))
     known = [topic.leaders for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK]
     leaders = {p: leader for found in known for p, leader in found.items()}
-    unreachable = {p: why for p in partitions if (why := _why_unreachable(view, p, members))}
+    unreachable = {p: why for p in partitions if (why := _why_unreachable(view, p, named_brokers))}
     unnamed = [p for p in partitions if p not in leaders and p not in unreachable]
     return LeaderLookup(leaders, frozenset(p for p in unnamed if _is_unknown(view, p)), unreachable)
 
 
 def _why_unreachable(
-    view: ClusterView, partition: Partition, members: Mapping[str, Address]
+    view: ClusterView, partition: Partition, named_brokers: Mapping[str, Address]
 ) -> str | None:
     """Why the one broker that has a partition cannot be asked for it; None if it can."""
     name = partition.broker
     if name in view.unreachable:
         return f"broker {name}: {view.unreachable[name]}"
-    if members and name not in members:
+    if named_brokers and name not in named_brokers:
         return f"broker {name}: no broker of that name is registered"
     return None
 

@@ -61,8 +61,8 @@ class FetchThread:
             rack=settings.cluster.rack,
             tags=settings.tags,
         )
-        self._members = (
-            _named_members(settings.cluster)
+        self._named_brokers = (
+            _named_brokers(settings.cluster)
             if self.brokers.dialect.capabilities.numbered_per_broker
             else {}
         )
@@ -81,9 +81,9 @@ class FetchThread:
     def _with_leader(self, slice_: Slice) -> Slice:
         """The slice with the present address of its broker, where brokers number their own
         partitions: another broker at its old address would answer with other records."""
-        if not self._members:
+        if not self._named_brokers:
             return slice_
-        return replace(slice_, leader=self._members.get(slice_.partition.broker))
+        return replace(slice_, leader=self._named_brokers.get(slice_.partition.broker))
 
     def start(self) -> None:
         self._thread.start()
@@ -201,7 +201,7 @@ class FetchThread:
 
     def _find(self, step: FindLeaders) -> None:
         try:
-            found = look_up_leaders(self.brokers, step.partitions, step.seeds, self._members)
+            found = look_up_leaders(self.brokers, step.partitions, step.seeds, self._named_brokers)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
             self._loop.on_leaders({}, unreachable=reasons)
@@ -220,9 +220,9 @@ class FetchThread:
         self._loop.on_log_range(request, start, end, written_end)
 
 
-def _named_members(cluster: ClusterSettings) -> dict[str, Address]:
+def _named_brokers(cluster: ClusterSettings) -> dict[str, Address]:
     """The brokers by name, if they have names of their own."""
-    return {name: address for name, address in cluster.members if name != str(address)}
+    return {name: address for name, address in cluster.named_brokers if name != str(address)}
 
 
 def _now_ms() -> int:

@@ -36,7 +36,7 @@ from rangeland.untrusted import parse_address
 
 
 def read_slices(
-    slices: Sequence[Slice], settings: ReadSettings, patience: FetchLimits | None = None
+    slices: Sequence[Slice], settings: ReadSettings, limits: FetchLimits | None = None
 ) -> Generator[SliceChunk, None, None]:
     """Chunks of all slices, those of each slice in order and without a gap, slices interleaved. A
     chunk whose loss is held is the last one of its slice.
@@ -51,8 +51,8 @@ def read_slices(
         kept = quarantined_pieces(damaged, settings)
         yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(kept, damaged)
         return
-    patience = patience or FetchLimits(no_progress_ms=settings.cluster.no_progress_ms)
-    fetcher = FetchThread(slices, settings, patience)
+    limits = limits or FetchLimits(no_progress_ms=settings.cluster.no_progress_ms)
+    fetcher = FetchThread(slices, settings, limits)
     fetcher.start()
     try:
         yield from _PieceDecoder(fetcher.brokers.dialect, settings).read(fetcher.pieces(), slices)
@@ -139,9 +139,9 @@ class _PieceDecoder:
                 yield chunk
 
     def _at_leader(self, rest: Slice, floor: EntryEnd) -> Generator[SliceChunk, None, None]:
-        patience = FetchLimits(no_progress_ms=self._settings.cluster.no_progress_ms)
+        limits = FetchLimits(no_progress_ms=self._settings.cluster.no_progress_ms)
         floors = {rest.index: floor}
-        fetcher = FetchThread([rest], self._settings, patience, leader_only=True, floors=floors)
+        fetcher = FetchThread([rest], self._settings, limits, leader_only=True, floors=floors)
         fetcher.start()
         try:
             for piece in fetcher.pieces():

@@ -93,7 +93,7 @@ class TypedChunks:
             return _held_chunk(chunk, loss)
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
         lost = tuple(lost_records(partition, rows, entries, found, action))
-        self._check_loss_count(slice_, rows, first, len(lost))
+        self._check_losses_are_few(slice_, rows, first, len(lost))
         for one in lost:
             log_loss(one.loss)
         gone = left_out(entries, found, action)
@@ -127,7 +127,7 @@ class TypedChunks:
             self._decoders[topic] = self._format.decoder(topic)
         return self._decoders[topic]
 
-    def _check_loss_count(
+    def _check_losses_are_few(
         self, slice_: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
     ) -> None:
         total = self._losses[slice_.index] = self._losses.get(slice_.index, 0) + found
@@ -252,9 +252,9 @@ def lost_records(
     action: Action,
 ) -> Iterator[LostRecords]:
     """The losses, one for entries that follow on each other. ``found`` are in order of rows."""
-    for members in _runs(entries, found):
-        first, last = (int(entries.of_row[one.row]) for one in (members[0], members[-1]))
-        evidence = evidence_of(rows, members)
+    for run in _runs(entries, found):
+        first, last = (int(entries.of_row[one.row]) for one in (run[0], run[-1]))
+        evidence = evidence_of(rows, run)
         loss = Loss(
             partition,
             from_offset=int(entries.starts[first]),
@@ -266,7 +266,7 @@ def lost_records(
         kept = None
         if action is Action.QUARANTINE:
             start, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
-            kept = _rows_to_keep(rows, range(start, until), members, evidence)
+            kept = _rows_to_keep(rows, range(start, until), run, evidence)
         yield LostRecords(loss, kept)
 
 
@@ -286,10 +286,10 @@ def _runs(entries: Entries, found: Sequence[UndecodableRow]) -> Iterator[list[Un
 
 
 def _rows_to_keep(
-    rows: pa.RecordBatch, which: range, members: Sequence[UndecodableRow], reason: str
+    rows: pa.RecordBatch, which: range, run: Sequence[UndecodableRow], reason: str
 ) -> QuarantinedBytes:
     """Records of the same entry that are not to blame have no reason."""
-    by_row = {one.row: one for one in members}
+    by_row = {one.row: one for one in run}
     blamed = [by_row.get(row) for row in which]
     taken = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(which.start, len(which))
     reasons = pa.array([None if one is None else one.reason for one in blamed], REASON.type)
@@ -319,15 +319,15 @@ def undecodable_error(
     )
 
 
-def evidence_of(rows: pa.RecordBatch, members: Sequence[UndecodableRow]) -> str:
-    first = members[0]
+def evidence_of(rows: pa.RecordBatch, run: Sequence[UndecodableRow]) -> str:
+    first = run[0]
     offset = offset_of(rows, first.row)
     if first.part == TRANSFORM:
         text = f"the transform fails on offset {offset}: {first.reason}; its value"
     else:
         text = f"the {first.part} at offset {offset}: {reason_of(first)}; it"
     text += f" begins with {_shown(rows, first)}"
-    return text if len(members) == 1 else f"{count_noun(len(members), 'record')}; {text}"
+    return text if len(run) == 1 else f"{count_noun(len(run), 'record')}; {text}"
 
 
 def reason_of(one: UndecodableRow) -> str:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import Conflict, RangelandError
@@ -28,6 +28,9 @@ from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
 from rangeland.run import Runner
 from rangeland.spark.spark_errors import unexpected_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 A = TypeVar("A", bound=Answer)
 MOST_AT_A_TIME = 16
@@ -73,7 +76,10 @@ class TableProgress(NoProgress):
 
 
 def jobs_of(
-    files: Iterable[LoadedFile], failed: Iterable[FailedFile], spark: Any, progress: JobsProgress
+    files: Iterable[LoadedFile],
+    failed: Iterable[FailedFile],
+    spark: SparkSession,
+    progress: JobsProgress,
 ) -> TableJobs:
     """The jobs of these files, each table once for each name of a job."""
     progress.step("looking for the tables of the jobs")
@@ -169,7 +175,7 @@ def _as_own_error(error: Exception) -> RangelandError:
 
 def run_all(
     jobs: TableJobs,
-    spark: Any,
+    spark: SparkSession,
     progress: JobsProgress,
     parallel: int | None = None,
     kind: PlanKind = PlanKind.RUN,
@@ -213,7 +219,7 @@ class OpenedJob:
     def __init__(
         self,
         job: TableJob,
-        spark: Any,
+        spark: SparkSession,
         progress: JobsProgress,
         kind: PlanKind,
         surveys: SharedSurveys,
@@ -224,7 +230,7 @@ class OpenedJob:
         self.runner = Runner(job.job, spark, of_table, kind, self.ticket.survey_of)
         self._position = self.runner.target.history.position(job.job.application)
         if job.template is not None:
-            _check_landed_topics(job, self._position.topics)
+            _check_only_its_topic_has_landed(job, self._position.topics)
         self.request = self.runner.surveys.request_for_plan(self._position)
 
     def run(self) -> RunResult:
@@ -256,7 +262,7 @@ class UnopenedJob:
         return 0
 
 
-def _check_landed_topics(job: TableJob, landed: Iterable[str]) -> None:
+def _check_only_its_topic_has_landed(job: TableJob, landed: Iterable[str]) -> None:
     (topic,) = job.job.source.topics
     if others := sorted(set(landed) - {topic}):
         raise Conflict(

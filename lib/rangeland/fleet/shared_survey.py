@@ -21,7 +21,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.landing.plan_surveys import FRESH_SECONDS, SurveyOf
+from rangeland.landing.plan_surveys import FRESH_S, SurveyOf
 from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
 from rangeland.survey.survey_request import SurveyRequest
 
@@ -105,7 +105,7 @@ class SharedSurveys:
             cluster = ticket.cluster
             if cluster is None:
                 return None
-            if cluster.survey is None or self._clock() - cluster.taken_at > FRESH_SECONDS:
+            if cluster.survey is None or self._clock() - cluster.taken_at > FRESH_S:
                 self._renew(cluster)
             if cluster.survey is None:
                 return None

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
@@ -36,6 +36,9 @@ from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_file import ReviewedPlan
 from rangeland.patterns import match_topics
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def topics_of(job: Job) -> tuple[str, ...]:
     return tuple(sorted({partition.topic for partition in partitions}))
 
 
-def table_jobs(file: LoadedFile, spark: Any) -> list[TableJob]:
+def table_jobs(file: LoadedFile, spark: SparkSession) -> list[TableJob]:
     """The jobs of a file: itself, or one for each topic. Raises JobFileError where two topics would
     share a table, and what ``landed_topics`` raises."""
     if not file.job.sink.is_per_topic:
@@ -98,7 +101,7 @@ def table_jobs(file: LoadedFile, spark: Any) -> list[TableJob]:
     return [TableJob(job, text, file.job) for job, text in pairs]
 
 
-def landed_topics(template: Job, spark: Any, others: Iterable[str] = ()) -> list[str]:
+def landed_topics(template: Job, spark: SparkSession, others: Iterable[str] = ()) -> list[str]:
     """The topics of a pattern that have a table with a ledger, apart from ``others``, which are
     known anyway. Tables in folders are found by their names, those in a catalog by their ledgers,
     since the names of topics cannot be read from the names of such tables. Raises StorageFailed
@@ -115,7 +118,7 @@ def landed_topics(template: Job, spark: Any, others: Iterable[str] = ()) -> list
     return match_topics(pattern, sorted(set(found) - known))
 
 
-def _in_folders(template: Job, spark: Any) -> list[str]:
+def _in_folders(template: Job, spark: SparkSession) -> list[str]:
     """The landed topics, from the folders that the name of a table may have, in one listing."""
     head, _, tail = template.sink.table.partition(TOPIC_FIELD)
     parent, slash, before = head.rpartition("/")
@@ -139,7 +142,9 @@ def _in_folders(template: Job, spark: Any) -> list[str]:
     return [topics[folder.path] for folder in ledgers if folder.type is not pafs.FileType.NotFound]
 
 
-def _in_catalog(template: Job, spark: Any, known_tables: set[tuple[str, ...]]) -> list[str]:
+def _in_catalog(
+    template: Job, spark: SparkSession, known_tables: set[tuple[str, ...]]
+) -> list[str]:
     *outer, last = parts_of(template.sink.table)
     before, _, after = last.partition(TOPIC_FIELD)
     # A catalog may list names in lower case, however the job file spells them.
@@ -164,7 +169,7 @@ def _key(name: str) -> tuple[str, ...]:
     return tuple(part.lower() for part in parts_of(name))
 
 
-def topics_in(job: Job, spark: Any) -> frozenset[str]:
+def topics_in(job: Job, spark: SparkSession) -> frozenset[str]:
     """The topics that this job has landed in its table."""
     return LandingTarget(spark, job).history.last_known(job.application).topics
 

@@ -95,7 +95,7 @@ class JoinRequest:
     rebalance_ms: int = 60_000
 
 
-def check_range_assignment(joining: JoinRequest, why: str) -> None:
+def check_assignment_is_range(joining: JoinRequest, why: str) -> None:
     """Raises JobFileError for an assignment that the backend does not have."""
     if joining.assignment != "range":
         raise JobFileError(

@@ -26,9 +26,9 @@ from rangeland.planning.slice_assignment import SliceOwners
 from rangeland.wording import count_noun
 
 ABSENT = GroupView(GroupState.ABSENT)
-POLL_SECONDS = 0.5
+POLL_S = 0.5
 TRIES = 3
-GRACE_SECONDS = 5
+GRACE_S = 5
 """The time on top of a session timeout for the remaining members to rebalance."""
 Report = Callable[[str], None]
 CheckpointNow = Callable[[], Mapping[Partition, int]]
@@ -190,7 +190,7 @@ class GroupLease:
         self._step(f"waiting until other drivers have mirrored {count}")
         deadline = Deadline(self._patience_s)
         while others:
-            if not deadline.wait(POLL_SECONDS):
+            if not deadline.wait(POLL_S):
                 self._warn(
                     f"the checkpoint of {others[0]} is not mirrored: another driver owns it. The "
                     "next run repairs that"
@@ -204,7 +204,7 @@ class GroupLease:
 
     @property
     def _patience_s(self) -> float:
-        return 0.0 if self._heartbeat is None else self._heartbeat.session_s + GRACE_SECONDS
+        return 0.0 if self._heartbeat is None else self._heartbeat.session_s + GRACE_S
 
     def _not_mirrored(self, checkpoint: Mapping[Partition, int]) -> list[Partition]:
         """Other drivers' partitions whose group offsets have not reached the checkpoint yet."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import survey_of
@@ -24,6 +24,9 @@ from rangeland.landing.row_checks import check_rows_remain
 from rangeland.model import LogState, Partition
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MirrorState = Literal["mirrored", "unchanged", "nothing-landed"]
 
@@ -69,14 +72,14 @@ def group_of(job: Job) -> Group:
     return job.group
 
 
-def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
+def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     """Commits the job's checkpoint to its group. Raises Conflict where the group has live members,
     Unreachable where its backend is unavailable, JobFileError for a job without a group."""
     started = time.monotonic()
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    target.identity.check_agreement()
+    target.identity.check_table_and_ledger_agree()
     check_rows_remain(spark, target, job, progress)
     position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")

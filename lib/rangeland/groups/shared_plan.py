@@ -36,8 +36,8 @@ from rangeland.progress_events import Progress
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS = 1.0
-STALLED_SECONDS = 600.0
+POLL_S = 1.0
+STALLED_S = 600.0
 """Drivers that own partitions and have written nothing for this long may never do so: one without
 executors, for example, whose heartbeat goes on. Their slices are then read here as well."""
 
@@ -72,7 +72,7 @@ class SharedRead:
         self._partitions = frozenset(s.partition for s in work.plan.slices)
         self._waits_for = ""
         self._seen = 0
-        self._stalled_at = Deadline(STALLED_SECONDS)
+        self._stalled_at = Deadline(STALLED_S)
 
     def outcome(self) -> OutcomeEvent:
         """The outcome of the plan, prepared here or by another driver."""
@@ -116,7 +116,7 @@ class SharedRead:
 
     def _is_stalled(self, parts: int) -> bool:
         if parts != self._seen:
-            self._seen, self._stalled_at = parts, Deadline(STALLED_SECONDS)
+            self._seen, self._stalled_at = parts, Deadline(STALLED_S)
         return self._stalled_at.has_passed
 
     def _note_others(self, slice_owners: SliceOwners) -> None:
@@ -127,7 +127,7 @@ class SharedRead:
         self._waits_for = ""
         before = {index: r.until_offset - r.from_offset for index, r in done.items()}
         found = self._work.read(step.slices, self._must_stop, before)
-        self._stalled_at = Deadline(STALLED_SECONDS)  # the wait for other drivers starts now
+        self._stalled_at = Deadline(STALLED_S)  # the wait for other drivers starts now
         return found
 
     def _must_stop(self) -> bool:
@@ -145,7 +145,7 @@ class SharedRead:
         if what and what != self._waits_for:
             self._waits_for = what
             self._progress.step(what)
-        time.sleep(POLL_SECONDS)
+        time.sleep(POLL_S)
 
     # --- parts and the outcome ------------------------------------------------------------
 
@@ -161,11 +161,11 @@ class SharedRead:
                 return self._prepare(parts, kept)
             if not kept:
                 return None
-            self._work.check_part({r.slice_index: r for one in kept for r in one.receipts})
+            self._work.check_part_is_valid({r.slice_index: r for one in kept for r in one.receipts})
             self._progress.step(f"handing in {sum(len(one.receipts) for one in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
-                logger.info("Handed in part %d of plan %s", part[1], self._plan.label)
+                logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None
 
     def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:

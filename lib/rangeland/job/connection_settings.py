@@ -37,14 +37,14 @@ SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 """Mechanisms that prove knowledge of a password without sending it."""
 
 
-def cluster_of_members(job: Job, members: Sequence[tuple[str, Address]]) -> ClusterSettings:
+def cluster_of_brokers(job: Job, named_brokers: Sequence[tuple[str, Address]]) -> ClusterSettings:
     """The settings of a cluster with these brokers. Raises JobFileError for a reference to a secret
     that does not exist, naming the reference."""
     source = job.source
     return ClusterSettings(
         dialect=source.dialect,
-        seeds=tuple(address for _, address in members),
-        members=tuple(members),
+        seeds=tuple(address for _, address in named_brokers),
+        named_brokers=tuple(named_brokers),
         client_id=source.client_id,
         isolation=source.isolation,
         tls=_tls(source.security.tls),

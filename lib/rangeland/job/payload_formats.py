@@ -57,7 +57,7 @@ def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat 
     return made
 
 
-def check_schemas(job: Job) -> None:
+def check_schemas_are_usable(job: Job) -> None:
     """Raises JobFileError for a schema in the job file, or in a file that it names, that cannot be
     read or used. Asks no server, so it is cheap to do first."""
     decode = job.decode

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from rangeland.job.section import Section
 from rangeland.loss import Action, LossKind
-from rangeland.patterns import check_pattern
+from rangeland.patterns import check_pattern_is_valid
 from rangeland.planning.policy import Policy, TopicRule
 
 OnLoss = Literal["fail", "skip", "hold"]
@@ -95,7 +95,7 @@ class PolicySpec(Section):
     def _patterns(cls, topics: dict[str, TopicPolicy]) -> dict[str, TopicPolicy]:
         for pattern in topics:
             try:
-                check_pattern(pattern)
+                check_pattern_is_valid(pattern)
             except ValueError as error:
                 raise ValueError(
                     f"a topic or a regular expression of RE2: {pattern}: {error}"

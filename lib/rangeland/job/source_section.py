@@ -17,10 +17,10 @@ from rangeland.job.value_parsers import (
     Size,
     Topic,
     Which,
-    parse_member,
+    parse_named_broker,
 )
 from rangeland.model import Address, Cluster, Isolation
-from rangeland.patterns import check_pattern, matches
+from rangeland.patterns import check_pattern_is_valid, matches
 from rangeland.untrusted import is_quotable
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
@@ -141,7 +141,7 @@ class Source(Section):
         """True if the servers are enough to find and name all brokers."""
         if load_dialect(self.dialect).capabilities.has_metadata:
             return bool(self.servers)
-        return bool(self.servers) and all(name.isdecimal() for name, _ in self.members)
+        return bool(self.servers) and all(name.isdecimal() for name, _ in self.named_brokers)
 
     def name_cluster(self, cluster: Cluster | None) -> Cluster | None:
         """The cluster with the name that the job gives it, and with the registry's addresses."""
@@ -171,7 +171,7 @@ class Source(Section):
             if "@" in server:  # What precedes it is not repeated: it may be a password.
                 raise ValueError("host:port without user or password; see source.security")
             try:
-                parse_member(server)
+                parse_named_broker(server)
             except ValueError:
                 raise ValueError(_expected_server(server)) from None
         return servers
@@ -189,7 +189,7 @@ class Source(Section):
     @classmethod
     def _pattern(cls, pattern: str | None) -> str | None:
         try:
-            check_pattern(pattern or "")
+            check_pattern_is_valid(pattern or "")
         except ValueError as error:
             raise ValueError(f"a regular expression of RE2 ({error})") from None
         return pattern
@@ -199,7 +199,7 @@ class Source(Section):
     def _compacted(cls, compacted: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in compacted:
             try:
-                check_pattern(pattern)
+                check_pattern_is_valid(pattern)
             except ValueError as error:
                 raise ValueError(f"a topic or a regular expression of RE2: {error}") from None
         return compacted
@@ -252,12 +252,12 @@ class Source(Section):
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        return tuple(address for _, address in self.members)
+        return tuple(address for _, address in self.named_brokers)
 
     @property
-    def members(self) -> tuple[tuple[str, Address], ...]:
+    def named_brokers(self) -> tuple[tuple[str, Address], ...]:
         """The servers by name, for dialects that number partitions per broker."""
-        return tuple(parse_member(server) for server in self.servers)
+        return tuple(parse_named_broker(server) for server in self.servers)
 
 
 def _expected_server(given: str) -> str:

@@ -172,7 +172,7 @@ def parse_partition(topic: str, which: object) -> Partition:
     return Partition(topic, int(found[2]), found[1] or "")
 
 
-def parse_member(text: str) -> tuple[str, Address]:
+def parse_named_broker(text: str) -> tuple[str, Address]:
     """A broker as ``host:port``, or as ``id:host:port`` if brokers are known by their ids. The
     name is the id, or else the address. Raises ValueError."""
     found = re.fullmatch(r"(?:([0-9]+):)?((?:\[[^\]]+\]|[^:/?#%\[\]]+):[0-9]+)", text)

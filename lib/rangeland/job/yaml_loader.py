@@ -99,13 +99,13 @@ def load(text: str) -> tuple[Any, yaml.Node | None]:
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
         raise TooLarge(f"it is longer than {MAX_BYTES} bytes")
     try:
-        _check_events(text)
+        _check_size_is_bounded(text)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             if node is None:
                 return None, None
-            _check_expansion(node)
+            _check_expansion_is_bounded(node)
             return loader.construct_document(node), node
         finally:
             loader.dispose()
@@ -138,7 +138,7 @@ def _is_at_tab(error: yaml.YAMLError, text: str) -> bool:
     return "\t" in line[: len(line) - len(line.lstrip())]
 
 
-def _check_events(text: str) -> None:
+def _check_size_is_bounded(text: str) -> None:
     """Raises NotYaml if there are too many values, or too deep ones, before building any."""
     depth = values = 0
     for event in yaml.parse(text, Loader=_BASE):
@@ -151,7 +151,7 @@ def _check_events(text: str) -> None:
             raise _too_much_error(event)
 
 
-def _check_expansion(root: yaml.Node) -> None:
+def _check_expansion_is_bounded(root: yaml.Node) -> None:
     """Raises NotYaml if aliases expand to too many values, to too deep ones, or to something that
     contains them."""
     known: dict[int, tuple[int, int]] = {}

@@ -36,11 +36,11 @@ def find_java(minimum: int = MINIMUM_JAVA) -> str:
     """The path of a ``java`` of this version or later. Raises UsageError if there is none."""
     home = os.environ.get("JAVA_HOME", "")
     java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
-    return _check_java(home, java, minimum)
+    return _require_java(home, java, minimum)
 
 
 @functools.cache
-def _check_java(home: str, java: str | None, minimum: int) -> str:
+def _require_java(home: str, java: str | None, minimum: int) -> str:
     remedy = f"install a JDK or JRE {minimum} or later, or point JAVA_HOME at one"
     if java is None:
         why = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class SparkJvm:
         return self.gateway.jvm
 
 
-def jvm_of(spark: Any) -> SparkJvm:
+def jvm_of(spark: SparkSession) -> SparkJvm:
     """The JVM of a session, which need not have been made yet (see ``deferred_session``)."""
     own: SparkJvm | None = getattr(spark, "spark_jvm", None)
     if own is not None:

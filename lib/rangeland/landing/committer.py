@@ -110,7 +110,7 @@ class PlanCommitter:
         plan, outcome = entered.plan, entered.outcome
         self.progress.planned(plan, recovered=not is_new)
         if not is_new:
-            logger.info("Finishing plan %s, which another run entered", plan.label)
+            logger.info("Finishing plan %s, which another run entered", plan.id)
         shared: SharedOutcome | None = None
         try:
             if outcome is None:
@@ -161,7 +161,7 @@ class PlanCommitter:
         if self.constraints.are_any and (gone := self.target.table.gone_prepared_files(outcome)):
             return FilesGone(gone)
         files = [one.file for one in outcome.files]
-        if (refused := self.constraints.violation_error(files, outcome.columns)) is not None:
+        if (refused := self.constraints.violation_error(files, outcome.schema_json)) is not None:
             return RowsRefused(refused)
         if plan.kind is PlanKind.REPLACE:
             return self._replace(plan, outcome, since)
@@ -178,7 +178,7 @@ class PlanCommitter:
         if self.target.identity.landed_sequence(plan.application) < plan.sequence:
             return None
         delta, path = self.target.table.delta, self.target.table.uri
-        version = landed_at(delta, path, plan.application, plan.sequence, since or 0)
+        version = landed_at(delta, path, plan.id, since or 0)
         return CommittedOutcome(version, is_new=False)
 
     def _replace(
@@ -269,16 +269,16 @@ class PlanCommitter:
             check_covers_outcome(instead_of, outcomes)
         elif plan.replaces:
             self.replacement.check_rows_inside(plan, receipts.files)
-        self._check_constraints([one.file for one in receipts.files])
+        self._check_constraints_hold([one.file for one in receipts.files])
         return outcomes
 
-    def _check_constraints(self, files: Sequence[DataFile]) -> None:
+    def _check_constraints_hold(self, files: Sequence[DataFile]) -> None:
         """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
         where files of another driver are gone: the plan is then read again before its commit."""
         if not self.constraints.are_any or gone_files(self.target.table.storage(), files):
             return
-        columns = self.target.schema.as_written(self.reader.columns_to_add())
-        if (refused := self.constraints.violation_error(files, columns)) is not None:
+        schema_json = self.target.schema.as_written(self.reader.schema_to_merge())
+        if (refused := self.constraints.violation_error(files, schema_json)) is not None:
             raise refused
 
     def _prepare(
@@ -297,7 +297,7 @@ class PlanCommitter:
             receipts.receipts,
             receipts.regrown,
             instead_of=instead_of,
-            columns=self.reader.columns_to_add(),
+            schema_json=self.reader.schema_to_merge(),
         )
 
     def _read_again(self, plan: Plan, outcome: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
@@ -346,7 +346,7 @@ def _commit_error(plan: Plan, why: NotCommitted) -> RangelandError:
     match why:
         case FilesUnfit(misfit=misfit):
             return Conflict(
-                f"files of {plan.label} do not fit the table again",
+                f"files of {plan.id} do not fit the table again",
                 why=f"another writer has changed column {misfit.field} meanwhile",
                 do="run again",
             )
@@ -354,7 +354,7 @@ def _commit_error(plan: Plan, why: NotCommitted) -> RangelandError:
             return refusal
         case FilesGone(paths=paths):
             return StorageFailed(
-                f"files of {plan.label} are gone again",
+                f"files of {plan.id} are gone again",
                 why=f"there are {len(paths)}; the first is {paths[0]}",
                 do="find out what removes files from the table's folder, then run again",
             )
@@ -372,15 +372,15 @@ def _gone_error(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> 
 
 def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
     if not landed.is_new:
-        logger.info("Found plan %s in the table already", plan.label)
+        logger.info("Found plan %s in the table already", plan.id)
         return
     counts = (len(outcome.files), len(outcome.ranges))
     logger.info(
-        "Committed plan %s at version %s: %d files, %d ranges", plan.label, landed.version, *counts
+        "Committed plan %s at version %s: %d files, %d ranges", plan.id, landed.version, *counts
     )
     for one in outcome.ranges:
         where = partition_fields(one.range.partition, one.range.from_offset)
-        logger.debug("Committed %s with plan %s", one.range, plan.label, extra=where)
+        logger.debug("Committed %s with plan %s", one.range, plan.id, extra=where)
 
 
 def without_time(files: Sequence[EventFile], layout: TableLayout) -> list[str]:

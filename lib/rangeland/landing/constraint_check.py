@@ -8,7 +8,7 @@ check, or before the table had its constraints, is checked before the commit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.delta.table_schema.table_constraints import TableConstraint, violation_error
 from rangeland.errors import TableRefused
@@ -17,11 +17,14 @@ from rangeland.model import DataFile
 from rangeland.spark.constraint_query import first_violation
 from rangeland.spark.replace_where import prepared_frame
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class ConstraintCheck:
     """Checks rows of one table. Files that have passed are not read twice."""
 
-    def __init__(self, spark: Any, target: LandingTarget) -> None:
+    def __init__(self, spark: SparkSession, target: LandingTarget) -> None:
         self._spark = spark
         self._target = target
         self._passed: set[tuple[str, tuple[TableConstraint, ...]]] = set()
@@ -30,21 +33,21 @@ class ConstraintCheck:
     def are_any(self) -> bool:
         return bool(self._target.schema.constraints())
 
-    def violation_error(self, files: Sequence[DataFile], columns: str) -> TableRefused | None:
+    def violation_error(self, files: Sequence[DataFile], schema_json: str) -> TableRefused | None:
         """The error for the first row that the table's constraints do not allow, if there is one.
-        ``columns``: the schema of the files, if the table may have to follow it. Files that do not
-        fit the table are not read: they are not committed either."""
+        ``schema_json``: the schema of the files, if the table may have to follow it. Files that do
+        not fit the table are not read: they are not committed either."""
         constraints = self._target.schema.constraints()
         left = [file for file in files if (file.path, constraints) not in self._passed]
         if not constraints or not left:
             return None
         table = self._target.table
-        change = table.change_by(columns)
+        change = table.change_by(schema_json)
         if change.misfits:
             return None
-        path, schema = table.uri, self._target.schema.columns_of_files(change)
+        path, schema = table.uri, self._target.schema.schema_of_files(change)
         rows = prepared_frame(self._spark, path, left, schema)
-        found = first_violation(rows, constraints, table.columns)
+        found = first_violation(rows, constraints, table.log_columns)
         if found is None:
             self._passed |= {(file.path, constraints) for file in left}
             return None

@@ -25,7 +25,7 @@ from rangeland.job import Job
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Cluster, Leader, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.lagging_ends import LAGGING_SECONDS, RESURVEY_POLL_SECONDS, may_lag
+from rangeland.planning.lagging_ends import LAGGING_S, RESURVEY_POLL_S, may_lag
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
@@ -131,7 +131,7 @@ class FinalLogCheck:
         if not with_known_addresses(cluster, [*self._known(), planned_for]).is_other(planned_for):
             return
         raise Conflict(
-            f"the plan {plan.label} belongs to another cluster",
+            f"the plan {plan.id} belongs to another cluster",
             why=f"it was made for the cluster {planned_for}, and source leads to {cluster} now",
             do="apply it to that cluster, or make a new plan; if it is the same cluster, say so "
             f"with `source.cluster: {planned_for.id or planned_for.addresses[0]}`",
@@ -170,11 +170,11 @@ class FinalLogCheck:
     ) -> Survey:
         """A survey of these logs. Waits for the high watermark of a newly elected leader, which
         may lag for a moment."""
-        deadline = Deadline(LAGGING_SECONDS)
+        deadline = Deadline(LAGGING_S)
         while True:
             survey = take_survey(brokers, _request_for_marks(marks, tolerates_missing))
             may_pass = may_lag(find_changes(marks, survey), marks, survey)
-            if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
+            if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
                 return survey
 
 
@@ -246,8 +246,8 @@ def _checksums(
 ) -> dict[Partition, int | None]:
     """``batch_checksums``, for which whoever leads is asked again for a while."""
     found = batch_checksums(brokers, leaders, offsets)
-    deadline = Deadline(LAGGING_SECONDS)
-    while (left := leaders.keys() - found.keys()) and deadline.wait(RESURVEY_POLL_SECONDS):
+    deadline = Deadline(LAGGING_S)
+    while (left := leaders.keys() - found.keys()) and deadline.wait(RESURVEY_POLL_S):
         with suppress(Unreachable):
             topics = sorted({p.topic for p in left})
             view = ask_leaders(brokers, topics, brokers.settings.seeds)

@@ -21,6 +21,7 @@ from rangeland.delta.table_schema.column_mapping import stored_column
 from rangeland.errors import Conflict
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import RETENTION_PROPERTY, TargetTable
+from rangeland.planning.plan import PlanId
 
 LEDGER_PROPERTY = "rangeland.ledger"
 _ADOPT = (
@@ -57,7 +58,7 @@ class IdentityCheck:
         self._application = application
         self._table = table
         self._ledger = ledger
-        self._known: dict[tuple[str, int, int | None], int] = {}
+        self._known: dict[tuple[PlanId, int | None], int] = {}
 
     # --- what has landed ----------------------------------------------------------------
 
@@ -75,19 +76,21 @@ class IdentityCheck:
             return landed_last
         if landed_last:
             raise self._contradiction_error(application, landed_last, last)
-        key = (application, last, self._table.version)
+        plan_id = PlanId(application, last)
+        key = (plan_id, self._table.version)
         if key not in self._known:
-            self._known[key] = self._without_transaction(self._ledger.opened, application, last)
+            self._known[key] = self._without_transaction(self._ledger.opened, plan_id)
         return self._known[key]
 
-    def _without_transaction(self, ledger: Ledger, application: str, last: int) -> int:
-        plan, outcome = ledger.plan(application, last), ledger.outcome(application, last)
+    def _without_transaction(self, ledger: Ledger, plan_id: PlanId) -> int:
+        last = plan_id.sequence
+        plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)
         if plan is None or outcome is None or self._table.snapshot is None:
             return last - 1  # nothing is committed before its outcome is in the ledger
         landed = self._landing(ledger, plan).has_landed
         if landed is None:
             raise Conflict(
-                f"it is unknown whether {application} {last} has landed in {self._table.name}",
+                f"it is unknown whether {plan_id} has landed in {self._table.name}",
                 why="the table's transaction of that name is gone, and so is the part of its "
                 f"history that would show it; its property {RETENTION_PROPERTY} may be the cause",
                 do="check with `rangeland verify JOB.yaml` whether its rows are there, then run "
@@ -99,13 +102,13 @@ class IdentityCheck:
     def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
         """Checks the cheapest evidence first, and no more than needed. What was committed since the
         table was read is not in it."""
-        application, sequence, made_at = plan.application, plan.sequence, plan.table_version or 0
-        if (application, sequence) not in ledger.possibly_unfinished():
+        made_at = plan.table_version or 0
+        if plan.plan_id not in ledger.possibly_unfinished():
             return SeenLanding(True, False, False, False)
         seen = self._table.version or 0
         log = list(self._table.delta.commits(self._table.uri, made_at))
         commits = [c for c in log if made_at < c.version <= seen]
-        named = any(c.transactions.get(application) == sequence for c in commits)
+        named = any(c.transactions.get(plan.application) == plan.sequence for c in commits)
         first = commits[0].version if commits else seen + 1
         # The plan may have been made for a version that the log has, and that was not read.
         is_whole = first == made_at + 1 or any(c.version >= made_at > seen for c in log)
@@ -114,7 +117,7 @@ class IdentityCheck:
         return SeenLanding(False, False, False, self._has_files_of(ledger, plan))
 
     def _has_files_of(self, ledger: Ledger, plan: PlanEvent) -> bool:
-        outcome = ledger.outcome(plan.application, plan.sequence)
+        outcome = ledger.outcome(plan.plan_id)
         if outcome is None or self._table.snapshot is None:
             return False
         paths = {one.file.path for one in outcome.files}
@@ -142,12 +145,12 @@ class IdentityCheck:
         if not new or self._table.snapshot is None:
             return []
         files = list(self._table.snapshot.files())
-        column = stored_column(self._table.snapshot.schema_json, self._table.columns.topic)
+        column = stored_column(self._table.snapshot.schema_json, self._table.log_columns.topic)
         return [topic for topic in new if any(may_hold(f, column, topic) for f in files)]
 
     # --- whether they belong together ----------------------------------------------------
 
-    def check_agreement(self) -> None:
+    def check_table_and_ledger_agree(self) -> None:
         """Raises Conflict where table and ledger do not belong together."""
         if (found := self.disagreement_error()) is not None:
             raise found
@@ -222,7 +225,7 @@ class IdentityCheck:
             return newest.table_id == self._table.snapshot.table_id
         recent = ledger.possibly_unfinished()
         settled = [
-            o for _, o in ledger.prepared_plans() if (o.application, o.sequence) not in recent
+            outcome for _, outcome in ledger.prepared_plans() if outcome.plan_id not in recent
         ]
         if not settled or any(self._table.transaction_version(o.application) for o in settled[-5:]):
             return True

@@ -24,7 +24,7 @@ from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
 from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan, PlanId, PlanKind
 from rangeland.planning.read_options import LandedRead, ReadOptions
 
 _AHEAD = "the checkpoint is ahead of the data, and landing on top would leave a hole"
@@ -57,9 +57,8 @@ class JobHistory:
         """The position from which the next plan of an application begins, as of the last
         ``refresh``."""
         sequence = self._identity.landed_sequence(application)
-        newest = self._plan_entry(
-            self._job.application, self._identity.landed_sequence(self._job.application)
-        )
+        own = self._job.application
+        newest = self._plan_entry(PlanId(own, self._identity.landed_sequence(own)))
         checkpoint = self._checkpoint(newest) if newest is not None else {}
         last = None if newest is None else _plan_of(newest)
         return JobPosition(
@@ -78,21 +77,21 @@ class JobHistory:
         if self._ledger.opened is None:
             return JobPosition({}, Coverage(), sequence + 1)
         outcome = next(self._ledger.opened.outcomes(application), None)
-        plan = self._ledger.opened.plan(application, outcome.sequence) if outcome else None
+        plan = self._ledger.opened.plan(outcome.plan_id) if outcome else None
         checkpoint = {} if plan is None else self._checkpoint(plan)
         last = max(sequence, self._ledger.opened.last_sequence(application))
         return JobPosition(checkpoint, self._coverage(), last + 1)
 
     def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
         """Partitions that the job's first run held and no later run has landed."""
-        first = self.losses(self._job.application, 1) if checkpoint else []
+        first = self.losses(PlanId(self._job.application, 1)) if checkpoint else []
         held = {x.loss.partition for x in first if x.loss.action is Action.HOLD}
         return frozenset(held - checkpoint.keys())
 
     def _checkpoint(self, landed: PlanEvent) -> dict[Partition, LogMark]:
         """A job's checkpoint after a landed plan: held partitions stay where they were, and those
         whose log ended earlier than planned go on at that end."""
-        found = self.losses(landed.application, landed.sequence)
+        found = self.losses(landed.plan_id)
         marks = checkpoint_after(
             _plan_of(landed).checkpoint, [x.loss for x in found if x.plan_hash]
         )
@@ -100,25 +99,25 @@ class JobHistory:
             marks, [(x.loss.partition, x.epoch) for x in found if x.epoch is not None]
         )
 
-    def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
+    def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""
         if self._ledger.opened is None:
             return []
-        if application and not self._ledger.opened.has_losses(application, sequence):
+        if plan_id is not None and not self._ledger.opened.has_losses(plan_id):
             return []
-        return self._ledger.opened.losses(application, sequence)
+        return self._ledger.opened.losses(plan_id)
 
-    def _plan_entry(self, application: str, sequence: int) -> PlanEvent | None:
-        if self._ledger.opened is None or sequence <= 0:
+    def _plan_entry(self, plan_id: PlanId) -> PlanEvent | None:
+        if self._ledger.opened is None or plan_id.sequence <= 0:
             return None
-        event = self._ledger.opened.plan(application, sequence)
+        event = self._ledger.opened.plan(plan_id)
         if event is None:
             self._ledger.opened.refresh()
-            event = self._ledger.opened.plan(application, sequence)
+            event = self._ledger.opened.plan(plan_id)
         if event is None:
             raise Conflict(
-                f"the table says that {application} has landed {sequence}, and the ledger has "
-                "no such plan",
+                f"the table says that {plan_id.application} has landed {plan_id.sequence}, and the "
+                "ledger has no such plan",
                 why="the ledger was deleted, or the table is a copy of another one",
                 do="restore the folder _rangeland beside the table's files, or land under "
                 "another job name",
@@ -148,10 +147,7 @@ class JobHistory:
                 options = make_options(plan.isolation, plan.tags, plan.cluster)
                 marks = self._marks_reached(event, plan)
                 found += [
-                    LandedRead(
-                        part, options, plan.application, plan.sequence, marks.get(part.partition)
-                    )
-                    for part in parts
+                    LandedRead(part, options, plan.id, marks.get(part.partition)) for part in parts
                 ]
                 left = leave_out(left, covered)
         return found
@@ -175,15 +171,13 @@ class JobHistory:
         if self._ledger.opened is None:
             return []
         found = []
-        for application, sequence in self._ledger.opened.possibly_unfinished():
-            if self._identity.landed_sequence(application) >= sequence:
+        for plan_id in self._ledger.opened.possibly_unfinished():
+            if self._identity.landed_sequence(plan_id.application) >= plan_id.sequence:
                 continue
-            event = self._ledger.opened.plan(application, sequence)
+            event = self._ledger.opened.plan(plan_id)
             if event is None:
-                raise Bug(
-                    f"plan {application} {sequence} is named in the ledger and missing from it"
-                )
-            outcome = self._ledger.opened.outcome(application, sequence)
+                raise Bug(f"plan {plan_id} is named in the ledger and missing from it")
+            outcome = self._ledger.opened.outcome(plan_id)
             found.append(EnteredPlan(_plan_of(event), event.table_version, outcome))
         return found
 
@@ -196,7 +190,7 @@ class JobHistory:
         """The same plan with its outcome, if it was entered earlier and has one."""
         if self._ledger.opened is None:
             return None
-        outcome = self._ledger.opened.outcome(plan.application, plan.sequence)
+        outcome = self._ledger.opened.outcome(plan.id)
         if outcome is None or outcome.plan_hash != plan.hash:
             return None
         return EnteredPlan(plan, None, outcome)
@@ -229,7 +223,7 @@ class JobHistory:
     def _has_repaired_all(self, ledger: Ledger, event: PlanEvent) -> bool:
         """Whether each row that was missing is back, or its loss recorded, by the table and the
         ledger. A policy may have held some of them, before or while the plan was read."""
-        outcome = ledger.outcome(event.application, event.sequence)
+        outcome = ledger.outcome(event.plan_id)
         landed = self._table.transaction_version(event.application)
         if outcome is None or landed < event.sequence or not _plan_of(event).repairs_all:
             return False
@@ -251,7 +245,7 @@ class JobHistory:
                 do=do,
                 at_version=version,
             )
-        lost = ", ".join(f"{application} {sequence}" for application, sequence in removal.lost)
+        lost = ", ".join(map(str, removal.lost))
         return Conflict(
             f"the table {name} was restored to version {removal.restored_to}",
             why=f"rows of these landings are gone: {lost}; {_AHEAD}",
@@ -319,7 +313,7 @@ class JobHistory:
         """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""
         found = []
         for outcome in self.newest_outcomes(application, limit):
-            plan = self._ledger.require().plan(application, outcome.sequence)
+            plan = self._ledger.require().plan(outcome.plan_id)
             if plan is not None:
                 size = sum(one.range.estimated_bytes for one in outcome.ranges)
                 found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))

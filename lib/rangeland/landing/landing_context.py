@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.progress_events import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class LandingContext:
     cluster, where progress and warnings go, and how records become rows: made once, so that all
     that a run reads is alike."""
 
-    spark: Any
+    spark: SparkSession
     job: Job
     target: LandingTarget
     surveys: PlanSurveys

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -49,6 +49,9 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 logger = logging.getLogger(__name__)
 
 
@@ -56,7 +59,7 @@ class LandingTarget:
     """The table of one job with its ledger and quarantine, for everything that is written to
     them."""
 
-    def __init__(self, spark: Any, job: Job) -> None:
+    def __init__(self, spark: SparkSession, job: Job) -> None:
         self._job = job
         self.table = TargetTable(spark, job)
         self.quarantine = TargetQuarantine(self.table)
@@ -79,7 +82,7 @@ class LandingTarget:
         since the last one still makes ``enter`` return False."""
         path = self.table.locate_or_create(row_schema)
         if self.table.snapshot is None:
-            self.table.check_folder()
+            self.table.check_folder_is_free()
         # Both mostly wait for the JVM and the store, so do them at the same time.
         with ThreadPoolExecutor(2) as both:
             table = both.submit(self.table.open_or_create, path, row_schema)
@@ -104,10 +107,10 @@ class LandingTarget:
             table_id=self.table.table_id,
         )
         self.ledger.add_columns_if_lacking()
-        names = [(u.plan.application, u.plan.sequence) for u in unfinished]
+        names = [one.plan.id for one in unfinished]
         is_entered = ledger.enter(event, self.ledger.entered, names)
         result = "Entered plan" if is_entered else "Did not enter, since another came first, plan"
-        logger.info("%s %s", result, plan.label)
+        logger.info("%s %s", result, plan.id)
         return is_entered
 
     def prepare(
@@ -119,10 +122,10 @@ class LandingTarget:
         regrown: Mapping[Loss, int] | None = None,
         *,
         instead_of: OutcomeEvent | None = None,
-        columns: str | None = None,
+        schema_json: str | None = None,
     ) -> tuple[OutcomeEvent, bool]:
         """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
-        gone, which this one replaces as a new attempt. ``columns``: the schema of its files, if
+        gone, which this one replaces as a new attempt. ``schema_json``: the schema of its files, if
         that is not the plan's. Returns the outcome that counts, and whether it is this one."""
         attempt, now_ms = 0, _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
@@ -132,8 +135,9 @@ class LandingTarget:
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
-        columns = self.schema.as_written(plan.columns if columns is None else columns)
-        return self._prepare(plan, replace(mine, attempt=attempt, columns=columns), losses)
+        schema_json = plan.schema_json if schema_json is None else schema_json
+        mine = replace(mine, attempt=attempt, schema_json=self.schema.as_written(schema_json))
+        return self._prepare(plan, mine, losses)
 
     def _prepare(
         self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]
@@ -144,9 +148,9 @@ class LandingTarget:
             _log_prepared(plan, mine, losses)
             return mine, True
         ledger.refresh()
-        theirs = ledger.outcome(plan.application, plan.sequence)
+        theirs = ledger.outcome(plan.id)
         if theirs is None:
-            raise Bug(f"the outcome of {plan.label} exists and cannot be read")
+            raise Bug(f"the outcome of {plan.id} exists and cannot be read")
         check_same_plan(plan, theirs)
         return theirs, False
 
@@ -154,8 +158,8 @@ class LandingTarget:
         """The parts of a plan that drivers have read so far, and its outcome if it has one."""
         ledger = self.ledger.require()
         ledger.refresh()
-        outcome = ledger.outcome(plan.application, plan.sequence)
-        parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
+        outcome = ledger.outcome(plan.id)
+        parts = [] if outcome is not None else ledger.parts(plan.id)
         return parts, outcome
 
     def append_part(
@@ -163,7 +167,7 @@ class LandingTarget:
         plan: Plan,
         member: str,
         number: int,
-        units: Iterable[TaskResult],
+        results: Iterable[TaskResult],
         files: Iterable[EventFile],
     ) -> bool:
         """Writes a part of a plan, False if another part has that number."""
@@ -175,7 +179,7 @@ class LandingTarget:
                 plan_hash=plan.hash,
                 number=number,
                 member=member,
-                receipts=tuple(receipt for unit in units for receipt in unit.receipts),
+                receipts=tuple(receipt for result in results for receipt in result.receipts),
                 files=tuple(files),
                 written_at_ms=_now_ms(),
             )
@@ -223,7 +227,7 @@ class LandingTarget:
             [one.file for one in outcome.files],
             removed=gone,
             properties={LEDGER_PROPERTY: self.ledger.require().table_id},
-            schema=outcome.columns,
+            schema_json=outcome.schema_json,
             checked=self.schema.constraints(),
         )
         return table_commit.land(self.table.delta, table, request, since or 0)
@@ -286,7 +290,7 @@ def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
     counts = (outcome.attempt, len(outcome.files))
-    logger.info("Prepared outcome %s, attempt %d: %d files", plan.label, *counts)
+    logger.info("Prepared outcome %s, attempt %d: %d files", plan.id, *counts)
     _log_losses(losses)
 
 
@@ -302,7 +306,7 @@ def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:
     landed is not what this plan was to land."""
     if outcome.plan_hash != plan.hash:
         raise Conflict(
-            f"the ledger has an outcome of {plan.label}, of another plan",
+            f"the ledger has an outcome of {plan.id}, of another plan",
             why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
             "transactions or the ledger's rows were lost in between",
             do="read the newest rows of the ledger, then accept the table as it is with `rangeland "

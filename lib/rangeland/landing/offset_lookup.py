@@ -6,7 +6,7 @@ The ledger says what became of the offset, the table which file has its row. No 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import EventRange, OutcomeEvent, PlanEvent
 from rangeland.delta.transaction_log.table_commit import landing_commit
@@ -20,10 +20,15 @@ from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.table_audit import LandedRange
 from rangeland.results import Finding, FindState
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _LEFT_OUT = {Action.QUARANTINE: FindState.QUARANTINED, Action.SKIP: FindState.LOST}
 
 
-def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset: int) -> Finding:
+def find_offset(
+    spark: SparkSession, target: LandingTarget, partition: Partition, offset: int
+) -> Finding:
     """Finds the landing that an offset came from, and its row. Raises UsageError where several
     brokers have that partition."""
     landed = target.history.landings()
@@ -66,8 +71,7 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
     commit = landing_commit(
         target.table.delta,
         target.table.uri,
-        plan.application,
-        plan.sequence,
+        plan.plan_id,
         plan.table_version or 0,
     )
     return Finding(
@@ -82,7 +86,7 @@ def find_offset(spark: Any, target: LandingTarget, partition: Partition, offset:
         leader=event_range.leader,
         landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
         range=event_range.range,
-        earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
+        earlier=tuple(p.plan_id for p, _ in landings[:-1]),
         why=why,
     )
 
@@ -125,7 +129,7 @@ def _loss_of(
     target: LandingTarget, plan: PlanEvent, partition: Partition, offset: int
 ) -> Loss | None:
     """What a plan has skipped or quarantined at an offset."""
-    losses = (event.loss for event in target.history.losses(plan.application, plan.sequence))
+    losses = (event.loss for event in target.history.losses(plan.plan_id))
     return next(
         (loss for loss in losses if loss.action in _LEFT_OUT and loss.range.has(partition, offset)),
         None,

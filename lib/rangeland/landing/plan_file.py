@@ -29,7 +29,7 @@ from rangeland.loss import Loss
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.record_codec import ColumnType
 from rangeland.results import PlanPreview
-from rangeland.untrusted import Unreadable, check_type, parse_json
+from rangeland.untrusted import Unreadable, parse_json, require_type
 
 FORMAT = 3
 WITHOUT_SEEN = 2
@@ -266,7 +266,7 @@ _CONTENT = PLAN_JSON.with_views(
     },
     {
         "job": ColumnType(
-            dict, _json_values, lambda job: JobText("job", check_type(job, dict, "job"))
+            dict, _json_values, lambda job: JobText("job", require_type(job, dict, "job"))
         ),
         "plan": ColumnType(dict, Plan.to_json, Plan.from_json),
     },

@@ -21,7 +21,7 @@ from rangeland.planning.retention_risk import speed_of
 from rangeland.progress_events import Progress
 from rangeland.survey.survey_request import SurveyRequest
 
-FRESH_SECONDS = 10
+FRESH_S = 10
 """How long an early survey may be used for a plan."""
 SurveyOf = Callable[[Job, SurveyRequest], Survey]
 
@@ -34,7 +34,7 @@ class _EarlySurvey(NamedTuple):
 
     @property
     def is_fresh(self) -> bool:
-        return time.monotonic() - self.begun_at < FRESH_SECONDS
+        return time.monotonic() - self.begun_at < FRESH_S
 
 
 class PlanSurveys:

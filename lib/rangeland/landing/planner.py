@@ -37,8 +37,8 @@ from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.lagging_ends import (
-    LAGGING_SECONDS,
-    RESURVEY_POLL_SECONDS,
+    LAGGING_S,
+    RESURVEY_POLL_S,
     is_beyond_end,
     may_lag,
 )
@@ -56,8 +56,8 @@ from rangeland.planning.plan_builder import (
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
-    check_checkpoint_options,
-    check_landed_options,
+    check_checkpoint_options_are_same,
+    check_landed_options_are_same,
     check_same_cluster,
     with_known_addresses,
 )
@@ -105,32 +105,32 @@ class Planner:
         """What the job's range has and the table has not. A log that seems to end below the
         checkpoint, or an offset that was asked for, is surveyed again for a while: a new leader's
         high watermark may lag for a moment."""
-        deadline = Deadline(LAGGING_SECONDS)
+        deadline = Deadline(LAGGING_S)
         while True:
             survey = self.surveys.for_plan(position)
             self._check_same_cluster(position, survey)
-            self._check_checkpoint_options(position)
+            self._check_checkpoint_options_are_same(position)
             try:
                 draft = self._draft_by(survey, position)
             except RangeLost as error:
                 may_pass = may_lag(losses_in(error), position.checkpoint, survey)
-                if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
+                if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
                     raise
                 continue
             losses = [x for x in (*draft.skipped_losses, *draft.held) if is_beyond_end(x, survey)]
             may_pass = may_lag(losses, position.checkpoint, survey)
-            if not (may_pass and deadline.wait(RESURVEY_POLL_SECONDS)):
+            if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
                 return draft
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         terms, damaged = self._terms(), self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
         landed = self._landings_of(draft.already_landed)
-        self._check_landed_options(landed, survey.cluster)
+        self._check_landed_options_are_same(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
         if self.kind is PlanKind.REPLACE:
-            self._check_replacement(draft.plan)
+            self._check_lands_all_it_replaces(draft.plan)
         return draft
 
     def _draft_holes(self, position: JobPosition) -> PlanDraft:
@@ -140,7 +140,7 @@ class Planner:
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
         holes = holes_of_job(self.spark, self.target, self.job, self.warn)
         landed = self._landings_of(holes.ranges)
-        self._check_landed_options(landed, survey.cluster)
+        self._check_landed_options_are_same(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
         draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
         plan = replace(draft.plan, repairs_all=holes.are_all_in(draft.plan.ranges))
@@ -158,7 +158,9 @@ class Planner:
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
-            self._check_landed_options(self._landings_of(ranges), survey.cluster, read_filter)
+            self._check_landed_options_are_same(
+                self._landings_of(ranges), survey.cluster, read_filter
+            )
             terms = replace(self._terms(), isolation=isolation, tags=tags)
             return draft_ranges_in_log(terms, survey, position, ranges)
 
@@ -211,19 +213,19 @@ class Planner:
         has_transactions = load_dialect(self.job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
-    def _check_checkpoint_options(self, position: JobPosition) -> None:
+    def _check_checkpoint_options_are_same(self, position: JobPosition) -> None:
         if position.read_filter is None or self.kind is not PlanKind.RUN:
             return
         source = self.job.source
         wanted = self._options(source.isolation, source.tags, None)
         landed = self._options(*position.read_filter, None)
-        check_checkpoint_options(self.job.sink.table, landed, wanted)
+        check_checkpoint_options_are_same(self.job.sink.table, landed, wanted)
 
     def _landings_of(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, as far as it is known."""
         return self.target.history.landed_as(ranges, self._options) if ranges else []
 
-    def _check_landed_options(
+    def _check_landed_options_are_same(
         self,
         landed: Sequence[LandedRead],
         cluster: Cluster | None,
@@ -235,7 +237,7 @@ class Planner:
         isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
         clusters = [one.options.cluster for one in landed]
         wanted = self._options(isolation, tags, self._known_as(cluster, clusters))
-        check_landed_options(self.job.sink.table, landed, wanted)
+        check_landed_options_are_same(self.job.sink.table, landed, wanted)
 
     def _find_overwritten(
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
@@ -261,9 +263,9 @@ class Planner:
             return cluster
         return with_known_addresses(cluster, self.target.history.clusters())
 
-    def _check_replacement(self, plan: Plan) -> None:
+    def _check_lands_all_it_replaces(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""
-        Replacement(self.spark, self.target).check_table()
+        Replacement(self.spark, self.target).check_rows_can_be_replaced()
         if plan.losses:
             raise range_lost_error(list(plan.losses))
         check_whole_slices(self.target, plan.ranges)
@@ -271,7 +273,7 @@ class Planner:
 
 def _log_made(plan: Plan) -> None:
     counts = (len(plan.ranges), len(plan.slices), plan.width)
-    logger.info("Made plan %s: %d ranges, %d slices, %d offsets", plan.label, *counts)
+    logger.info("Made plan %s: %d ranges, %d slices, %d offsets", plan.id, *counts)
     for r in plan.ranges:
         where = partition_fields(r.partition, r.from_offset)
-        logger.debug("Planned %s in plan %s", r, plan.label, extra=where)
+        logger.debug("Planned %s in plan %s", r, plan.id, extra=where)

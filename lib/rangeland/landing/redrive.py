@@ -29,7 +29,7 @@ from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Policy
 from rangeland.result_json import RESULT_JSON, JsonResult
@@ -90,7 +90,7 @@ def _try_batches(
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
     for batch in target.quarantine.batches(lambda *key: key in left):
-        key = (batch.application, batch.sequence, batch.range)
+        key = (batch.plan_id, batch.range)
         if key not in left:
             continue
         left.discard(key)
@@ -102,10 +102,10 @@ def _try_batches(
                 )
                 yield QuarantinedRange(tried, isolation, why, tags)
     if left:
-        application, sequence, where = min(left, key=str)
+        plan_id, where = min(left, key=str)
         raise Conflict(
             f"the quarantine has no bytes of {where}",
-            why=f"{application} {sequence} put them there",
+            why=f"{plan_id} put them there",
             do="restore the folder _rangeland/quarantine beside the table's files",
         )
 
@@ -134,11 +134,11 @@ class _RedriveRequest:
 
 def _ranges_in_force(
     job: Job, target: LandingTarget
-) -> dict[tuple[str, int, Range], _RedriveRequest]:
+) -> dict[tuple[PlanId, Range], _RedriveRequest]:
     """The parts of each quarantined range that no later landing has."""
     if not any(one.loss.action is Action.QUARANTINE for one in target.history.losses()):
         return {}
-    found: dict[tuple[str, int, Range], _RedriveRequest] = {}
+    found: dict[tuple[PlanId, Range], _RedriveRequest] = {}
     for planned, outcome in target.history.landings():
         landed = coverage_of(one.range for one in outcome.ranges)
         for key, wanted in list(found.items()):
@@ -147,12 +147,10 @@ def _ranges_in_force(
             continue
         plan = Plan.parse(planned.document)
         read_filter = plan.isolation, plan.tags
-        for event in target.history.losses(planned.application, planned.sequence):
+        for event in target.history.losses(planned.plan_id):
             if event.loss.action is Action.QUARANTINE:
                 where = event.loss.range
-                found[planned.application, planned.sequence, where] = _RedriveRequest(
-                    (where,), read_filter
-                )
+                found[planned.plan_id, where] = _RedriveRequest((where,), read_filter)
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
 
 
@@ -280,7 +278,7 @@ def settings_of(
         last = bisect_left(slices, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
         return [s for s in slices[first:last] if s.until_offset <= where.until_offset]
 
-    wanted = target.quarantine.batches(lambda _application, _sequence, where: bool(inside(where)))
+    wanted = target.quarantine.batches(lambda _plan_id, where: bool(inside(where)))
     kept: dict[int, QuarantinedBytes] = {}
     for batch in sorted(wanted, key=lambda batch: batch.quarantined_at_ms):
         kept |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}

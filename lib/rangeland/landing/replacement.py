@@ -9,7 +9,7 @@ the way of every run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.stores.local_table_lock import lock_table
@@ -32,20 +32,23 @@ from rangeland.planning.table_audit import (
 from rangeland.spark.offset_scan import has_rows, table_frame
 from rangeland.spark.replace_where import compare, condition, prepared_frame, replace_rows
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class Replacement:
     """Replaces rows of one table."""
 
-    def __init__(self, spark: Any, target: LandingTarget) -> None:
+    def __init__(self, spark: SparkSession, target: LandingTarget) -> None:
         self._spark = spark
         self._target = target
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """The changes that replacing the table's rows with this outcome would make."""
-        change = self._target.table.change_by(outcome.columns)
+        change = self._target.table.change_by(outcome.schema_json)
         table, new, where = self._swap(plan, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)
-        columns = self._target.table.columns
+        columns = self._target.table.log_columns
         return compare(table.where(where), new, columns, by_broker=by_broker)
 
     def has_rows_of(self, plan: Plan) -> bool:
@@ -53,7 +56,7 @@ class Replacement:
         table = self._table()
         return has_rows(self._spark, table, self._condition(table, plan))
 
-    def check_table(self) -> None:
+    def check_rows_can_be_replaced(self) -> None:
         """Raises TableRefused where rows of this table cannot be replaced, before a plan is entered
         that could never be finished."""
         facts = self._target.table.metadata
@@ -71,7 +74,7 @@ class Replacement:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
         path, table = self._target.table.uri, self._table()
-        schema = self._target.schema.columns_of_files()
+        schema = self._target.schema.schema_of_files()
         new = prepared_frame(self._spark, path, [one.file for one in files], schema)
         condition = f"coalesce({self._condition(table, plan)}, false)"
         if stray_rows := new.where(f"NOT ({condition})").count():
@@ -83,7 +86,7 @@ class Replacement:
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
         """The files of an outcome, if they do not fit the table as it is now."""
-        misfits = self._target.table.change_by(outcome.columns).misfits
+        misfits = self._target.table.change_by(outcome.schema_json).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def land(
@@ -91,21 +94,20 @@ class Replacement:
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
         """Replaces the table's rows of its ranges with an outcome that is not in the table yet, in
         one commit, which also adds the columns that the table lacks."""
-        table, transaction = self._target.table, (outcome.application, outcome.sequence)
-        path = table.uri
+        table, path = self._target.table, self._target.table.uri
         self._target.set_ledger_property()
         with lock_table(path):
             if gone := table.gone_prepared_files(outcome):
                 return table_commit.FilesGone(gone)
             if table.snapshot is not None:
                 table_commit.check_same_table(table.delta, table.snapshot)
-            change = table.change_by(outcome.columns)
+            change = table.change_by(outcome.schema_json)
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)
-            replace_rows(new, path, where, transaction, evolves=change.is_any)
+            replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
         table.refresh()
-        version = table_commit.landed_at(table.delta, path, *transaction, since or 0)
+        version = table_commit.landed_at(table.delta, path, outcome.plan_id, since or 0)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
     def _swap(
@@ -114,17 +116,17 @@ class Replacement:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.uri, self._table()
         files = [one.file for one in outcome.files]
-        schema = self._target.schema.columns_of_files(change)
+        schema = self._target.schema.schema_of_files(change)
         new = prepared_frame(self._spark, path, files, schema)
         return table, new, self._condition(table, plan)
 
     def _table(self) -> Any:
         target = self._target.table
-        return table_frame(self._spark, target.uri, target.columns)
+        return table_frame(self._spark, target.uri, target.log_columns)
 
     def _condition(self, table: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""
-        return condition(table, plan.ranges, self._target.table.columns)
+        return condition(table, plan.ranges, self._target.table.log_columns)
 
 
 def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:

@@ -7,7 +7,7 @@ themselves are looked at, where something else may have removed or written some.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.errors import Conflict, TableRefused
 from rangeland.job import Job
@@ -18,8 +18,13 @@ from rangeland.progress_events import Progress
 from rangeland.spark.catalog_names import literal
 from rangeland.spark.offset_scan import has_rows, table_frame
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def check_rows_remain(spark: Any, target: LandingTarget, job: Job, progress: Progress) -> None:
+
+def check_rows_remain(
+    spark: SparkSession, target: LandingTarget, job: Job, progress: Progress
+) -> None:
     """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
     job's topics are missing since: the checkpoint is then ahead of the table."""
     removal = target.history.last_removal()
@@ -34,7 +39,9 @@ def check_rows_remain(spark: Any, target: LandingTarget, job: Job, progress: Pro
         raise target.history.removal_error(removal)
 
 
-def check_rows_are_known(spark: Any, target: LandingTarget, ranges: Iterable[Range]) -> None:
+def check_rows_are_known(
+    spark: SparkSession, target: LandingTarget, ranges: Iterable[Range]
+) -> None:
     """Raises Conflict where the table has rows of topics that its ledger does not know: these
     offsets may be among them."""
     topics = target.identity.may_hold({r.partition.topic for r in ranges})
@@ -42,7 +49,7 @@ def check_rows_are_known(spark: Any, target: LandingTarget, ranges: Iterable[Ran
         return
     why = f"its ledger has no landing of {', '.join(topics)}"
     try:
-        columns = target.table.columns
+        columns = target.table.log_columns
         where = f"{columns.topic} IN ({', '.join(map(literal, topics))})"
         if not has_rows(spark, table_frame(spark, target.table.uri, columns), where):
             return

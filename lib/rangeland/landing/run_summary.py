@@ -36,7 +36,7 @@ def result_of_plans(
     losses: list[LossEvent] = []
     held = {loss.partition: str(loss) for loss in (() if draft is None else draft.held)}
     for f in finished:
-        events = target.history.losses(f.plan.application, f.plan.sequence)
+        events = target.history.losses(f.plan.id)
         of_plan = [event for event in events if event.plan_hash]
         losses += of_plan
         # Each slice has its own loss; the checkpoint stays where the first of them begins.

@@ -35,16 +35,16 @@ class PlanToRead:
     """A plan without an outcome, and the means to read it. ``whole``: one driver must read all of
     its slices.
 
-    ``check_part`` raises where receipts of some slices do not add up, or come from logs that are
-    no longer those of the plan: such a part would block the plan for ever. ``prepare`` takes the
-    receipts and files of all slices, proves and checks them, and returns the outcome that
+    ``check_part_is_valid`` raises where receipts of some slices do not add up, or come from logs
+    that are no longer those of the plan: such a part would block the plan for ever. ``prepare``
+    takes the receipts and files of all slices, proves and checks them, and returns the outcome that
     counts."""
 
     plan: Plan
     target: LandingTarget
     read: ReadTasks
     files_of: Callable[[Sequence[TaskResult]], list[EventFile]]
-    check_part: Callable[[Mapping[int, Receipt]], None]
+    check_part_is_valid: Callable[[Mapping[int, Receipt]], None]
     prepare: PrepareOutcome
     whole: bool
 

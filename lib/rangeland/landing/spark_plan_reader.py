@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -56,6 +56,9 @@ from rangeland.spark.spark_jobs import (
 )
 from rangeland.spark.transform import Transform
 from rangeland.spark.transformed_landing import run_transformed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +141,7 @@ class SparkPlanReader:
         if plan.job != self.job.job:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
-                why=f"{plan.label} is prepared, and its files "
+                why=f"{plan.id} is prepared, and its files "
                 "are gone or no longer fit the table; "
                 f"{self.job.job} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
@@ -160,7 +163,7 @@ class SparkPlanReader:
         finally:
             self.progress.done()
         check_files_are_visible(self.spark, self.target, written)
-        counts = (len(receipts), plan.label, len(written))
+        counts = (len(receipts), plan.id, len(written))
         logger.info("Read %d slices of plan %s: %d files", *counts)
         return receipts, written
 
@@ -182,7 +185,7 @@ class SparkPlanReader:
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
             quarantine=self.target.quarantine.writer_settings(plan),
-            columns=self.target.table.columns,
+            columns=self.target.table.log_columns,
         )
         tasks, settings = self.tasks(slices), self.read_settings(plan)
         if rate := self.job.limits.broker_bytes_per_second:
@@ -218,13 +221,13 @@ class SparkPlanReader:
         read; None for a plan of another sequence, and where this driver reads alone."""
         of_runs = plan.application == self.job.application and plan.kind is PlanKind.RUN
         # What several drivers write of a plan has the same columns.
-        of_runs = of_runs and plan.columns == self.columns_to_add()
+        of_runs = of_runs and plan.schema_json == self.schema_to_merge()
         if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
         fingerprints = self._fingerprints(plan)
 
-        def check_part(receipts: Mapping[int, Receipt]) -> None:
+        def check_part_is_valid(receipts: Mapping[int, Receipt]) -> None:
             prove_part(plan, receipts)
             self._check_same_logs(plan, receipts, fingerprints)
 
@@ -239,7 +242,7 @@ class SparkPlanReader:
             self.target,
             read=partial(self._read_some, plan),
             files_of=partial(self._event_files, plan),
-            check_part=check_part,
+            check_part_is_valid=check_part_is_valid,
             prepare=prepare_unchanged,
             whole=self.transform is not None,
         )
@@ -275,11 +278,11 @@ class SparkPlanReader:
     def _event_files(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
         if self.transform is None:
             return event_files(results, plan)
-        return [EventFile(file) for unit in results for file in unit.files]
+        return [EventFile(file) for result in results for file in result.files]
 
-    def columns_to_add(self) -> str:
+    def schema_to_merge(self) -> str:
         """The schema of what is written, if the table may have to follow it."""
-        return self.target.schema.columns_to_add(self.row_schema)
+        return self.target.schema.schema_to_merge(self.row_schema)
 
     # --- helpers -------------------------------------------------------------------
 
@@ -322,12 +325,13 @@ def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
 
 
 def check_files_are_visible(
-    spark: Any, target: LandingTarget, written: Sequence[EventFile]
+    spark: SparkSession, target: LandingTarget, written: Sequence[EventFile]
 ) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
     where = str(target.table.path)
-    if spark.sparkContext.master.startswith("local") or not TablePath.parse(where).is_local:
+    is_local = str(spark.sparkContext.master).startswith("local")
+    if is_local or not TablePath.parse(where).is_local:
         return
     if missing := gone_files(where, [one.file for one in written]):
         raise TableRefused(

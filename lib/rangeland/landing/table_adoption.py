@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -32,6 +32,9 @@ from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
 from rangeland.spark.offset_scan import runs_in, table_frame
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @dataclass(frozen=True, slots=True)
 class AdoptResult(JsonResult):
@@ -50,7 +53,9 @@ class AdoptResult(JsonResult):
         return sum(r.width for r in self.ranges)
 
 
-def adopt_table(job: Job, row_schema: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:
+def adopt_table(
+    job: Job, row_schema: pa.Schema, spark: SparkSession, progress: Progress
+) -> AdoptResult:
     """Accepts the table as it is now, with all its rows, as the job's own."""
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
@@ -84,10 +89,12 @@ def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
         return []
 
 
-def _unknown_ranges(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
+def _unknown_ranges(
+    job: Job, spark: SparkSession, target: LandingTarget, landed: Coverage
+) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     capabilities = load_dialect(job.source.dialect).capabilities
-    columns = target.table.columns
+    columns = target.table.log_columns
     frame = table_frame(spark, target.table.uri, columns)
     found = runs_in(spark, frame, columns, by_broker=capabilities.numbered_per_broker)
     mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}

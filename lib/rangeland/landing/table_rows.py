@@ -4,7 +4,7 @@ and no Spark session has been made yet."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,9 @@ from rangeland.spark.offset_scan import (
     table_frame,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _NUMBERS = ("integer", "long")
 _TYPES = {
     "topic": (("string",), pa.string()),
@@ -63,7 +66,7 @@ class TableRows(Protocol):
         """See ``offset_scan.files_with``."""
 
 
-def table_rows(spark: Any, table: TargetTable) -> TableRows:
+def table_rows(spark: SparkSession, table: TargetTable) -> TableRows:
     """The rows of the version that the table was last seen in. Raises TableRefused where there is
     no table, and where its rows do not say which offset they came from."""
     if table.version is None:
@@ -73,9 +76,9 @@ def table_rows(spark: Any, table: TargetTable) -> TableRows:
     if isinstance(spark, DeferredSession) and not spark.has_session:
         found = _read_here(table)
         if found is not None:
-            return DriverRows(found, table.uri, table.columns)
-    frame = table_frame(spark, table.uri, table.columns, version=table.version)
-    return SparkRows(spark, frame, table.columns)
+            return DriverRows(found, table.uri, table.log_columns)
+    frame = table_frame(spark, table.uri, table.log_columns, version=table.version)
+    return SparkRows(spark, frame, table.log_columns)
 
 
 def _read_here(table: TargetTable) -> pa.Table | None:
@@ -83,7 +86,7 @@ def _read_here(table: TargetTable) -> pa.Table | None:
     if table.snapshot is None:
         return None
     types = {f["name"].lower(): f["type"] for f in fields_of(table.snapshot.schema_json)}
-    named = {name: table.columns.column_name(name) for name in _TYPES}
+    named = {name: table.log_columns.column_name(name) for name in _TYPES}
     fit = [name for name, (kinds, _) in _TYPES.items() if types.get(named[name].lower()) in kinds]
     if not set(_ALWAYS) <= set(fit):
         return None
@@ -95,7 +98,7 @@ def _read_here(table: TargetTable) -> pa.Table | None:
 class SparkRows:
     """The rows of a data frame."""
 
-    def __init__(self, spark: Any, frame: Any, columns: LogColumns) -> None:
+    def __init__(self, spark: SparkSession, frame: Any, columns: LogColumns) -> None:
         self._spark = spark
         self._frame = frame
         self._columns = columns

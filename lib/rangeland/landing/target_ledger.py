@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
 from rangeland.landing.target_table import TargetTable
+from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +25,7 @@ class TargetLedger:
     """The ledger of a table. ``opened`` is None if there is no ledger yet, ``entered`` the number
     of its newest plan."""
 
-    def __init__(self, spark: Any, table: TargetTable) -> None:
+    def __init__(self, spark: SparkSession, table: TargetTable) -> None:
         self._spark = spark
         self._table = table
         self.opened: Ledger | None = None
@@ -32,7 +36,7 @@ class TargetLedger:
         state is never older than the ledger's. An outcome may be prepared and committed between
         the two reads, or a ledger created and its first plan landed: then both are read
         again."""
-        seen: set[tuple[str, int]] = set()
+        seen: set[PlanId] = set()
         while True:
             self.opened = self.load_current()
             self.entered = 0 if self.opened is None else self.opened.entered()
@@ -63,12 +67,11 @@ class TargetLedger:
             do="try again; nothing was changed",
         )
 
-    def _landed_without_outcome(self) -> set[tuple[str, int]]:
+    def _landed_without_outcome(self) -> set[PlanId]:
         """Plans that the table has and for which the ledger had no outcome when it was read."""
         entered = [] if self.opened is None else self.opened.without_outcome()
-        return {
-            (name, last) for name, last in entered if self._table.transaction_version(name) >= last
-        }
+        landed_last = self._table.transaction_version
+        return {one for one in entered if landed_last(one.application) >= one.sequence}
 
     def load_current(self) -> Ledger | None:
         """The ledger as it is now; ``opened`` stays what it was."""
@@ -107,14 +110,14 @@ class TargetLedger:
     def add_columns_if_lacking(self) -> None:
         """Ledgers of earlier versions lack the newest columns."""
         ledger = self.require()
-        if ledger.columns_to_add():
+        if ledger.missing_columns_sql():
             with lock_table(ledger.path):
                 ledger.refresh()  # another driver may have added them before the lock was free
                 self._add_columns(ledger)
             ledger.refresh()
 
     def _add_columns(self, ledger: Ledger) -> None:
-        lacking = ledger.columns_to_add()
+        lacking = ledger.missing_columns_sql()
         if not lacking:
             return
         try:
@@ -122,7 +125,7 @@ class TargetLedger:
             self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
         except Exception as error:  # Spark raises many classes of Python and Java errors here
             ledger.refresh()
-            if not ledger.columns_to_add():
+            if not ledger.missing_columns_sql():
                 return  # a driver on another host, which has another lock, was first
             raise Conflict(
                 f"the new columns could not be added to the ledger {ledger.path}",

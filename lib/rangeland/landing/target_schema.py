@@ -57,21 +57,21 @@ class TargetSchema:
         found, written = follow(metadata, row_schema, self.job.evolution, fixed)
         return row_layout(found, written, sink.partition_by)
 
-    def columns_to_add(self, row_schema: pa.Schema) -> str:
+    def schema_to_merge(self, row_schema: pa.Schema) -> str:
         """The schema that a table follows when such rows land, as Delta's JSON; empty where it
         stays as it is. In a table with column mapping it says what files call the columns."""
         if self.job.evolution is not Evolution.ADD:
             return ""
-        columns, metadata = schema_json(row_schema), self._metadata
-        return columns if metadata is None else map_columns(metadata, columns)
+        schema_text, metadata = schema_json(row_schema), self._metadata
+        return schema_text if metadata is None else map_columns(metadata, schema_text)
 
-    def as_written(self, columns: str) -> str:
+    def as_written(self, schema_text: str) -> str:
         """A schema of rows, as files of the table have it."""
-        if not columns or self.snapshot is None:
-            return columns
-        return as_written(self.snapshot.schema_json, columns)
+        if not schema_text or self.snapshot is None:
+            return schema_text
+        return as_written(self.snapshot.schema_json, schema_text)
 
-    def columns_of_files(self, change: SchemaChange | None = None) -> str:
+    def schema_of_files(self, change: SchemaChange | None = None) -> str:
         """The schema by which to read prepared files: the table's, after a change of it."""
         if change is not None and change.is_any:
             return change.schema_json

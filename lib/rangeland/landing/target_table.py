@@ -7,7 +7,7 @@ what was landed in it: see ``job_history``.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -30,13 +30,16 @@ from rangeland.landing.target_schema import TargetSchema
 from rangeland.model import DataFile
 from rangeland.spark.catalog_names import literal, quote_name
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
 
 
 class TargetTable:
     """Answers are as of the last snapshot."""
 
-    def __init__(self, spark: Any, job: Job) -> None:
+    def __init__(self, spark: SparkSession, job: Job) -> None:
         if job.sink.is_per_topic:
             raise UsageError(
                 f"{job.sink.table} stands for one table for each topic of the job {job.job}",
@@ -59,7 +62,7 @@ class TargetTable:
         name = quote_name(self.name)
         if not self._spark.catalog.tableExists(name):
             return None
-        detail = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
+        detail: Any = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
         return str(detail.location)
 
     def refresh(self) -> None:
@@ -87,7 +90,7 @@ class TargetTable:
         return None if self.snapshot is None else self.snapshot.version
 
     @property
-    def columns(self) -> LogColumns:
+    def log_columns(self) -> LogColumns:
         """The names of the log's own columns in this table."""
         return self._job.log_columns
 
@@ -121,7 +124,7 @@ class TargetTable:
 
     # --- creating it ---------------------------------------------------------------------
 
-    def check_folder(self) -> None:
+    def check_folder_is_free(self) -> None:
         """Raises TableRefused, before anything is written, for a folder with other files."""
         if self.path is None:
             return
@@ -195,11 +198,11 @@ class TargetTable:
         gone = set(table_commit.gone_files(self.storage(), prepared))
         return [f for f in own if f.path in gone]
 
-    def change_by(self, columns: str) -> SchemaChange:
-        """The change that files with these columns, a schema or nothing, make to the table's
-        schema, as it is now."""
-        snapshot = self.delta.load(self.uri) if columns else None
-        return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, columns)
+    def change_by(self, schema_json: str) -> SchemaChange:
+        """The change that files with this schema, which may be empty, make to the table's schema
+        as it is now."""
+        snapshot = self.delta.load(self.uri) if schema_json else None
+        return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, schema_json)
 
     def storage(self) -> StoreSettings:
         """The settings for access to the table's files."""

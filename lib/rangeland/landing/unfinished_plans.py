@@ -57,7 +57,7 @@ def check_same_job(job: Job, unfinished: EnteredPlan) -> None:
         return
     raise Conflict(
         f"the job {plan.job} is landing offsets of the same range in the table {job.sink.table}",
-        why=f"its plan {plan.label} is not finished",
+        why=f"its plan {plan.id} is not finished",
         do=f"run {plan.job} to its end first",
     )
 
@@ -72,7 +72,7 @@ def check_still_current(
         raise outdated_error(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
         # Two plans of one sequence: the checkpoint of one would count with the rows of the other.
-        why = f"{plan.label} was entered already, as another plan"
+        why = f"{plan.id} was entered already, as another plan"
         raise outdated_error(
             plan, why, f"run {plan.job} to its end, then make a new plan and review it"
         )

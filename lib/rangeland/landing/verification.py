@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.landed_offsets import without_still_to_come
@@ -28,6 +28,9 @@ from rangeland.planning.table_audit import (
     ranges_in_bytes,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 
 
@@ -44,7 +47,7 @@ class Verification:
     runs: Mapping[Partition, Runs] = field(default_factory=dict)
 
 
-def examine(spark: Any, target: LandingTarget) -> Verification:
+def examine(spark: SparkSession, target: LandingTarget) -> Verification:
     """Reads three columns of the whole table, in the version that the target was last seen in:
     rows that land meanwhile are in a later one."""
     landings = target.history.landings()
@@ -70,10 +73,10 @@ def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> li
     """The ranges of all landings, in order, with all losses in the ledger. A range without recorded
     gaps ends where its log ended: its rows could not be counted once a later landing had cut it."""
     of_plans = (event for event in losses if event.plan_hash)
-    lost = group_by(of_plans, lambda event: (event.application, event.sequence))
+    lost = group_by(of_plans, lambda event: event.plan_id)
     found = []
     for _, outcome in landings:
-        ends = [event.loss for event in lost.get((outcome.application, outcome.sequence), ())]
+        ends = [event.loss for event in lost.get(outcome.plan_id, ())]
         for event_range in outcome.ranges:
             if event_range.counts is None:
                 continue
@@ -91,7 +94,7 @@ def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> li
 
 
 def holes_of_job(
-    spark: Any, target: LandingTarget, job: Job, warn: Callable[[str], None]
+    spark: SparkSession, target: LandingTarget, job: Job, warn: Callable[[str], None]
 ) -> LocatedHoles:
     """The holes in the topics that a job reads."""
     seen = examine(spark, target)

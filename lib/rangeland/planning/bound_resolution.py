@@ -101,7 +101,7 @@ def resolve(
     vanished = vanished_partitions(request, survey, checkpoint)
     out_of_reach = unreachable_partitions(request, survey, checkpoint)
     gone = {loss.partition for loss in (*vanished, *out_of_reach)}
-    _check_range_partitions(request, survey, gone)
+    _check_range_partitions_exist(request, survey, gone)
     ranges: list[Range] = []
     losses: list[Loss] = []
     begins: dict[Partition, Bound | None] = {}
@@ -169,7 +169,7 @@ def _resolve_one(
     if lower is None or upper is None:
         return None
     if isinstance(lower, AtTime) and isinstance(upper, AtTime) and lower.time_ms > upper.time_ms:
-        _check_order(log, lower, upper, lower.time_ms, upper.time_ms, None)
+        _check_from_is_not_after_until(log, lower, upper, lower.time_ms, upper.time_ms, None)
     losses: list[Loss] = []
     if isinstance(lower, FromCheckpoint):
         mark, losses = changes_since(checkpoint[log.partition], survey, log)
@@ -182,7 +182,7 @@ def _resolve_one(
     from_offset = _resolve_bound(lower, survey, log)
     until_offset = _resolve_bound(upper, survey, log)
     if from_offset > until_offset:
-        _check_order(log, lower, upper, from_offset, until_offset, mark)
+        _check_from_is_not_after_until(log, lower, upper, from_offset, until_offset, mark)
     outside = _losses_outside(log, lower, upper, from_offset, until_offset)
     outside = [as_open_transaction(loss, survey) for loss in outside]
     outside = [found for loss in outside for found in leave_out_known(loss, losses)]
@@ -256,7 +256,7 @@ def _check_entry_begins(bound: Bound, survey: Survey, log: LogState) -> None:
         )
 
 
-def _check_order(
+def _check_from_is_not_after_until(
     log: LogState,
     lower: Bound,
     upper: Bound,
@@ -312,7 +312,9 @@ def _inexact_notes(
     return notes
 
 
-def _check_range_partitions(request: RangeRequest, survey: Survey, gone: Set[Partition]) -> None:
+def _check_range_partitions_exist(
+    request: RangeRequest, survey: Survey, gone: Set[Partition]
+) -> None:
     for side in (request.from_bounds, request.until_bounds):
         do = "correct the range in the job file or on the command line"
         check_partitions_are_known(side, survey, "the range", do, gone)

@@ -12,9 +12,9 @@ from rangeland.loss import Loss, LossKind
 from rangeland.model import Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
 
-LAGGING_SECONDS = 10
+LAGGING_S = 10
 """How long a new leader's high watermark may lag before its log counts as too short."""
-RESURVEY_POLL_SECONDS = 0.5
+RESURVEY_POLL_S = 0.5
 
 
 def may_lag(

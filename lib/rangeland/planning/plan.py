@@ -27,9 +27,9 @@ from rangeland.untrusted import (
     MAX_INT32,
     JsonFields,
     Unreadable,
-    check_type,
     parse_address,
     parse_json,
+    require_type,
     whole,
 )
 
@@ -64,6 +64,17 @@ class PlanKind(StrEnum):
         return PlanKind.RUN
 
 
+@dataclass(frozen=True, slots=True)
+class PlanId:
+    """What identifies a plan in its table: an application and a sequence within it."""
+
+    application: str
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.application} {self.sequence}"
+
+
 @dataclass(frozen=True)  # no slots: a plan keeps its hash, which takes long for many partitions
 class Plan:
     """The ranges and slices that one run will read: frozen and hashed."""
@@ -84,7 +95,7 @@ class Plan:
     kind: PlanKind = PlanKind.RUN
     tags: tuple[str, ...] = ()
     """Only messages with one of these tags are landed; all if empty."""
-    columns: str = ""
+    schema_json: str = ""
     """The schema of the rows as Delta's JSON, if they are typed: what a table lacks of it is added
     by the commit."""
     cluster: Cluster | None = None
@@ -98,9 +109,8 @@ class Plan:
         return self.kind is PlanKind.REPLACE
 
     @property
-    def label(self) -> str:
-        """Its name in messages and log lines, as in ``rangeland/orders 12``."""
-        return f"{self.application} {self.sequence}"
+    def id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
 
     @cached_property
     def hash(self) -> str:
@@ -153,7 +163,7 @@ class Plan:
                     do="finish it with the version that made it",
                 )
             plan = PLAN_JSON.read(Plan, document, kind=_kind(found))
-            _check_order((*plan.ranges, *plan.slices))
+            _check_ends_are_not_before_beginnings((*plan.ranges, *plan.slices))
             return plan
         except ValueError as error:  # Unreadable, and unknown enum values
             raise Conflict(
@@ -163,7 +173,7 @@ class Plan:
             ) from error
 
 
-def _check_order(spans: Sequence[Range | Slice]) -> None:
+def _check_ends_are_not_before_beginnings(spans: Sequence[Range | Slice]) -> None:
     for span in spans:
         if span.width < 0:
             raise Unreadable(f"{span} ends before it begins")
@@ -187,9 +197,9 @@ def _number(name: str, low: int, high: int) -> ColumnType:
     return ColumnType(int, int, lambda value: whole(value, name, low, high))
 
 
-_TEXT = ColumnType(str, str, lambda value: check_type(value, str, "id"))
-_ADDRESS = ColumnType(str, str, lambda value: parse_address(check_type(value, str, "leader")))
-_MODE = "kind? replaces? repairs_all? tags? cluster? columns? format"
+_TEXT = ColumnType(str, str, lambda value: require_type(value, str, "id"))
+_ADDRESS = ColumnType(str, str, lambda value: parse_address(require_type(value, str, "leader")))
+_MODE = "kind? replaces? repairs_all? tags? cluster? schema_json?=columns format"
 _HEAD = "job application sequence dialect isolation made_at_ms"
 PLAN_JSON = RecordCodec(
     views={

@@ -62,7 +62,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
                 do=REPORT,
                 slice=s.index,
             )
-        _check_receipt(s, receipt)
+        _check_receipt_adds_up(s, receipt)
     accounted: dict[Partition, list[_AccountedOffsets]] = {}
     served: dict[Partition, list[tuple[int, str]]] = {}
     not_read: dict[Partition, list[Interval]] = {}
@@ -134,7 +134,7 @@ def _check_slices_inside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
         )
 
 
-def _check_receipt(s: Slice, receipt: Receipt) -> None:
+def _check_receipt_adds_up(s: Slice, receipt: Receipt) -> None:
     held = receipt.held
     held_until = receipt.until_offset if held is None else held.until_offset
     same = (receipt.partition, receipt.from_offset, held_until) == (

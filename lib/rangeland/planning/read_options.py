@@ -14,6 +14,7 @@ from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
+from rangeland.planning.plan import PlanId
 
 _ELSEWHERE = "land it into another table"
 _INSTEAD = "replace the rows in the table with `rangeland backfill JOB.yaml --replace`"
@@ -49,8 +50,7 @@ class LandedRead:
     range: Range
     options: ReadOptions
     """The read options that the range was landed with."""
-    application: str
-    sequence: int
+    plan_id: PlanId
     mark: LogMark | None = None
     """How far its plan has landed the partition, and the leader epoch then, if it is known."""
 
@@ -70,7 +70,9 @@ def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
         cluster = Cluster(cluster.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
 
 
-def check_landed_options(table: str, landed: Sequence[LandedRead], wanted: ReadOptions) -> None:
+def check_landed_options_are_same(
+    table: str, landed: Sequence[LandedRead], wanted: ReadOptions
+) -> None:
     """Raises Conflict where a range was landed with other options than are asked for now."""
     for one in landed:
         differences = one.options.differences(wanted)
@@ -78,16 +80,16 @@ def check_landed_options(table: str, landed: Sequence[LandedRead], wanted: ReadO
             continue
         raise Conflict(
             f"{one.range} has landed in {table}, but with other options than this job asks for",
-            why=f"when {one.application} {one.sequence} landed it, {'; '.join(differences)}",
+            why=f"when {one.plan_id} landed it, {'; '.join(differences)}",
             do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", one.options.cluster, wanted.cluster),
             range=str(one.range),
             differences=differences,
-            application=one.application,
-            sequence=one.sequence,
+            application=one.plan_id.application,
+            sequence=one.plan_id.sequence,
         )
 
 
-def check_checkpoint_options(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
+def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
     """Raises Conflict where a checkpoint was reached with other options: what those left out would
     never land."""
     differences = landed.differences(wanted)

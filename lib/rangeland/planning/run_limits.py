@@ -61,12 +61,12 @@ def apply_limits(
         shares = share_out(limits.max_bytes, wanted)
         groups = [_spend_bytes(g, share) for g, share in zip(groups, shares, strict=True)]
     if logs is not None:
-        _check_record_limit(ranges, limits, logs)
+        _check_record_limit_applies(ranges, limits, logs)
         groups = [_at_borders(group, ranges, logs) for group in groups]
     return sorted(r for group in groups for r in group)
 
 
-def _check_record_limit(
+def _check_record_limit_applies(
     ranges: Sequence[Range], limits: Limits, logs: Mapping[Partition, LogState]
 ) -> None:
     by_bytes = [r for r in ranges if (log := logs.get(r.partition)) and log.borders is not None]

@@ -6,7 +6,7 @@ Nothing is landed. A small test file is written to each of the table's folders a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import row_format_of
@@ -15,33 +15,36 @@ from rangeland.errors import Conflict, RangelandError, public_name
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.progress_events import Progress
-from rangeland.results import CheckResult
+from rangeland.results import CheckedItem, CheckResult
 from rangeland.run import Runner
 from rangeland.wording import count_noun, end_sentence, sentence
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
-    """Tries everything a run needs. A finding is (what, whether it is well, what was found)."""
-    findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
 
+def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) -> CheckResult:
+    """Tries everything a run needs."""
+    findings = [CheckedItem("job file", True, f"job {job.job} is well formed")]
     errors: list[RangelandError] = []
 
     def look(what: str, at: Callable[[], str]) -> bool:
         progress.step(f"checking {what}")
         try:
-            findings.append((what, True, at()))
+            findings.append(CheckedItem(what, True, at()))
         except RangelandError as error:
-            findings.append((what, False, str(error)))
+            findings.append(CheckedItem(what, False, str(error)))
             errors.append(error)
             return False
         return True
 
-    findings += [("security", True, f"warning: {text}") for text in plaintext_secret_warnings(job)]
+    for text in plaintext_secret_warnings(job):
+        findings.append(CheckedItem("security", True, f"warning: {text}"))
     look("dialect", lambda: _dialect(job))
     answered = look("brokers", lambda: _brokers(job))
     if answered and job.decode.is_typed:
         look("schemas", lambda: _schemas(job))
-    opened: list[Any] = []
+    opened: list[SparkSession] = []
 
     def start_spark() -> str:
         opened.append(open_spark())
@@ -88,17 +91,17 @@ def _schemas(job: Job) -> str:
     return ", ".join(f"{name} are {one.name}" for name, one in formats.items() if one is not None)
 
 
-def _table(job: Job, spark: Any, progress: Progress) -> str:
+def _table(job: Job, spark: SparkSession, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     table, schema = runner.target.table, runner.target.schema
     schema.layout(runner.rows)
     notes = (*schema.notes(runner.rows), *table.warnings())
     if table.version is None:
-        table.check_folder()
+        table.check_folder_is_free()
         table.try_store()
         return _with_notes(f"{job.sink.table} does not exist yet, and can be created", notes)
     table.try_store()
-    runner.check_agreement()
+    runner.check_table_and_ledger_agree()
     at = f"{job.sink.table} is at version {table.version}"
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)
 
@@ -107,10 +110,10 @@ def _with_notes(text: str, notes: Sequence[str]) -> str:
     return " ".join([end_sentence(text), *map(sentence, notes)]) if notes else text
 
 
-def _plan(job: Job, spark: Any, progress: Progress) -> str:
+def _plan(job: Job, spark: SparkSession, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     draft = runner.draft()
-    runner.check_draft(draft)
+    runner.check_draft_can_land(draft)
     if draft.is_empty:
         return "there is nothing to land now"
     plan = draft.plan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.cluster_access.job_survey import request_for_topics, survey_of
@@ -24,11 +24,14 @@ from rangeland.results import GroupStatus, PartitionStatus, RecentLanding, Statu
 from rangeland.survey.record_times import FirstRecord, first_times
 from rangeland.survey.transaction_delays import LogEnds, log_ends
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 RECENT = 5
 LOSSES = 10
 
 
-def status(job: Job, spark: Any, progress: Progress) -> Status:
+def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     """The job's checkpoint compared with the logs as they are now, and its last landings."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
@@ -52,20 +55,18 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         mark: LogMark | None = position.checkpoint.get(partition)
         if mark is not None and is_recreated(mark, log):
             mark = None  # It belongs to a deleted log: nothing of this one is landed.
-        partitions.append(
-            PartitionStatus(
-                partition=partition,
-                checkpoint=None if mark is None else mark.until_offset,
-                start=log.start_offset,
-                end=_end(job.source.isolation, ends.get(partition), log),
-                group_offset=offsets.get(partition),
-                leader=str(log.leader.address),
-                landed=tuple(position.landed.of(partition, log.leader.topic_id)),
-                owner=owners.get(partition),
-                held=find_hold(losses, position.checkpoint.get(partition), log),
-                **_readable(ends.get(partition), survey.taken_at_ms),
-            )
+        known = PartitionStatus(
+            partition=partition,
+            checkpoint=None if mark is None else mark.until_offset,
+            start=log.start_offset,
+            end=_end(job.source.isolation, ends.get(partition), log),
+            group_offset=offsets.get(partition),
+            leader=str(log.leader.address),
+            landed=tuple(position.landed.of(partition, log.leader.topic_id)),
+            owner=owners.get(partition),
+            held=find_hold(losses, position.checkpoint.get(partition), log),
         )
+        partitions.append(_with_log_ends(known, ends.get(partition), survey.taken_at_ms))
     return Status(
         job=job.job,
         table=job.sink.table,
@@ -105,19 +106,20 @@ def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
     return ends.last_stable_offset if is_committed else ends.high_watermark
 
 
-def _readable(ends: LogEnds | None, now_ms: int) -> dict[str, Any]:
+def _with_log_ends(known: PartitionStatus, ends: LogEnds | None, now_ms: int) -> PartitionStatus:
     if ends is None:
-        return {}
+        return known
     found = ends.transaction
     began_at_ms = ends.began_at_ms
     if began_at_ms is None and found is not None:
         began_at_ms = found.last_write_ms
-    return {
-        "high_watermark": ends.high_watermark,
-        "last_stable_offset": ends.last_stable_offset,
-        "open_transaction": found,
-        "open_for_ms": None if began_at_ms is None else max(0, now_ms - began_at_ms),
-    }
+    return replace(
+        known,
+        high_watermark=ends.high_watermark,
+        last_stable_offset=ends.last_stable_offset,
+        open_transaction=found,
+        open_for_ms=None if began_at_ms is None else max(0, now_ms - began_at_ms),
+    )
 
 
 def _group(

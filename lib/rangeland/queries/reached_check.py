@@ -41,7 +41,7 @@ class ReachResult(JsonResult):
         return 0 if self.is_reached else Unreachable.exit_code
 
 
-def check_reached(
+def query_reach(
     job: Job,
     progress: Progress,
     idle_after_ms: int | None = None,

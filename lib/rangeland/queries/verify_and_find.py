@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rangeland.errors import Conflict
 from rangeland.job import Job
@@ -15,8 +15,11 @@ from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.progress_events import Progress
 from rangeland.results import Finding, FindState, VerifyResult
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
+
+def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
     """Compares the table with all that any job has landed in it. Asks no broker."""
     started = time.monotonic()
     progress.step(f"reading the state of the table {job.sink.table}")
@@ -55,7 +58,9 @@ def _passed_over(target: LandingTarget, job: Job) -> tuple[Range, ...]:
     )
 
 
-def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
+def find(
+    job: Job, spark: SparkSession, partition: Partition, offset: int, progress: Progress
+) -> Finding:
     """Finds the landing that brought an offset, and the file that has its row."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)

@@ -133,10 +133,10 @@ def _recent_line(landing: RecentLanding) -> str:
 def render_check(check: CheckResult) -> RenderableType:
     """Each thing that was checked, whether it is well, and what was found."""
     table = Table.grid(padding=(0, 1))
-    for what, well, seen in check.findings:
-        mark = Text("ok ", "green") if well else Text("FAILED ", "bold red")
-        table.add_row(mark, safe_text(what), safe_text(seen, "" if well else "red"))
-    bad = sum(1 for _, well, _ in check.findings if not well)
+    for one in check.findings:
+        mark = Text("ok ", "green") if one.is_well else Text("FAILED ", "bold red")
+        table.add_row(mark, safe_text(one.what), safe_text(one.seen, "" if one.is_well else "red"))
+    bad = sum(not one.is_well for one in check.findings)
     last = Text("all checks passed", "bold green")
     if bad:
         last = Text(f"{count_noun(bad, 'check')} failed", "bold red")

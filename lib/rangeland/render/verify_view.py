@@ -130,7 +130,7 @@ def render_find(finding: Finding) -> RenderableType:
         "version": version if version is not None else "no longer in the table's log",
         "leader": finding.leader,
         "file": f"\n{'':11}".join(finding.files),
-        "before": ", ".join(f"{a} {n}" for a, n in finding.earlier),
+        "before": ", ".join(map(str, finding.earlier)),
     }
     is_known = finding.sequence is not None
     shown = [name for name, value in lines.items() if value not in (None, "")]

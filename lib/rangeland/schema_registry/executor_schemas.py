@@ -108,7 +108,7 @@ class _FetchedSchemas:
     ) -> RegisteredSchema | UnusableSchema:
         with self._lock:
             if schema_id not in self._schemas:
-                self._check_unusable_count()
+                self._check_few_are_unusable()
                 response = self._ids.schema(schema_id, written)
                 if isinstance(response, SchemaResponse):
                     found = self._schemas_of.whole(response)
@@ -119,7 +119,7 @@ class _FetchedSchemas:
                 self._schemas[schema_id] = found
             return self._schemas[schema_id]
 
-    def _check_unusable_count(self) -> None:
+    def _check_few_are_unusable(self) -> None:
         """It takes requests to be sure that an id is unknown, and any bytes can look like ids."""
         if len(self._schemas) - len(self._versions) >= MAX_UNUSABLE_IDS:
             raise JobFileError(

@@ -44,15 +44,15 @@ def compile_proto(main: str, files: Mapping[str, str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="rangeland-proto-") as folder:
         root = Path(folder) / "files"
         for name, text in files.items():
-            path = root / _check_path(name)
+            path = root / _require_safe_path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         output = Path(folder) / _OUTPUT
-        _run(root, _check_path(main), output)
+        _run(root, _require_safe_path(main), output)
         return output.read_bytes()
 
 
-def _check_path(name: str) -> PurePosixPath:
+def _require_safe_path(name: str) -> PurePosixPath:
     """A path that stays within the folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
-from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, check_type, parse_json
+from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, parse_json, require_type
 
 MAX_RESPONSE_BYTES = 16 << 20
 UNKNOWN_SUBJECT, UNKNOWN_VERSION, UNKNOWN_SCHEMA = 40401, 40402, 40403
@@ -52,7 +52,7 @@ def read_version(body: bytes) -> VersionResponse:
 
 def read_versions(body: bytes) -> tuple[SubjectVersion, ...]:
     """Reads the response to ``GET /schemas/ids/{id}/versions``."""
-    found = check_type(parse_json(body, max_bytes=MAX_RESPONSE_BYTES), list, "the versions")
+    found = require_type(parse_json(body, max_bytes=MAX_RESPONSE_BYTES), list, "the versions")
     return tuple(sorted(_subject_version(JsonFields(one)) for one in found))
 
 

@@ -11,9 +11,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rangeland.jvm.spark_jvm import SparkJvm, without_context
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +80,7 @@ def _make_timed(what: str, make: Callable[[], Any]) -> Any:
     return made
 
 
-def parallelism_of(spark: Any) -> int:
+def parallelism_of(spark: SparkSession) -> int:
     """The number of tasks of a session that run at the same time."""
     if isinstance(spark, DeferredSession):
         return spark.parallelism

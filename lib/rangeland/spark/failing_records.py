@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,7 +21,10 @@ from rangeland.spark.spark_jobs import ByKey, watch
 from rangeland.spark.transform import RaisedByTransform, Transform, raised_of
 from rangeland.wording import count_noun
 
-SECONDS = 10
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEARCH_S = 10
 NAMED = 3
 TRIED = 20
 """So many records that fail before one passes show a wrong transform."""
@@ -33,7 +36,7 @@ class Trials:
     tasks."""
 
     def __init__(
-        self, spark: Any, transform: Transform, read: Callable[[Sequence[Slices]], Any]
+        self, spark: SparkSession, transform: Transform, read: Callable[[Sequence[Slices]], Any]
     ) -> None:
         self._spark = spark
         self._transform = transform
@@ -129,7 +132,7 @@ def narrow_slices(
     fails: Callable[[Slices], object],
     *,
     can_cut: bool = True,
-    seconds: float = SECONDS,
+    seconds: float = SEARCH_S,
 ) -> list[Slice]:
     """The smallest part that failed, by bisection; empty if not even all of it fails. Any other
     error ends the search."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -29,6 +29,9 @@ from rangeland.spark.offset_runs import (
     runs_of_rows,
 )
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _NUMBERS = ("int", "bigint")
 """The types of a column of 32-bit numbers: somebody may have widened it."""
 _NEEDED = {"topic": ("string",), "partition": _NUMBERS, "offset": ("bigint",)}
@@ -37,7 +40,11 @@ _MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
 
 
 def table_frame(
-    spark: Any, path: str, columns: LogColumns = PLAIN_COLUMNS, *, version: int | None = None
+    spark: SparkSession,
+    path: str,
+    columns: LogColumns = PLAIN_COLUMNS,
+    *,
+    version: int | None = None,
 ) -> Any:
     """The table as it is now, or in one ``version``. Raises TableRefused if its rows do not say, in
     these columns, which offset they came from."""
@@ -57,7 +64,7 @@ def table_frame(
 
 
 def runs_in(
-    spark: Any, frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
+    spark: SparkSession, frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
 ) -> dict[Partition, Runs]:
     """The runs of offsets that have rows, by partition. Rows without an offset are left out.
     ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not
@@ -71,7 +78,7 @@ def runs_in(
 
 
 def rows_of_entries(
-    spark: Any,
+    spark: SparkSession,
     frame: Any,
     landed_ranges: Mapping[Partition, Sequence[LandedRange]],
     columns: LogColumns = PLAIN_COLUMNS,
@@ -128,14 +135,14 @@ def _plain(frame: Any, names: Sequence[str], columns: LogColumns) -> Any:
     return frame.select(*found)
 
 
-def has_rows(spark: Any, frame: Any, where: str) -> bool:
+def has_rows(spark: SparkSession, frame: Any, where: str) -> bool:
     """Whether the table has a row for which this SQL condition is true."""
     with _passing_over_missing_files(spark):
         return bool(frame.where(where).limit(1).count())
 
 
 def files_with(
-    spark: Any,
+    spark: SparkSession,
     frame: Any,
     partition: Partition,
     offset: int,
@@ -154,7 +161,7 @@ def files_with(
 
 
 @contextmanager
-def _passing_over_missing_files(spark: Any) -> Iterator[None]:
+def _passing_over_missing_files(spark: SparkSession) -> Iterator[None]:
     before = spark.conf.get(_MISSING_FILES, None)
     spark.conf.set(_MISSING_FILES, "true")
     try:

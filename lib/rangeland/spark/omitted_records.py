@@ -32,7 +32,7 @@ from rangeland.wording import count_noun
 MOST = 100
 """The most records that one plan leaves out. More show a wrong transform rather than bad
 records."""
-SECONDS = 60
+SEARCH_S = 60
 """How long each failed task is searched."""
 LEFT_OUT = (Action.SKIP, Action.QUARANTINE)
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class OmittedRecords:
         logger.info("Searching the records that the transform fails on: %s", error)
         try:
             most = MOST - len(self._found)
-            found = RecordSearch(trials.try_slices, most=most, seconds=SECONDS).search(slices)
+            found = RecordSearch(trials.try_slices, most=most, seconds=SEARCH_S).search(slices)
         except NotAttributable as why:
             return _not_left_out_error(error, str(why))
         except RangelandError as why:

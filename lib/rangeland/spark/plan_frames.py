@@ -6,10 +6,10 @@ reports the same receipts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,12 +24,15 @@ from rangeland.model import Slice
 from rangeland.spark.executor_tasks import TaskReceipts, logged_reading
 from rangeland.spark.task_context import with_task_logging
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 FRAME_BATCH_BYTES = 8 << 20
 """The JVM holds a whole Arrow batch at a time, off-heap."""
 
 
 def plan_frame(
-    spark: Any,
+    spark: SparkSession,
     tasks: Sequence[Sequence[Slice]],
     settings: ReadSettings,
     receipts: Any = None,
@@ -40,7 +43,7 @@ def plan_frame(
     where bytes go that cannot be decoded and that a policy quarantines."""
     frozen = [list(task) for task in tasks]
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
                 with no_foreign_errors():

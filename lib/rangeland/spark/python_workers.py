@@ -10,10 +10,10 @@ of them.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import InheritableThread
 
@@ -21,6 +21,9 @@ from rangeland.decode import kernel_error
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement, UsageError
 from rangeland.spark.spark_errors import SHIPPING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # What tasks import, in the order to fix it. Each may fail on its own.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
@@ -73,14 +76,14 @@ class PythonWorkers:
         for error in self._failed:
             ours = translated(error)
             raise ours from (None if ours is error else error)
-        check_workers(self._found)
+        check_workers_are_usable(self._found)
         self.needs_recheck = False
 
 
 _probes: dict[tuple[str, ...], PythonWorkers] = {}
 
 
-def start_workers(spark: Any, more: Sequence[str] = ()) -> PythonWorkers:
+def start_workers(spark: SparkSession, more: Sequence[str] = ()) -> PythonWorkers:
     """Makes the executors start their Python workers and import what a task needs, with the
     packages ``more`` of this job, once per Spark application and without waiting for it."""
     context = spark.sparkContext
@@ -98,12 +101,12 @@ def start_workers(spark: Any, more: Sequence[str] = ()) -> PythonWorkers:
     return workers
 
 
-def import_probe(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Found]]:
+def import_probe(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[Found]]:
     """A function for Spark that imports ``names`` and reports the result. It is pickled by
     value, since a worker may lack this library: it must not refer to anything outside itself."""
     wanted = list(names)
 
-    def probe(_: Iterator[int]) -> Iterator[dict[str, Any]]:
+    def probe(_: Iterable[int]) -> Iterator[dict[str, Any]]:
         import importlib
         import platform
         import sys
@@ -130,7 +133,7 @@ def import_probe(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Fou
     return probe
 
 
-def check_workers(found: Sequence[Found]) -> None:
+def check_workers_are_usable(found: Sequence[Found]) -> None:
     """Raises MissingRequirement if a worker cannot do the work, UsageError if it has no kernel."""
     import pyspark
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.column_mapping import shown_schema, stored_schema
 from rangeland.errors import ALL_OR_NOTHING, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
+from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
 from rangeland.spark.spark_errors import first_line
 from rangeland.untrusted import parse_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
@@ -49,7 +53,9 @@ def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_C
     return " OR ".join(conditions)
 
 
-def prepared_frame(spark: Any, path: str, files: Sequence[DataFile], schema_json: str) -> Any:
+def prepared_frame(
+    spark: SparkSession, path: str, files: Sequence[DataFile], schema_json: str
+) -> Any:
     """The rows of uncommitted files, with the columns of this schema: the one that the table has,
     or will have."""
     from pyspark.sql import functions as f
@@ -128,24 +134,23 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
 
 
 def replace_rows(
-    new: Any, path: str, where: str, transaction: tuple[str, int], *, evolves: bool = False
+    new: Any, path: str, where: str, plan_id: PlanId, *, evolves: bool = False
 ) -> None:
     """Commits ``new`` instead of the rows of ``where``. ``evolves``: the table's schema follows
     theirs. Raises Conflict if another writer has changed the rows meanwhile."""
-    application, sequence = transaction
     try:
         (
             new.write.format("delta")
             .mode("overwrite")
             .options(**({"mergeSchema": "true"} if evolves else {}))
             .option("replaceWhere", where)
-            .option("txnAppId", application)
-            .option("txnVersion", sequence)
+            .option("txnAppId", plan_id.application)
+            .option("txnVersion", plan_id.sequence)
             .save(path)
         )
     except Exception as error:
         raise _replacement_error(error, path) from error
-    fields = {"table": path, "application": application, "sequence": sequence}
+    fields = {"table": path, "application": plan_id.application, "sequence": plan_id.sequence}
     logger.info("Replaced rows", extra=fields)
 
 

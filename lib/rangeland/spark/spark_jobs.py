@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark import AccumulatorParam, InheritableThread
 
@@ -26,7 +26,10 @@ from rangeland.spark.executor_tasks import WriterSettings, read_and_write
 from rangeland.spark.spark_errors import translate_spark_error
 from rangeland.spark.task_context import may_pass_elsewhere, with_task_logging
 
-POLL_SECONDS = 0.05
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_S = 0.05
 ERROR = "error"
 SliceOffsets = dict[int, int]
 _NOISY = (
@@ -57,7 +60,7 @@ class TasksToRun:
     """Tasks that read slices and write their rows, as one Spark job. ``on_read`` is called now and
     then with the offsets read so far, by slice index; ``stop`` ends the job once it is true."""
 
-    spark: Any
+    spark: SparkSession
     slices: Sequence[Sequence[Slice]]
     settings: ReadSettings
     writer: WriterSettings
@@ -91,9 +94,9 @@ def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable
     are to return one by one, through the accumulator ``ended``."""
     context, settings, writer = tasks.spark.sparkContext, tasks.settings, tasks.writer
     attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
-    local = context.master.startswith("local")
+    local = str(context.master).startswith("local")
 
-    def work(items: Iterator[list[Slice]]) -> Iterator[TaskResult | RangelandError]:
+    def work(items: Iterable[list[Slice]]) -> Iterator[TaskResult | RangelandError]:
         for slices in items:
             try:
                 result = read_and_write(slices, settings, writer)
@@ -119,7 +122,7 @@ def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable
 
 
 def watch(
-    spark: Any,
+    spark: SparkSession,
     action: Callable[[], list[Any]],
     done: Any,
     on_read: Callable[[dict[Any, Any]], None],
@@ -148,7 +151,7 @@ def watch(
     stopped = False
     try:
         while thread.is_alive():
-            thread.join(POLL_SECONDS)
+            thread.join(POLL_S)
             seen = dict(done.value)
             error = seen.pop(ERROR, None)
             if error is not None and failed is None:
@@ -179,16 +182,17 @@ def job_group() -> str:
 
 
 @contextmanager
-def quiet_executors(spark: Any) -> Iterator[None]:
+def quiet_executors(spark: SparkSession) -> Iterator[None]:
     """Silences local executors, which log to our own stderr: dozens of lines of Java for an
     exception that is reported anyway. Executors of a cluster keep their logs."""
     pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # it logs the whole Java trace, too
     pyspark_logger.setLevel(logging.CRITICAL)
     context = spark.sparkContext
-    if not context.master.startswith("local"):
+    if not str(context.master).startswith("local"):
         yield
         return
-    log4j = context._jvm.org.apache.logging.log4j
+    jvm: Any = context._jvm
+    log4j = jvm.org.apache.logging.log4j
     before = []
     try:
         for name in _NOISY:
@@ -204,18 +208,18 @@ def quiet_executors(spark: Any) -> Iterator[None]:
                 log4j.core.config.Configurator.setLevel(name, level)
 
 
-def failed_task(spark: Any, group: str) -> int | None:
+def failed_task(spark: SparkSession, group: str) -> int | None:
     """The number of a failed task, within its stage, in the newest job of a group; None if it
     is not known. Only a hint for a search."""
     context = spark.sparkContext
     try:
-        java = context._jsc.sc()
+        java, jvm = context._jsc.sc(), cast(Any, context._jvm)
         java.listenerBus().waitUntilEmpty()
-        failed = context._jvm.java.util.ArrayList()
-        failed.add(context._jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
-        tracker, nothing = context.statusTracker(), context._jvm.scala.Option.empty()
+        failed = jvm.java.util.ArrayList()
+        failed.add(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+        tracker, nothing = context.statusTracker(), jvm.scala.Option.empty()
         for number in sorted(tracker.getJobIdsForGroup(group), reverse=True):
-            for stage in reversed(tracker.getJobInfo(number).stageIds):
+            for stage in reversed(cast(Any, tracker.getJobInfo(number)).stageIds):
                 tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, failed)
                 if tasks.nonEmpty():
                     return int(tasks.head().index())

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rangeland.delta.stores.store_kinds import AZURE_SCHEMES, S3_SCHEMES, scheme_of
 from rangeland.errors import RangelandError, StorageFailed, Unreachable, UsageError
@@ -29,12 +29,15 @@ from rangeland.spark.supported_versions import (
     NEWEST,
     InstalledSpark,
     RuntimeVersions,
-    check_delta,
-    check_engine,
-    check_versions,
+    check_delta_is_supported,
+    check_versions_are_supported,
     installed_spark,
+    require_supported_spark,
     versions_of,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +61,7 @@ def open_spark(
     *,
     table: str = "",
     makes_archive: bool = False,
-) -> Any:
+) -> SparkSession:
     """The active session, or a new one with ``settings`` over the defaults; for a ``table`` on
     S3 with the jars for it. ``makes_archive``: its JVM may write an archive of its classes when it
     ends. Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars
@@ -74,7 +77,7 @@ def open_deferred(
     table: str = "",
     meanwhile: Callable[[], None] = lambda: None,
     makes_archive: bool = False,
-) -> Any:
+) -> SparkSession:
     """Like ``open_spark``, but a new session on this machine is a ``DeferredSession``: what a
     command does not use is not started. The new JVM starts beside ``meanwhile``, and is ended if
     that fails."""
@@ -94,7 +97,7 @@ def open_deferred(
         with _translate_start_errors():
             gateway = starting.connect()
             versions = versions_of(gateway.jvm)
-    _check_versions(versions)
+    _check_versions_are_supported(versions)
     made = DeferredSession(
         gateway,
         versions.spark,
@@ -105,7 +108,7 @@ def open_deferred(
     if archives or not is_local_master(chosen["spark.master"]):
         # An archive must have all classes, and a missing cluster must be noticed at once.
         _ = made.session
-    return made
+    return cast("SparkSession", made)
 
 
 def _class_path(settings: dict[str, str]) -> list[str]:
@@ -146,7 +149,7 @@ def _home() -> str:
     return os.environ.get("SPARK_HOME") or installed_spark().home
 
 
-def _active_session() -> Any:
+def _active_session() -> SparkSession | None:
     """PySpark is imported only where somebody else has imported it: it takes a while, in which the
     JVM can start."""
     if "pyspark.sql" not in sys.modules:
@@ -156,7 +159,7 @@ def _active_session() -> Any:
     return SparkSession.getActiveSession()
 
 
-def _submitted_session(app_name: str) -> Any:
+def _submitted_session(app_name: str) -> SparkSession:
     with _translate_start_errors():
         _context(app_name, {})
         session = _make_session({})
@@ -179,7 +182,7 @@ def _context(app_name: str, settings: Mapping[str, str]) -> Any:
     return context
 
 
-def _make_session(settings: Mapping[str, str]) -> Any:
+def _make_session(settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     with _translate_start_errors():
@@ -240,14 +243,14 @@ def _store_jars(scheme: str, spark: InstalledSpark) -> list[str]:
     return [name]
 
 
-def with_delta(session: Any) -> Any:
+def with_delta(session: SparkSession) -> SparkSession:
     """The session, after checking that its Delta and Spark are supported."""
-    _check_versions(versions_of(session._jvm))
+    _check_versions_are_supported(versions_of(session._jvm))
     return session
 
 
-def _check_versions(found: RuntimeVersions) -> None:
-    check_versions(found)
+def _check_versions_are_supported(found: RuntimeVersions) -> None:
+    check_versions_are_supported(found)
     fields = {"spark": found.spark, "delta": found.delta, "java": found.java}
     logger.info("Spark and Delta are supported", extra=fields)
 
@@ -262,8 +265,8 @@ def _version_error() -> UsageError | None:
         return None
     try:
         found = versions_of(SparkContext._jvm)
-        check_engine(found)
-        check_delta(found)
+        require_supported_spark(found)
+        check_delta_is_supported(found)
     except UsageError as error:
         return error
     except (Py4JError, OSError):

@@ -142,9 +142,9 @@ def _has(jvm: Any, name: str) -> bool:
     return True
 
 
-def check_versions(found: RuntimeVersions) -> None:
+def check_versions_are_supported(found: RuntimeVersions) -> None:
     """Raises UsageError if a version is not supported, or if there is no Delta."""
-    support = check_engine(found)
+    support = require_supported_spark(found)
     if not found.delta:
         package = support.builds[_minor(found.scala)].package
         raise UsageError(
@@ -154,10 +154,10 @@ def check_versions(found: RuntimeVersions) -> None:
             f"--conf spark.sql.catalog.spark_catalog={CATALOG}, or have `rangeland submit` "
             "write the whole command",
         )
-    check_delta(found)
+    check_delta_is_supported(found)
 
 
-def check_engine(found: RuntimeVersions) -> SupportedSpark:
+def require_supported_spark(found: RuntimeVersions) -> SupportedSpark:
     """Checks PySpark, Spark, Scala and Java."""
     place = f" in {found.home}" if found.home else ""
     if _minor(found.pyspark) != _minor(found.spark):
@@ -191,7 +191,7 @@ def _support_of(spark: str, scala: str, home: str) -> SupportedSpark:
     return support
 
 
-def check_delta(found: RuntimeVersions) -> None:
+def check_delta_is_supported(found: RuntimeVersions) -> None:
     """Checks Delta, if there is one."""
     support = _support_of(found.spark, found.scala, found.home)
     if found.delta and _minor(found.delta) not in support.deltas:

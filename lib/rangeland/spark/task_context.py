@@ -5,7 +5,7 @@ Few things are imported here, since every task does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from pyspark import TaskContext
@@ -18,13 +18,13 @@ Out = TypeVar("Out")
 
 
 def with_task_logging(
-    work: Callable[[Iterator[In]], Iterator[Out]],
-) -> Callable[[Iterator[In]], Iterator[Out]]:
+    work: Callable[[Iterable[In]], Iterator[Out]],
+) -> Callable[[Iterable[In]], Iterator[Out]]:
     """``work`` for Spark to send to its workers, where it logs to stderr with the settings of this
     driver. Lines name the task as stage.partition.attempt."""
     settings = current_settings()
 
-    def run(items: Iterator[In]) -> Iterator[Out]:
+    def run(items: Iterable[In]) -> Iterator[Out]:
         configure_task(settings)
         return work(items)
 

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -26,6 +26,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rangeland.errors import Bug, JobFileError, RangelandError, TransformFailed
 from rangeland.spark.arrow_frames import arrow_schema
 from rangeland.spark.spark_errors import translate_spark_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MAX_MESSAGE = 500
 OURS = "rangeland.errors."
@@ -110,7 +113,7 @@ def load_transform(name: str) -> Transform:
     return Transform(name, function)
 
 
-def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.Schema:
+def transformed_schema(spark: SparkSession, transform: Transform, rows: pa.Schema) -> pa.Schema:
     """The columns that a transform returns for such rows, without reading anything."""
     empty = spark.createDataFrame([], from_arrow_schema(rows))
     made = transform(empty).schema

@@ -7,7 +7,7 @@ read to its end has no receipt, and the proof then fails.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -172,8 +172,8 @@ def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) ->
 
 def _make_writer(
     writer: WriterSettings, slices: Sequence[Slice], settings: ReadSettings
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = open_writer(writer)
         capabilities = load_dialect(settings.dialect).capabilities
         offsets = SeenOffsets(slices, capabilities, settings.columns)

@@ -97,7 +97,7 @@ class Submission:
         return "\n".join([*lines, *notes, command])
 
 
-def check_choices(choices: SubmitChoices) -> None:
+def check_choices_can_work(choices: SubmitChoices) -> None:
     """Raises UsageError for choices that cannot work."""
     if choices.deploy_mode not in ("client", "cluster"):
         raise UsageError(
@@ -133,7 +133,7 @@ def submission(
     arguments: Sequence[str] = (),
 ) -> Submission:
     """The command that runs ``shipped.entry`` with the job file and ``arguments``."""
-    check_choices(choices)
+    check_choices_can_work(choices)
     flags = [
         SubmitFlag(("spark-submit",), ""),
         SubmitFlag(("--master", choices.master), "the cluster"),

@@ -44,7 +44,7 @@ AGAIN_MS = 500
 
 def take_survey(
     brokers: ConnectionPool,
-    wanted: SurveyRequest,
+    request: SurveyRequest,
     now: Callable[[], float] = time.time,
     backend: GroupBackend | None = None,
 ) -> Survey:
@@ -52,7 +52,7 @@ def take_survey(
     checked with another broker. Raises JobFileError for topics or partitions that do not exist,
     AccessDenied for those that this client may not read, and Unreachable when the deadline of the
     settings passes."""
-    attempt = SurveyAttempt(brokers, wanted)
+    attempt = SurveyAttempt(brokers, request)
     try:
         first, suspicious = _survey_once(attempt, now, backend)
     except UnknownTopic as error:
@@ -64,7 +64,7 @@ def take_survey(
     if not suspicious:
         return first
     for partition, why in suspicious.items():
-        mark = wanted.checkpoint.get(partition)
+        mark = request.checkpoint.get(partition)
         fields = partition_fields(partition, mark.until_offset if mark else None)
         logger.info("Repeating the survey: %s: %s", partition, why, extra=fields)
     again = _again(attempt)
@@ -72,11 +72,13 @@ def take_survey(
     return merge_surveys(first, second, suspicious, still_suspicious, _both(attempt, again))
 
 
-def check_brokers(brokers: ConnectionPool, wanted: SurveyRequest, *, check_topics: bool) -> None:
+def check_brokers_can_be_reached(
+    brokers: ConnectionPool, request: SurveyRequest, *, check_topics: bool
+) -> None:
     """Asks only for metadata, and returns once a broker has answered. Raises Unreachable if none
     does in time; with ``check_topics`` JobFileError for topics and partitions that two brokers
     do not know."""
-    attempt = SurveyAttempt(brokers, wanted)
+    attempt = SurveyAttempt(brokers, request)
     try:
         attempt.first_response(check_topics=check_topics)
     except UnknownTopic as error:
@@ -104,7 +106,7 @@ def _survey_once(
     while True:
         try:
             survey = _survey_logs(attempt, now, backend)
-            return survey, suspicions(survey, attempt.wanted.checkpoint, attempt.found.topics)
+            return survey, suspicions(survey, attempt.request.checkpoint, attempt.found.topics)
         except ChangedMeanwhile as error:
             attempt.start_over(error)
 
@@ -112,23 +114,23 @@ def _survey_once(
 def _survey_logs(
     attempt: SurveyAttempt, now: Callable[[], float], backend: GroupBackend | None
 ) -> Survey:
-    brokers, wanted = attempt.pool, attempt.wanted
+    brokers, request = attempt.pool, attempt.request
     attempt.find_leaders()
     isolation = brokers.settings.isolation
     capabilities = brokers.dialect.capabilities
     start = attempt.offsets(Earliest(), isolation)
     end = attempt.offsets(Latest(), isolation)
-    times = {t: attempt.offsets(AtTime(t), isolation) for t in wanted.times_ms}
+    times = {t: attempt.offsets(AtTime(t), isolation) for t in request.times_ms}
     leaders = dict(sorted(attempt.found.reachable.items()))
     sizes = request_sizes(brokers, leaders, start, end)
     logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in leaders}
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
-    logs = attempt.with_epoch_ends(attempt.with_epochs(logs), _epochs(wanted))
+    logs = attempt.with_epoch_ends(attempt.with_epochs(logs), _epochs(request))
     groups = (
-        {g: backend.offsets(g, list(logs)) for g in wanted.groups} if backend is not None else {}
+        {g: backend.offsets(g, list(logs)) for g in request.groups} if backend is not None else {}
     )
-    named = (*named_offsets(wanted, logs), *_committed_offsets(groups))
+    named = (*named_offsets(request, logs), *_committed_offsets(groups))
     lookups = OffsetLookups(
         for_times={
             (p, t): found[p].offset for t, found in times.items() for p in logs if p in found
@@ -137,7 +139,7 @@ def _survey_logs(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
         of_groups={(p, g): found.get(p) for g, found in groups.items() for p in logs},
-        entries=entries_at(brokers, logs, named, wanted.marks)
+        entries=entries_at(brokers, logs, named, request.marks)
         if capabilities.offsets_are_bytes
         else {},
         uncommitted_ends=_uncommitted_ends(attempt, isolation, logs, named)
@@ -147,8 +149,8 @@ def _survey_logs(
     survey = Survey(
         int(now() * 1000), logs, lookups, attempt.found.absent, cluster=attempt.cluster()
     )
-    if wanted.speed is not None:
-        survey = with_retention(brokers, survey, wanted, attempt.answered_by)
+    if request.speed is not None:
+        survey = with_retention(brokers, survey, request, attempt.answered_by)
     return replace(survey, requests=brokers.requests)
 
 
@@ -168,8 +170,8 @@ def _uncommitted_ends(
     return {p: end for p, end in ends.items() if end > logs[p].end_offset}
 
 
-def _epochs(wanted: SurveyRequest) -> dict[Partition, int]:
-    return {p: mark.epoch for p, mark in wanted.checkpoint.items() if mark.epoch is not None}
+def _epochs(request: SurveyRequest) -> dict[Partition, int]:
+    return {p: mark.epoch for p, mark in request.checkpoint.items() if mark.epoch is not None}
 
 
 def _log(
@@ -187,10 +189,10 @@ def _of_bytes(log: LogState, start: OffsetResult, end: OffsetResult) -> LogState
 
 
 def named_offsets(
-    wanted: SurveyRequest, logs: Mapping[Partition, LogState]
+    request: SurveyRequest, logs: Mapping[Partition, LogState]
 ) -> list[tuple[Partition, int]]:
     """The offsets that the job itself names for these partitions."""
-    sides = [x for x in wanted.bounds if any(isinstance(bound, AtOffset) for bound in x.every)]
+    sides = [x for x in request.bounds if any(isinstance(bound, AtOffset) for bound in x.every)]
     bounds = ((p, side.of(p)) for side in sides for p in logs)
     return [(p, bound.offset) for p, bound in bounds if isinstance(bound, AtOffset)]
 

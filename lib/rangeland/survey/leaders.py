@@ -22,7 +22,7 @@ def ask_leaders(
     """The cluster according to its metadata. ``topics`` None: all. Raises Unreachable with every
     address and why it failed, or JobFileError if none of them is a broker."""
     search = brokers.dialect.find_leaders(
-        topics, tuple(dict.fromkeys(seeds)), dict(brokers.settings.members)
+        topics, tuple(dict.fromkeys(seeds)), dict(brokers.settings.named_brokers)
     )
     answered_by: Address | None = None
     try:

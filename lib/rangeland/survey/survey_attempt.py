@@ -64,9 +64,9 @@ NOTHING_FOUND = WantedPartitions({}, (), frozenset(), Absences())
 class SurveyAttempt:
     """Asks a cluster for one survey, and waits for what has no response yet."""
 
-    def __init__(self, pool: ConnectionPool, wanted: SurveyRequest) -> None:
+    def __init__(self, pool: ConnectionPool, request: SurveyRequest) -> None:
         self.pool = pool
-        self.wanted = wanted
+        self.request = request
         self.found = NOTHING_FOUND
         """The wanted partitions, as they are known now."""
         self.answered_by: Address | None = None
@@ -81,7 +81,7 @@ class SurveyAttempt:
 
     def again(self) -> SurveyAttempt:
         """A second survey from scratch, which asks another broker first if there is one."""
-        other = SurveyAttempt(self.pool, self.wanted)
+        other = SurveyAttempt(self.pool, self.request)
         # Stable: the broker that has answered comes last, the others stay in order.
         other._seeds = sorted(self._seeds, key=lambda seed: seed == self.answered_by)
         return other
@@ -112,7 +112,7 @@ class SurveyAttempt:
         )
 
     def _may_go_on_without(self, left: Sequence[Partition], total: int) -> bool:
-        return may_be_given_up(left, total, self.wanted) and self._deadline.has_passed
+        return may_be_given_up(left, total, self.request) and self._deadline.has_passed
 
     def _give_up(self, left: Sequence[Partition], total: int, why: str) -> bool:
         """Gives these of so many partitions up, if the survey may go on without them now. Returns
@@ -149,7 +149,7 @@ class SurveyAttempt:
             try:
                 view = self._view()
                 found = self._select(view)
-                what = why_incomplete(found.leaderless, silent_brokers(view, self.wanted))
+                what = why_incomplete(found.leaderless, silent_brokers(view, self.request))
                 total = len(found.leaders) + len(found.leaderless)
                 if not what or self._may_go_on_without(found.leaderless, total):
                     self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
@@ -161,7 +161,7 @@ class SurveyAttempt:
             self._turn_to_next_seed()
 
     def _view(self) -> ClusterView:
-        topics = self.wanted.topics if self.wanted.topic_pattern is None else None
+        topics = self.request.topics if self.request.topic_pattern is None else None
         view = ask_leaders(self.pool, topics, self._seeds)
         self.answered_by = view.answered_by
         self._cluster_id = view.cluster_id or self._cluster_id
@@ -170,8 +170,8 @@ class SurveyAttempt:
     def _select(self, view: ClusterView) -> WantedPartitions:
         return wanted_partitions(
             view,
-            self.wanted,
-            [name for name, _ in self.pool.settings.members],
+            self.request,
+            [name for name, _ in self.pool.settings.named_brokers],
             numbered_per_broker=self.pool.dialect.capabilities.numbered_per_broker,
         )
 

@@ -73,12 +73,12 @@ class WantedPartitions:
 def wanted_partitions(
     view: ClusterView,
     request: SurveyRequest,
-    members: Collection[str] = (),
+    named_brokers: Collection[str] = (),
     *,
     numbered_per_broker: bool = False,
 ) -> WantedPartitions:
-    """The wanted partitions in a view. ``members``: the brokers by name, where the cluster does not
-    list them itself.
+    """The wanted partitions in a view. ``named_brokers``: those by name, where the cluster does
+    not list them itself.
 
     Raises UnknownTopic for a topic or partition that the view shows not to exist, Unreachable for
     one that may exist in a moment, and JobFileError for a topic that this client may not read."""
@@ -107,7 +107,7 @@ def wanted_partitions(
     absent = Absences(
         excluded=frozenset(excluded),
         unseen_topics=frozenset(unseen),
-        answered_brokers=_answered_brokers(view, members),
+        answered_brokers=_answered_brokers(view, named_brokers),
         unanswered_brokers=dict(view.unreachable),
     )
     leaders = {p: leader for p, leader in wanted.items() if leader.address is not None}
@@ -189,9 +189,9 @@ def _written_as(partition: Partition) -> tuple[int, str]:
     return partition.number, f"{partition.broker}-{partition.number}"
 
 
-def _answered_brokers(view: ClusterView, members: Iterable[str]) -> frozenset[str]:
+def _answered_brokers(view: ClusterView, named_brokers: Iterable[str]) -> frozenset[str]:
     leading = {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
-    return frozenset(set(members) - view.unreachable.keys() | leading | view.registered)
+    return frozenset(set(named_brokers) - view.unreachable.keys() | leading | view.registered)
 
 
 def silent_brokers(view: ClusterView, request: SurveyRequest) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -20,6 +20,9 @@ from rangeland.job.command_line_overrides import load_job
 from rangeland.render.text_drawing import safe_text
 from rangeland.spark.spark_session import open_spark
 from rangeland.wording import duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Story:
             )
 
 
-def open_local_spark(app_name: str, folder: Path) -> Any:
+def open_local_spark(app_name: str, folder: Path) -> SparkSession:
     """The active session if there is one, else a small local one with all of its files in
     ``folder``. Raises as ``open_spark``."""
     return open_spark(
@@ -95,7 +98,7 @@ class Stage:
 
     servers: list[str]
     folder: Path
-    spark: Any
+    spark: SparkSession
     output: CommandOutput
 
     @property

@@ -119,7 +119,9 @@ class ZooKeeper:
         self._kazoo.start_async()
         try:
             self._ask(
-                "connect to", lambda: [self._kazoo.exists_async("/")], check=self._check_chroot
+                "connect to",
+                lambda: [self._kazoo.exists_async("/")],
+                check=self._check_chroot_exists,
             )
         except Unreachable as error:
             was_connected = self._session is not None
@@ -203,7 +205,7 @@ class ZooKeeper:
                 _ADD[type(operation)](transaction, operation)
             return [transaction.commit_async()]
 
-        results = self._ask("write to", send, check=self._check_results)[0]
+        results = self._ask("write to", send, check=self._check_all_succeeded)[0]
         for operation, result in zip(operations, results, strict=True):
             if type(result) in _REASONS:
                 return Refused(operation, _REASONS[type(result)])
@@ -270,7 +272,7 @@ class ZooKeeper:
             raise self._login_error(what)
         return is_connected
 
-    def _check_chroot(self, responses: list[Any]) -> None:
+    def _check_chroot_exists(self, responses: list[Any]) -> None:
         if self.ensemble.chroot and responses[0] is None:
             raise JobFileError(
                 f"{self} has no {self.ensemble.chroot}",
@@ -279,7 +281,7 @@ class ZooKeeper:
                 zookeeper=str(self.ensemble),
             )
 
-    def _check_results(self, responses: list[Any]) -> None:
+    def _check_all_succeeded(self, responses: list[Any]) -> None:
         for result in responses[0]:
             if isinstance(result, NoAuthError):
                 raise missing_rights_error("write to", str(self), self._access)

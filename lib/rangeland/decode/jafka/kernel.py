@@ -33,7 +33,7 @@ from rangeland.decode.native.kernel_arrays import (
     as_buffer,
     as_int64,
     binary_array,
-    check_size,
+    check_fits_in_one_call,
     number_array,
     struct_of,
 )
@@ -81,7 +81,7 @@ class JafkaKernel:
         record (indexes from 0), position (bytes into the set), fault (a number) and reason."""
         kept = [as_buffer(one.data) for one in sets]
         size = sum(buffer.size for buffer in kept)
-        check_size(size)
+        check_fits_in_one_call(size)
         rows = sum(buffer.size // _SMALLEST_ENTRY for buffer in kept)
         values = allocate(4 * rows + 4, size + SLACK)
         offsets, positions = allocate(8 * rows, 4 * rows)

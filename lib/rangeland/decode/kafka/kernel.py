@@ -34,7 +34,7 @@ from rangeland.decode.native.kernel_arrays import (
     as_buffer,
     as_int64,
     binary_array,
-    check_size,
+    check_fits_in_one_call,
     header_column,
     number_array,
     struct_of,
@@ -138,7 +138,7 @@ class _Call:
                 self._add_stored(part)
             else:
                 self._add(part)
-        check_size(self.bytes)
+        check_fits_in_one_call(self.bytes)
 
     def _add(self, payload: Payload) -> None:
         data, base_offset, base_ms, append_ms, records, last_delta, form, shift, headers = payload

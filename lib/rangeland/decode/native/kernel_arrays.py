@@ -78,7 +78,7 @@ def as_int64(number: int) -> int:
     return max(-1 << 63, min(number, (1 << 63) - 1))
 
 
-def check_size(size: int) -> None:
+def check_fits_in_one_call(size: int) -> None:
     if size > MAX_BYTES:
         raise Bug(
             f"{size} bytes were given to one call of the decoder",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.native.kernel_arrays import check_size
+from rangeland.decode.native.kernel_arrays import check_fits_in_one_call
 from rangeland.decode.payload.payload_decoder import PayloadArray
 from rangeland.decode.payload.payload_faults import PayloadFault, fault_reason
 
@@ -68,7 +68,7 @@ def data_and_offsets(payloads: PayloadArray) -> tuple[pa.Buffer, np.ndarray]:
     if count := len(payloads):
         begin = payloads.offset
         places = np.frombuffer(offsets, width)[begin : begin + count + 1].astype(np.int64)
-    check_size(int(places[-1] - places[0]))
+    check_fits_in_one_call(int(places[-1] - places[0]))
     return data or pa.py_buffer(b""), places
 
 

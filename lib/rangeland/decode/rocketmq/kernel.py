@@ -22,7 +22,7 @@ from rangeland.decode.native.kernel_arrays import (
     allocate,
     as_int64,
     binary_array,
-    check_size,
+    check_fits_in_one_call,
     header_column,
     number_array,
     struct_of,
@@ -83,7 +83,7 @@ class RocketmqKernel:
         message's own, or that of the one before if its own is uncertain), position, fault (a
         number) and reason."""
         buffer = pa.py_buffer(data)
-        check_size(buffer.size)
+        check_fits_in_one_call(buffer.size)
         output = _OutputBuffers(buffer.size)
         names = pa.py_buffer(b"".join(tags) + b"\0")  # never empty: the kernel reads it
         ends = np.cumsum([len(tag) for tag in tags], dtype=np.int32)

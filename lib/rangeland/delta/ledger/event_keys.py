@@ -7,6 +7,7 @@ from functools import cached_property
 
 from rangeland.delta.ledger.events import EventKind
 from rangeland.delta.transaction_log.table_snapshot import Snapshot
+from rangeland.planning.plan import PlanId
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +18,22 @@ class EventKey:
     event: str
     """An ``EventKind``, or what a later version calls a kind of its own."""
     application: str
+    job: str
     sequence: int
     entered: int
     path: str
     attempt: int = 0
 
+    @property
+    def plan_id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
+
 
 def key_of(row: dict[str, object], path: str) -> EventKey:
     numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
     sequence, entered, attempt = (int(str(number)) for number in numbers.values())
-    return EventKey(str(row["event"]), str(row["application"]), sequence, entered, path, attempt)
+    event, application, job = (str(row[name]) for name in ("event", "application", "job"))
+    return EventKey(event, application, job, sequence, entered, path, attempt)
 
 
 def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
@@ -47,11 +54,10 @@ class LedgerView:
     keys: tuple[EventKey, ...]
 
     @cached_property
-    def last_attempts(self) -> dict[tuple[str, str, int], EventKey]:
-        """The keys by event, application and sequence; of several attempts the last one."""
+    def last_attempts(self) -> dict[tuple[str, PlanId], EventKey]:
+        """The keys by event and plan; of several attempts the last one."""
         return {
-            (key.event, key.application, key.sequence): key
-            for key in sorted(self.keys, key=lambda key: key.attempt)
+            (key.event, key.plan_id): key for key in sorted(self.keys, key=lambda key: key.attempt)
         }
 
     @cached_property
@@ -61,5 +67,5 @@ class LedgerView:
             key
             for key in self.keys
             if key.event == EventKind.PLAN
-            and (EventKind.OUTCOME, key.application, key.sequence) not in self.last_attempts
+            and (EventKind.OUTCOME, key.plan_id) not in self.last_attempts
         ]

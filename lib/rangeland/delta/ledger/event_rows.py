@@ -5,7 +5,7 @@ explode it. A loss has no array of ranges: it concerns one range, in columns of 
 Columns and rows are derived from the dataclasses in ``events``; what has no column goes to
 ``document``, as JSON.
 
-A ledger made by an earlier version lacks the newest columns until ``missing_columns`` have
+A ledger made by an earlier version lacks the newest columns until ``missing_columns_sql`` have
 been added; files without them are read all the same.
 """
 
@@ -148,7 +148,7 @@ _RULES: dict[str, Any] = {
             "quarantine_files": "kept",
         },
     },
-    "parts": {"gaps": ("from_offset", "until_offset"), "live": ("application", "sequence")},
+    "parts": {"gaps": ("from_offset", "until_offset")},
     "columns": {
         "partition": ColumnType(pa.int32(), int, lambda value: whole(value, "partition")),
         "written_at": _INSTANT,
@@ -158,7 +158,7 @@ _RULES: dict[str, Any] = {
 _ROWS = RecordCodec(
     **_RULES,
     omitted={
-        OutcomeEvent: ["quarantine_files", "columns", "schema_ids"],
+        OutcomeEvent: ["quarantine_files", "schema_json", "schema_ids"],
         PartEvent: ["member", "receipts"],
         LossEvent: ["epoch"],
         EventFile: ["estimated_bytes"],
@@ -208,7 +208,7 @@ SCHEMA = _schema()
 INDEXED = ("event", "application", "job", "sequence", "entered", "attempt", "plan")
 
 
-def missing_columns(present: Collection[str]) -> list[str]:
+def missing_columns_sql(present: Collection[str]) -> list[str]:
     """The columns that a ledger with these lacks, as SQL adds them."""
     return [f"`{f.name}` {sql_type(delta_type(f.type))}" for f in SCHEMA if f.name not in present]
 
@@ -228,7 +228,7 @@ def to_row(event: LedgerEvent) -> Record:
     row = {"event": _EVENTS[type(event)], **_ROWS.write(event)}
     if isinstance(event, OutcomeEvent):
         kept = [_DOCUMENTS.write(file) for file in event.quarantine_files]
-        document = {"kept": kept, "columns": event.columns, "schema_ids": event.schema_ids}
+        document = {"kept": kept, "columns": event.schema_json, "schema_ids": event.schema_ids}
         found = {name: value for name, value in document.items() if value}
         row["document"] = _compact(found) if found else None
     if isinstance(event, LossEvent) and event.epoch is not None:
@@ -260,9 +260,9 @@ def _of_outcome_document(row: Record) -> Record:
     document = JsonFields.parse(row["document"] or "{}")
     kept = tuple(_DOCUMENTS.read(DataFile, file) for file in document.values("kept", ()))
     ids = tuple(_id_and_count(pair) for pair in document.values("schema_ids", ()))
-    columns = document.text("columns", "")
-    columns = checked_schema(columns) if columns else ""
-    return {"quarantine_files": kept, "columns": columns, "schema_ids": ids}
+    schema_text = document.text("columns", "")
+    schema_text = checked_schema(schema_text) if schema_text else ""
+    return {"quarantine_files": kept, "schema_json": schema_text, "schema_ids": ids}
 
 
 def _id_and_count(pair: object) -> tuple[int, int]:

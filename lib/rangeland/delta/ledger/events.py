@@ -16,6 +16,7 @@ from enum import StrEnum
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
+from rangeland.planning.plan import PlanId
 from rangeland.planning.slice_receipt import Receipt
 
 
@@ -80,12 +81,16 @@ class PlanEvent:
     """The target table's version when the plan was made; None if it did not exist yet."""
     entered: int = 0
     covered: Spans = field(default_factory=dict)
-    unfinished: tuple[tuple[str, int], ...] = ()
+    unfinished: tuple[PlanId, ...] = ()
     """Plans that may not have been in the table yet when this one was entered. They stay listed
     until they are: a driver may die between prepare and commit, and its offsets would otherwise
     count as landed."""
     table_id: str | None = None
     """Delta's own id of the target table; None in ledgers of version 0.1.0."""
+
+    @property
+    def plan_id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +111,13 @@ class OutcomeEvent:
     table_id: str | None = None
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
-    columns: str = ""
+    schema_json: str = ""
     """The schema of ``files``, as Delta's JSON, if the table may lack some of it: whoever commits
     the outcome adds the same columns."""
+
+    @property
+    def plan_id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,10 @@ class PartEvent:
     receipts: tuple[Receipt, ...]
     files: tuple[EventFile, ...]
     written_at_ms: int
+
+    @property
+    def plan_id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
 
     @property
     def ranges(self) -> tuple[EventRange, ...]:
@@ -155,6 +168,10 @@ class LossEvent:
     """The leader epoch in which a landing has read other records at these offsets; None where it
     has not."""
 
+    @property
+    def plan_id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
+
     def __str__(self) -> str:
         return str(self.loss)
 
@@ -179,10 +196,10 @@ LedgerEvent = PlanEvent | OutcomeEvent | PartEvent | LossEvent
 
 def prepared_plans(events: Iterable[LedgerEvent]) -> list[tuple[PlanEvent, OutcomeEvent]]:
     """The plans with an outcome in the order they were entered, each with its last attempt."""
-    outcomes: dict[tuple[str, int], OutcomeEvent] = {}
-    plans: dict[tuple[str, int], PlanEvent] = {}
+    outcomes: dict[PlanId, OutcomeEvent] = {}
+    plans: dict[PlanId, PlanEvent] = {}
     for event in events:
-        key = (event.application, event.sequence)
+        key = event.plan_id
         if isinstance(event, PlanEvent):
             plans[key] = event
         elif isinstance(event, OutcomeEvent) and (

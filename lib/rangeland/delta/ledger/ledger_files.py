@@ -27,7 +27,7 @@ from rangeland.untrusted import JsonFields, Unreadable
 OUR_FILES = "part-ledger-"
 COMPACTED = "compacted-ledger-"
 ROW_GROUP_BYTES = 8 << 20
-_KEY_COLUMNS = ["event", "application", "sequence", "entered", "attempt"]
+_KEY_COLUMNS = ["event", "application", "job", "sequence", "entered", "attempt"]
 
 
 class LedgerFiles:
@@ -93,14 +93,14 @@ class LedgerFiles:
             row = JsonFields.parse(stats).fields("minValues")
             names = ("sequence", "entered", "attempt")
             sequence, entered, attempt = (row.number(name, default=0) for name in names)
-            event, application = row.text("event"), row.text("application")
+            event, application, job = map(row.text, ("event", "application", "job"))
         except Unreadable as error:
             raise Conflict(
                 f"the statistics of {path} in the ledger {self.path} cannot be read",
                 why=str(error),
                 do="restore the folder _rangeland of the table from a backup",
             ) from error
-        return EventKey(event, application, sequence, entered, path, attempt)
+        return EventKey(event, application, job, sequence, entered, path, attempt)
 
     def rows_of(self, key: EventKey) -> list[dict[str, object]]:
         """The rows of one event; row groups that cannot have it are not read."""

@@ -23,7 +23,7 @@ from rangeland.delta.ledger.event_rows import (
     SCHEMA,
     from_row,
     is_complete,
-    missing_columns,
+    missing_columns_sql,
     to_row,
 )
 from rangeland.delta.ledger.events import (
@@ -45,6 +45,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Committed, Snapshot
 from rangeland.errors import Bug, Conflict, RangelandError
 from rangeland.model import DataFile
+from rangeland.planning.plan import PlanId
 
 FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
@@ -108,22 +109,21 @@ class Ledger:
         """All events, in the order of plans entered, outcomes last."""
         return self._seen().keys
 
-    def plan(self, application: str, sequence: int) -> PlanEvent | None:
-        key = self._key(EventKind.PLAN, application, sequence)
+    def plan(self, plan_id: PlanId) -> PlanEvent | None:
+        key = self._key(EventKind.PLAN, plan_id)
         return None if key is None else self._at(key, PlanEvent)
 
-    def outcome(self, application: str, sequence: int) -> OutcomeEvent | None:
-        key = self._key(EventKind.OUTCOME, application, sequence)
+    def outcome(self, plan_id: PlanId) -> OutcomeEvent | None:
+        key = self._key(EventKind.OUTCOME, plan_id)
         return None if key is None else self._at(key, OutcomeEvent)
 
-    def parts(self, application: str, sequence: int) -> list[PartEvent]:
+    def parts(self, plan_id: PlanId) -> list[PartEvent]:
         """The parts of a shared plan that drivers have written, by number."""
-        wanted = (EventKind.PART, application, sequence)
-        keys = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
+        keys = [k for k in self.events() if k.event == EventKind.PART and k.plan_id == plan_id]
         found = [self._event(key) for key in sorted(keys, key=lambda key: key.attempt)]
         parts = [event for event in found if isinstance(event, PartEvent)]
         if [part.number for part in parts] != list(range(1, len(keys) + 1)):
-            raise self._files.contradiction_error(f"parts of {application} {sequence} are missing")
+            raise self._files.contradiction_error(f"parts of {plan_id} are missing")
         return parts
 
     def plans(self, application: str | None = None) -> Iterator[PlanEvent]:
@@ -158,9 +158,8 @@ class Ledger:
 
     def plans_of(self, job: str) -> Iterator[PlanEvent]:
         """The entered plans of a job's runs and backfills, the newest first."""
-        own = f"rangeland/{job}"
         for key in reversed(self.events()):
-            if key.event == EventKind.PLAN and f"{key.application}/".startswith(f"{own}/"):
+            if key.event == EventKind.PLAN and key.job == job:
                 yield self._at(key, PlanEvent)
 
     def prepared_plans(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
@@ -170,42 +169,39 @@ class Ledger:
         paths = (key.path for key in self.events() if key.event in wanted)
         return prepared_plans(from_row(row) for row in self._files.read_all(paths, wanted))
 
-    def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
+    def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
         """All losses in the order they were written, or those of one plan. Of the attempts at an
         outcome only the last counts."""
-        plan = (application, sequence)
         keys = [k for k in self.events() if k.event == EventKind.LOSS]
-        if application:
-            keys = [k for k in keys if (k.application, k.sequence) == plan]
+        keys = [k for k in keys if plan_id in (None, k.plan_id)]
         rows = self._files.read_all((key.path for key in keys), (EventKind.LOSS,))
         found = [from_row(row) for row in rows]
         losses = [one for one in found if isinstance(one, LossEvent) and self._counts(one)]
-        if application:
-            losses = [one for one in losses if (one.application, one.sequence) == plan]
+        losses = [one for one in losses if plan_id in (None, one.plan_id)]
         return sorted(losses, key=lambda one: (one.written_at_ms, one.loss.range))
 
     def _counts(self, loss: LossEvent) -> bool:
         if not loss.plan_hash:
             return True
-        outcome = self._key(EventKind.OUTCOME, loss.application, loss.sequence)
+        outcome = self._key(EventKind.OUTCOME, loss.plan_id)
         return outcome is not None and outcome.attempt == loss.attempt
 
-    def has_losses(self, application: str, sequence: int) -> bool:
+    def has_losses(self, plan_id: PlanId) -> bool:
         """Opens no file."""
-        return self._key(EventKind.LOSS, application, sequence) is not None
+        return self._key(EventKind.LOSS, plan_id) is not None
 
-    def without_outcome(self) -> list[tuple[str, int]]:
-        """(application, sequence) of the plans without an outcome, oldest first: still running, or
-        left by a run that died. Opens no file."""
-        return [(key.application, key.sequence) for key in self._seen().without_outcome]
+    def without_outcome(self) -> list[PlanId]:
+        """The plans without an outcome, oldest first: still running, or left by a run that died.
+        Opens no file."""
+        return [key.plan_id for key in self._seen().without_outcome]
 
-    def possibly_unfinished(self) -> tuple[tuple[str, int], ...]:
-        """(application, sequence) of all plans that may not be in the table yet: the newest one,
-        and those that were not known to be in the table when it was entered."""
+    def possibly_unfinished(self) -> tuple[PlanId, ...]:
+        """All plans that may not be in the table yet: the newest one, and those that were not known
+        to be in the table when it was entered."""
         newest = self.newest()
         if newest is None:
             return ()
-        return (*newest.unfinished, (newest.application, newest.sequence))
+        return (*newest.unfinished, newest.plan_id)
 
     def coverage(self) -> Spans:
         """The offsets that have landed. Reads the newest plan, and the outcomes of the plans that
@@ -214,26 +210,23 @@ class Ledger:
         if newest is None:
             return {}
         landed = newest.covered
-        for application, sequence in self.possibly_unfinished():
-            outcome = self.outcome(application, sequence)
+        for plan_id in self.possibly_unfinished():
+            outcome = self.outcome(plan_id)
             if outcome is not None:
                 landed = with_ranges(landed, self._landed_by(outcome))
-            elif self._key(EventKind.PLAN, application, sequence) is None:
-                raise self._files.contradiction_error(f"plan {application} {sequence} is missing")
+            elif self._key(EventKind.PLAN, plan_id) is None:
+                raise self._files.contradiction_error(f"plan {plan_id} is missing")
         return landed
 
     def _landed_by(self, outcome: OutcomeEvent) -> Sequence[EventRange]:
-        application, sequence = outcome.application, outcome.sequence
-        if not self.has_losses(application, sequence):
+        if not self.has_losses(outcome.plan_id):
             return outcome.ranges
-        losses = [one.loss for one in self.losses(application, sequence) if one.plan_hash]
+        losses = [one.loss for one in self.losses(outcome.plan_id) if one.plan_hash]
         return without_still_to_come(outcome.ranges, losses)
 
     # --- writing ------------------------------------------------------------------------
 
-    def enter(
-        self, plan: PlanEvent, expected: int, unfinished: Sequence[tuple[str, int]] = ()
-    ) -> bool:
+    def enter(self, plan: PlanEvent, expected: int, unfinished: Sequence[PlanId] = ()) -> bool:
         """Enters the plan as number ``expected + 1``. False if another plan has that number:
         then refresh, compute the coverage and plan again. Of the
         ``possibly_unfinished`` plans, ``unfinished`` are those that the table lacks: later
@@ -256,9 +249,9 @@ class Ledger:
             transaction = (f"{name}/{outcome.sequence}", outcome.attempt)
         if self._append(outcome, transaction, losses):
             return True
-        if self.outcome(outcome.application, outcome.sequence) is None:
+        if self.outcome(outcome.plan_id) is None:
             raise Bug(
-                f"the outcome of {outcome.application} {outcome.sequence} came too late",
+                f"the outcome of {outcome.plan_id} came too late",
                 why="a later sequence of the same application has an outcome already",
             )
         return False
@@ -278,9 +271,9 @@ class Ledger:
             if not new or self._append(new[0], (LOSSES, number), new[1:]):
                 return
 
-    def columns_to_add(self) -> list[str]:
+    def missing_columns_sql(self) -> list[str]:
         """The columns that this ledger lacks because an earlier version created it, in SQL."""
-        return missing_columns(names_in(self._seen().snapshot.schema_json))
+        return missing_columns_sql(names_in(self._seen().snapshot.schema_json))
 
     def _append(
         self, event: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
@@ -378,8 +371,8 @@ class Ledger:
         keys = [key for file in snapshot.files() for key in self._files.keys_of(file)]
         return LedgerView(snapshot, in_order(keys))
 
-    def _key(self, event: str, application: str, sequence: int) -> EventKey | None:
-        return self._seen().last_attempts.get((event, application, sequence))
+    def _key(self, event: str, plan_id: PlanId) -> EventKey | None:
+        return self._seen().last_attempts.get((event, plan_id))
 
     def _at(self, key: EventKey, kind: type[E]) -> E:
         event = self._event(key)

@@ -29,7 +29,7 @@ from rangeland.delta.stores.store_access import StoreSettings, has_folders, open
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.delta.table_schema.column_mapping import relabel_columns, stored_fields
-from rangeland.delta.table_schema.table_constraints import check_required_columns
+from rangeland.delta.table_schema.table_constraints import check_required_columns_are_filled
 from rangeland.errors import TableRefused
 from rangeland.model import DataFile
 
@@ -139,7 +139,7 @@ class FileWriter:
             by_name = {name.lower(): index for index, name in enumerate(batch.schema.names)}
             columns = [_cast(batch, by_name, f) for f in self._layout.schema]
             conformed = pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
-        check_required_columns(conformed, self._layout.required, self._columns)
+        check_required_columns_are_filled(conformed, self._layout.required, self._columns)
         return conformed
 
     def _as_stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -26,10 +26,11 @@ from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import StorageFailed
 from rangeland.model import Partition, QuarantinedBytes, Range
+from rangeland.planning.plan import PlanId
 
 FOLDER = "_rangeland/quarantine"
-IsWanted = Callable[[str, int, Range], bool]
-"""Whether the bytes kept for an application, sequence and range are wanted."""
+IsWanted = Callable[[PlanId, Range], bool]
+"""Whether the bytes that a plan has kept of a range are wanted."""
 _PLACE = ["topic", "partition", "broker", "topic_id", "from_offset", "until_offset"]
 _PLACE += ["application", "sequence"]
 
@@ -46,6 +47,10 @@ class QuarantinedBatch:
     size_bytes: int
     quarantined_bytes: QuarantinedBytes
     quarantined_at_ms: int = 0
+
+    @property
+    def plan_id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
 
 
 class Quarantine:
@@ -78,10 +83,10 @@ class Quarantine:
             return
         # A quarantine that an earlier version created lacks the newest columns.
         change = evolve_schema(made.schema_json, schema_json(SCHEMA))
-        schema = change.schema_json if change.is_any else ""
+        new_schema = change.schema_json if change.is_any else ""
         name, attempt = f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1
         request = CommitRequest(
-            name, attempt, outcome.quarantine_files, removed=stale, schema=schema
+            name, attempt, outcome.quarantine_files, removed=stale, schema_json=new_schema
         )
         self._delta.commit(made, request)
 
@@ -121,12 +126,12 @@ def _rows(table: pa.Table) -> list[dict[str, object]]:
     return [{**row, name: found[i].values} for i, row in enumerate(rows)]
 
 
-def _place(row: dict[str, object]) -> tuple[str, int, Range]:
+def _place(row: dict[str, object]) -> tuple[PlanId, Range]:
     partition = Partition(str(row["topic"]), int(str(row["partition"])), str(row["broker"] or ""))
     first, until = (int(str(row[name])) for name in ("from_offset", "until_offset"))
     topic_id = None if row["topic_id"] is None else str(row["topic_id"])
     where = Range(partition, first, until, topic_id)
-    return str(row["application"]), int(str(row["sequence"])), where
+    return PlanId(str(row["application"]), int(str(row["sequence"]))), where
 
 
 def _records(records: object) -> pa.RecordBatch | None:
@@ -139,14 +144,14 @@ def _records(records: object) -> pa.RecordBatch | None:
 def _batch(row: dict[str, object]) -> QuarantinedBatch:
     aborted: list[dict[str, int]] = row["aborted"] or []  # type: ignore[assignment]
     records: bytes = row["records"] or b""  # type: ignore[assignment]
-    application, sequence, where = _place(row)
+    plan_id, where = _place(row)
     reason = str(row["reason"] or "")
     spans = tuple((a["producer_id"], a["first_offset"]) for a in aborted)
     kept = QuarantinedBytes(records, spans, reason, _records(row.get("undecodable")))
     return QuarantinedBatch(
         where,
-        application,
-        sequence,
+        plan_id.application,
+        plan_id.sequence,
         reason,
         str(row["leader"] or ""),
         size_of(kept),

@@ -80,7 +80,7 @@ def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
     for name in _REFUSED:
         if conf.text(name):
             raise untranslatable_error(uri, name, do=f"unset it. {_SUPPORTED}")
-    _check_other_settings(uri, conf)
+    _check_others_are_unset(uri, conf)
     scheme, _, endpoint = conf.text("fs.gs.storage.root.url").rstrip("/").rpartition("://")
     reached = GoogleSettings(
         endpoint=None if endpoint in ("", "storage.googleapis.com") else endpoint,
@@ -95,7 +95,7 @@ def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
     return replace(reached, credentials=json.dumps(_credentials(uri, kind, conf)))
 
 
-def _check_other_settings(uri: str, conf: HadoopSettings) -> None:
+def _check_others_are_unset(uri: str, conf: HadoopSettings) -> None:
     """Settings whose names or values are not known in advance."""
     for name in sorted(conf.below(f"{_IMPERSONATED}.for.")):
         raise untranslatable_error(uri, name, do=f"set {_IMPERSONATED} instead")

@@ -17,7 +17,7 @@ from rangeland.delta.stores.hadoop_settings import HadoopSettings, Lookup
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import TableRefused
 
-CONNECT_SECONDS = 10
+CONNECT_S = 10
 # Hadoop's default, in this order.
 _DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider,SimpleAWSCredentialsProvider,"
@@ -85,7 +85,7 @@ class S3Settings:
             scheme=self.scheme,
             region=region,
             force_virtual_addressing=self.virtual_hosts,
-            connect_timeout=CONNECT_SECONDS,
+            connect_timeout=CONNECT_S,
             # With background writes, data for a slow store would pile up in memory.
             background_writes=False,
         )
@@ -109,7 +109,7 @@ def s3_settings(
         return read
 
     lookup, password = of_bucket(conf.lookup), of_bucket(conf.password)
-    _check_encryption(str(where), lookup)
+    _check_encryption_is_default(str(where), lookup)
     secure = lookup("connection.ssl.enabled").lower() != "false"
     endpoint, scheme, region = _endpoint(lookup("endpoint"), secure)
     keys, anonymous = _keys(lookup("aws.credentials.provider"), password, resolve)
@@ -170,7 +170,7 @@ def _keys(
     return None, False
 
 
-def _check_encryption(uri: str, lookup: Callable[[str], str]) -> None:
+def _check_encryption_is_default(uri: str, lookup: Callable[[str], str]) -> None:
     wanted = lookup("encryption.algorithm") or lookup("server-side-encryption-algorithm")
     if wanted in ("", "AES256"):  # every bucket does this by default
         return

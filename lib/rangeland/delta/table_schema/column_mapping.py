@@ -60,18 +60,18 @@ def stored_column(schema_text: str, name: str) -> str:
 # --- numbers and names of new fields ------------------------------------------------------------
 
 
-def map_columns(metadata: TableMetadata, columns: str) -> str:
+def map_columns(metadata: TableMetadata, schema_json: str) -> str:
     """A schema of rows with the numbers and physical names of a table's fields; fields that the
     table lacks get new ones. The same text for a table without column mapping.
 
     The names follow from the table as it is, so that several drivers choose the same. A number is
     never used twice, so a column that was dropped does not come back with its old values."""
     if mapping_mode(metadata) is None:
-        return columns
+        return schema_json
     nested = any(feature in metadata.features for feature in ICEBERG_FEATURES)
     numbers = _Numbers(metadata, nested)
     known = fields_of(metadata.schema_json)
-    fields = [numbers.field(f, _find_field(known, f["name"]), "") for f in fields_of(columns)]
+    fields = [numbers.field(f, _find_field(known, f["name"]), "") for f in fields_of(schema_json)]
     return json.dumps({"type": "struct", "fields": fields})
 
 

@@ -36,7 +36,10 @@ from rangeland.delta.table_schema.arrow_schema import (
 )
 from rangeland.delta.table_schema.column_mapping import mapping_mode, stored_name
 from rangeland.delta.table_schema.schema_evolution import WIDENING_PROPERTY, Misfit, compare_column
-from rangeland.delta.table_schema.table_features import KEEP_PARTITIONS, check_features
+from rangeland.delta.table_schema.table_features import (
+    KEEP_PARTITIONS,
+    check_features_are_supported,
+)
 from rangeland.errors import JobFileError, TableRefused
 
 _CALL = re.compile(r"(date|hour)\(\s*([^()\s]+)\s*\)")
@@ -136,7 +139,7 @@ def row_layout(
     partitioned = {name.lower() for name in metadata.partition_columns}
     wanted = parse_partition_by(partition_by, row_schema)
     computed = {c.name.lower() for c in wanted} & partitioned
-    check_features(metadata, computed | {name.lower() for name in row_schema.names})
+    check_features_are_supported(metadata, computed | {name.lower() for name in row_schema.names})
     table = {f["name"].lower(): f for f in fields_of(metadata.schema_json)}
     partitions = _partitions(metadata, table, row_schema, wanted)
     fields = [_place(metadata, f, table.get(f.name.lower())) for f in row_schema]

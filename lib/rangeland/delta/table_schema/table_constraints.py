@@ -127,7 +127,7 @@ def violation_error(constraint: TableConstraint, table: str, place: RecordPlace)
     )
 
 
-def check_required_columns(
+def check_required_columns_are_filled(
     batch: pa.RecordBatch, required: Collection[str], columns: LogColumns
 ) -> None:
     """Raises TableRefused for a null in a column that is NOT NULL in the table."""

@@ -145,7 +145,7 @@ _UNKNOWN = FeatureRule(
 )
 
 
-def check_features(metadata: TableMetadata, given: Collection[str] = ()) -> None:
+def check_features_are_supported(metadata: TableMetadata, given: Collection[str] = ()) -> None:
     """Raises TableRefused for the first feature that a landing does not support. ``given``: the
     columns for which rows have values, in lower case."""
     fields = list(all_fields(json.loads(metadata.schema_json)))

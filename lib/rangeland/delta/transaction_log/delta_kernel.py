@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
@@ -44,6 +44,9 @@ from rangeland.delta.transaction_log.table_snapshot import (
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.spark_jvm import jvm_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ENGINE = "rangeland"
 CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 _CHECKSUM = "CHECKSUM"
@@ -58,7 +61,7 @@ class DeltaKernel:
     """Delta Kernel in the JVM of a Spark session. ``engine_info`` names the writer in every
     commit."""
 
-    def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
+    def __init__(self, spark: SparkSession, engine_info: str = ENGINE) -> None:
         self._engine_info = engine_info
         self._maintenance = LogMaintenance()
         with translate_java_errors("could not start Delta Kernel"):
@@ -211,7 +214,7 @@ class DeltaKernel:
         one; it may be old."""
         snapshot = self._snapshot_of(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
-        _check_version(snapshot, request)
+        _check_version_is_expected(snapshot, request)
         newest = snapshot.transaction_version(application)
         fields = {"table": where, "application": application, "sequence": sequence}
         if newest is not None and newest >= sequence:
@@ -225,7 +228,7 @@ class DeltaKernel:
                 with translate_java_errors(f"could not commit to {where}"):
                     if request.removed:  # only a commit that removes nothing is a blind append
                         snapshot = self._load(where, blind=False)
-                        _check_version(snapshot, request)
+                        _check_version_is_expected(snapshot, request)
                     done = self._commit(snapshot, request, actions)
             counts = {"files": len(request.files), "removed": len(request.removed)}
             logger.info(
@@ -271,10 +274,10 @@ class DeltaKernel:
             if request.expected_version is not None:
                 builder = builder.withMaxRetries(0)
             java = builder.build(self.engine)
-        if request.schema:
-            numbered = highest_id(request.schema)
+        if request.schema_json:
+            numbered = highest_id(request.schema_json)
             follow = {HIGHEST_ID_PROPERTY: str(numbered)} if numbered else {}
-            new = self._facade.schema(request.schema)
+            new = self._facade.schema(request.schema_json)
             _set_schema(self._gateway, java, new, self._java_map(follow))
         actions = self._facade.actions(self.engine, text) if text else self._facade.noActions()
         result = java.commit(self.engine, actions)
@@ -347,7 +350,7 @@ def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
     return "\n".join([added, remove_lines(request.removed, now_ms, is_change=is_change)]).strip()
 
 
-def _check_version(snapshot: Snapshot, request: CommitRequest) -> None:
+def _check_version_is_expected(snapshot: Snapshot, request: CommitRequest) -> None:
     expected = request.expected_version
     if expected not in (None, snapshot.version):
         raise Conflict(

@@ -32,6 +32,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
 )
 from rangeland.errors import ALL_OR_NOTHING, Conflict, StorageFailed, TableRefused
 from rangeland.model import DataFile
+from rangeland.planning.plan import PlanId
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,12 @@ class Restored:
     """A RESTORE removed landings that the table's transactions still have.
 
     ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to;
-    ``lost`` are the (application, sequence) of the landings between the two, as far as the
-    log still goes back."""
+    ``lost`` are the plans that landed between the two, as far as the log still goes back."""
 
     version: int
     restored_to: int
     committed_at_ms: int
-    lost: tuple[tuple[str, int], ...]
+    lost: tuple[PlanId, ...]
 
 
 def land(
@@ -94,13 +94,13 @@ def land(
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the commit of an earlier call."""
     snapshot = _require_table(delta, table)
-    change = change_of(snapshot, request.schema)
+    change = change_of(snapshot, request.schema_json)
     if change.misfits and not _has(snapshot, request):
         return FilesUnfit(change.misfits[0])
     new = replace(
         request,
         properties=_to_set(snapshot, request.properties),
-        schema=change.schema_json if change.is_any else "",
+        schema_json=change.schema_json if change.is_any else "",
         expected_version=snapshot.version if request.removed else None,
     )
     try:
@@ -120,8 +120,8 @@ def land(
         case AlreadyCommitted():
             # Kernel reads the log that is at the path now, perhaps another table's.
             check_same_table(delta, snapshot)
-            name = (request.application, request.sequence)
-            return CommittedOutcome(landed_at(delta, snapshot.path, *name, since), is_new=False)
+            plan_id = PlanId(request.application, request.sequence)
+            return CommittedOutcome(landed_at(delta, snapshot.path, plan_id, since), is_new=False)
 
 
 def _commit(
@@ -162,25 +162,28 @@ def _may_try_again(theirs: Snapshot, ours: Snapshot, request: CommitRequest) -> 
     """Whether a conflicting commit leaves a table for which this landing can be tried again. Of two
     first landings in a table, one sets the properties and the other tries again; the same goes for
     a schema that another commit has changed, if the files still fit it."""
-    to_set, may_evolve = _to_set(ours, request.properties), request.schema and not request.removed
+    to_set, may_evolve = (
+        _to_set(ours, request.properties),
+        request.schema_json and not request.removed,
+    )
     is_set = bool(to_set) and not _to_set(theirs, to_set)
     is_evolved = bool(may_evolve) and theirs.schema_json != ours.schema_json
     return is_set or is_evolved
 
 
-def change_of(snapshot: Snapshot, columns: str) -> SchemaChange:
-    """The change that files with these columns, a schema or nothing, make to a table's schema."""
-    if not columns:
+def change_of(snapshot: Snapshot, schema_json: str) -> SchemaChange:
+    """The change that files with this schema, which may be empty, make to a table's schema."""
+    if not schema_json:
         return SchemaChange()
     table, highest = snapshot.schema_json, int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)
-    change = evolve_schema(table, columns, are_written=True, highest_id=highest)
+    change = evolve_schema(table, schema_json, are_written=True, highest_id=highest)
     if not change.misfits:
         return change
     now = snapshot.metadata  # dozens of calls to the JVM
     if not allows_widening(now):
         return change
     partitions = now.partition_columns
-    return evolve_schema(table, columns, widens=True, keeping=partitions, highest_id=highest)
+    return evolve_schema(table, schema_json, widens=True, keeping=partitions, highest_id=highest)
 
 
 def check_same_table(delta: DeltaKernel, snapshot: Snapshot) -> None:
@@ -216,21 +219,18 @@ def gone_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[s
     )
 
 
-def landed_at(
-    delta: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
-) -> int | None:
-    """The table version of the commit with this transaction, None if the log does not go back
-    that far."""
-    commit = landing_commit(delta, table_uri, application, sequence, since)
+def landed_at(delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0) -> int | None:
+    """The table version at which a plan has landed, None if the log does not go back that far."""
+    commit = landing_commit(delta, table_uri, plan_id, since)
     return None if commit is None else commit.version
 
 
 def landing_commit(
-    delta: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
+    delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0
 ) -> CommitMetadata | None:
-    """The commit with this transaction, None if the log does not go back that far."""
+    """The commit with which a plan has landed, None if the log does not go back that far."""
     for commit in reversed(delta.commits(table_uri, since)):
-        if commit.transactions.get(application) == sequence:
+        if commit.transactions.get(plan_id.application) == plan_id.sequence:
             return commit
     return None
 
@@ -266,9 +266,9 @@ def last_restore(
     return None
 
 
-def _landings(commits: Sequence[CommitMetadata], before: int) -> tuple[tuple[str, int], ...]:
+def _landings(commits: Sequence[CommitMetadata], before: int) -> tuple[PlanId, ...]:
     return tuple(
-        (application, sequence)
+        PlanId(application, sequence)
         for commit in commits
         if commit.version < before
         for application, sequence in commit.transactions.items()

@@ -79,7 +79,7 @@ class CommitRequest:
     dataChange=false."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """The table has these afterwards."""
-    schema: str = ""
+    schema_json: str = ""
     """The table has this schema afterwards; empty: the one that it has."""
     checked: Sequence[TableConstraint] = ()
     """All rows of the files meet these; a table that has others is refused."""

@@ -22,7 +22,7 @@ from rangeland.decode import jafka_decoder
 from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, MessageSet, SetFault
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
-from rangeland.dialects.kafka.compression import NotDecompressible, check_records, decompress
+from rangeland.dialects.kafka.compression import NotDecompressible, check_within_limits, decompress
 from rangeland.errors import BadRecord, Damage
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
@@ -61,7 +61,7 @@ def next_offset(
     if found.fault is not None:
         raise entry_fault_error(records, found.end, from_offset, found.fault)
     if found.entries == 0:
-        check_beginning(records, from_offset)
+        check_begins_with_entry(records, from_offset)
         return None
     return from_offset + found.end
 
@@ -74,13 +74,13 @@ def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[in
     if found.fault is not None:
         raise entry_fault_error(records, found.end, from_offset, found.fault)
     if found.entries == 0:
-        check_beginning(records, from_offset)
+        check_begins_with_entry(records, from_offset)
     if found.end > target - from_offset:
         return from_offset + found.start, from_offset + found.end
     return from_offset + found.end, None
 
 
-def check_beginning(records: memoryview, offset: int) -> None:
+def check_begins_with_entry(records: memoryview, offset: int) -> None:
     """Raises BadRecord if ``records`` cannot begin with an entry, not even an incomplete one: a
     larger fetch would only return more meaningless bytes."""
     if len(records) >= KIND_BYTES and not _may_begin(records, 0):
@@ -144,7 +144,7 @@ class Unpacked:
                 plain = data[byte_index : byte_index + found.end]
                 self.sets.append(MessageSet(plain, self.offset, True, self.messages))
                 self.messages += found.entries
-                check_records(self.messages, self.size_bytes, self.max_bytes)
+                check_within_limits(self.messages, self.size_bytes, self.max_bytes)
                 byte_index += found.end
             if found.fault is SetFault.NOT_PLAIN:
                 end = byte_index + LENGTH_BYTES + ENTRY_HEADER.read(data, byte_index).length

@@ -25,7 +25,7 @@ from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,
     Unpacked,
-    check_beginning,
+    check_begins_with_entry,
     entry_error,
     entry_fault_error,
     is_packed_set,
@@ -81,7 +81,7 @@ def decode_chunk(
         if not walk.take(max_bytes - walk.unpacked_bytes):
             break
     if walk.byte_index == 0:
-        check_beginning(records, from_offset)
+        check_begins_with_entry(records, from_offset)
     return walk.finish()
 
 
@@ -160,10 +160,10 @@ class _EntryWalker:
             batch = jafka_decoder().decode_sets(self.sets)
         except UndecodableEntry as error:
             raise self._entry_error(error) from None
-        self._check_plain_messages(batch)
+        self._check_plain_messages_are_unpacked(batch)
         return batch
 
-    def _check_plain_messages(self, batch: pa.RecordBatch) -> None:
+    def _check_plain_messages_are_unpacked(self, batch: pa.RecordBatch) -> None:
         """Raises BadRecord for a packed entry that is marked as plain: no checksum covers the bits
         for the codec. Such a message is itself a compressed set with correct checksums."""
         packed = {one.base_offset for one in self.sets if one.is_packed}

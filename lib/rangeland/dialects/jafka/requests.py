@@ -63,9 +63,9 @@ TopicNameValidator.java."""
 
 
 def find_leaders(
-    topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
+    topics: Sequence[str] | None, seeds: Sequence[Address], named_brokers: Mapping[str, Address]
 ) -> Search:
-    """Asks every member. Raises JobFileError for a pattern, and if brokers have no names, which
+    """Asks every broker. Raises JobFileError for a pattern, and if brokers have no names, which
     partitions need; Unreachable if no broker answers."""
     if topics is None:
         raise JobFileError(
@@ -73,17 +73,17 @@ def find_leaders(
             why="brokers of this dialect do not list their topics; their registry does",
             do="set source.zookeeper, or name the topics in source.topics",
         )
-    if not members:
+    if not named_brokers:
         raise JobFileError(
             "the brokers have no names",
             why="each broker has its own partitions, which are named after it",
             do="name them in source.servers, or set source.zookeeper",
             seeds=[str(seed) for seed in seeds],
         )
-    found: dict[str, dict[str, _MemberSearch]] = {}
+    found: dict[str, dict[str, _BrokerSearch]] = {}
     silences: dict[str, NoReply] = {}
-    for name, address in members.items():
-        searches = yield from _search_member(address, tuple(dict.fromkeys(topics)))
+    for name, address in named_brokers.items():
+        searches = yield from _search_broker(address, tuple(dict.fromkeys(topics)))
         if isinstance(searches, NoReply):
             silences[name] = searches
         else:
@@ -91,12 +91,12 @@ def find_leaders(
     if not found:
         raise NoReply.join_all(silences.values()).as_error()
     unreachable = {name: "; ".join(s.tried.values()) for name, s in silences.items()}
-    views = [_view(topic, found, members, unreachable) for topic in topics]
-    addresses = tuple(members[name] for name in found)
+    views = [_view(topic, found, named_brokers, unreachable) for topic in topics]
+    addresses = tuple(named_brokers[name] for name in found)
     return ClusterView(addresses, {view.name: view for view in views}, unreachable)
 
 
-class _MemberSearch:
+class _BrokerSearch:
     """What one broker has answered about one topic. ``code`` is the error code of the partition at
     which counting ended; NONE if that is the one after the last. ``written``: a partition has a
     log."""
@@ -120,10 +120,10 @@ class _MemberSearch:
         self.is_counted = self.count >= MAX_PARTITIONS
 
 
-def _search_member(
+def _search_broker(
     address: Address, topics: Sequence[str]
-) -> Generator[LeaderRequest, Any, dict[str, _MemberSearch] | NoReply]:
-    searches = {topic: _MemberSearch() for topic in topics}
+) -> Generator[LeaderRequest, Any, dict[str, _BrokerSearch] | NoReply]:
+    searches = {topic: _BrokerSearch() for topic in topics}
     step = FIRST_PARTITIONS
     while uncounted := [topic for topic, search in searches.items() if not search.is_counted]:
         requests = tuple(_ask_partitions(topic, searches[topic].count, step) for topic in uncounted)
@@ -156,13 +156,13 @@ def _ask_partitions(topic: str, first: int, count: int) -> BrokerRequest:
 
 def _view(
     topic: str,
-    found: Mapping[str, Mapping[str, _MemberSearch]],
-    members: Mapping[str, Address],
+    found: Mapping[str, Mapping[str, _BrokerSearch]],
+    named_brokers: Mapping[str, Address],
     unreachable: Mapping[str, str],
 ) -> TopicView:
     there = {name: searches[topic] for name, searches in found.items() if searches[topic].written}
     leaders = {
-        Partition(topic, number, name): Leader(members[name])
+        Partition(topic, number, name): Leader(named_brokers[name])
         for name, search in there.items()
         for number in range(search.count)
     }

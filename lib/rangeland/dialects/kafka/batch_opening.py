@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, BatchColumn, Heads, Payloads
 from rangeland.decode.kafka.layout import Payload
-from rangeland.dialects.kafka.compression import NotDecompressible, check_records, decompress
+from rangeland.dialects.kafka.compression import NotDecompressible, check_within_limits, decompress
 from rangeland.dialects.kafka.entry_scan import BatchGroup
 from rangeland.dialects.kafka.log_entries import CHECKED, CODEC, CONTROL
 from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
@@ -92,7 +92,7 @@ def _unpack(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:
     """None if it fails. An empty batch keeps its codec and has no bytes to decompress."""
     try:
         data = decompress(codec, body, max_bytes) if body else body
-        check_records(count, len(data) if codec else 0, max_bytes)
+        check_within_limits(count, len(data) if codec else 0, max_bytes)
         return data
     except NotDecompressible:
         return None

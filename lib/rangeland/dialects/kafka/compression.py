@@ -55,7 +55,7 @@ def decompress(codec: int, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -
     return buffer.slice(0, written)
 
 
-def check_records(records: int, unpacked_bytes: int, max_bytes: int) -> None:
+def check_within_limits(records: int, unpacked_bytes: int, max_bytes: int) -> None:
     """Raises NotDecompressible for more records than a batch may have. ``unpacked_bytes`` is 0 for
     an uncompressed batch, whose bytes are in memory already."""
     if (why := beyond(max_bytes, unpacked_bytes, records)) is not None:

@@ -18,7 +18,7 @@ from rangeland.decode.kafka.layout import Payload
 from rangeland.dialects.kafka.compression import (
     CODECS,
     NotDecompressible,
-    check_records,
+    check_within_limits,
     decompress,
 )
 from rangeland.dialects.kafka.legacy_messages import batch_error
@@ -90,7 +90,7 @@ class BatchV2(NamedTuple):
         codec = header.attributes & CODEC
         try:
             data = decompress(codec, body, max_bytes) if body else body
-            check_records(header.record_count, len(data) if codec else 0, max_bytes)
+            check_within_limits(header.record_count, len(data) if codec else 0, max_bytes)
         except NotDecompressible as error:
             raise self.damage_error(str(error), codec=codec) from None
         stamped = header.attributes & LOG_APPEND

@@ -57,7 +57,7 @@ CAPABILITIES = Capabilities(
 
 
 def find_leaders(
-    topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
+    topics: Sequence[str] | None, seeds: Sequence[Address], named_brokers: Mapping[str, Address]
 ) -> Search:
     """The first seed that answers is believed: any broker knows the whole cluster."""
     responses = yield LeaderRequest(tuple(seeds), (ask_cluster(topics),))

@@ -150,7 +150,7 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
     if response.error_code:
         raise _login_error(credentials, response)
     challenge = _text(response.auth_bytes)
-    _check_iterations(challenge)
+    _check_iterations_are_accepted(challenge)
     _heard(scramp, lambda: client.set_server_first(challenge))
     proof: str = _heard(scramp, client.get_client_final)
     response = yield from exchange.say(proof.encode())
@@ -187,7 +187,7 @@ def _heard(scramp: Any, act: Callable[[], Any]) -> Any:
         ) from None
 
 
-def _check_iterations(challenge: str) -> None:
+def _check_iterations_are_accepted(challenge: str) -> None:
     """Raises RemoteProtocolError for an unacceptable number of iterations, before using it."""
     found = [part[2:] for part in challenge.split(",") if part.startswith("i=")]
     number = found[0] if found else ""

@@ -41,7 +41,7 @@ class MessageBodies:
         """Adds a body, decompressed. Raises NotDecompressible."""
         if codec in _FRAMED:
             _, bound, unpack = CODECS[_FRAMED[codec]]
-            place = self._room(self._check_bound(bound, data))
+            place = self._room(self._bounded_size(bound, data))
             try:
                 self.size += unpack(data, place)
             except cramjam.DecompressionError as error:
@@ -52,7 +52,7 @@ class MessageBodies:
             self.size += len(value)
         self._ends.append(self.size)
 
-    def _check_bound(self, bound: Callable[[memoryview], int], data: memoryview) -> int:
+    def _bounded_size(self, bound: Callable[[memoryview], int], data: memoryview) -> int:
         try:
             size = bound(data)
         except (struct.error, IndexError) as error:

@@ -68,7 +68,7 @@ MAX_INT64: Final = 2**63 - 1
 
 
 def find_leaders(
-    topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
+    topics: Sequence[str] | None, seeds: Sequence[Address], named_brokers: Mapping[str, Address]
 ) -> Search:
     """Searches for the brokers and queues of topics. Raises Unreachable if no name server
     answers."""

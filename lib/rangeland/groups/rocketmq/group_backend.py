@@ -22,7 +22,7 @@ from rangeland.groups.backend import (
     GroupView,
     JoinRequest,
     Membership,
-    check_range_assignment,
+    check_assignment_is_range,
 )
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
@@ -93,7 +93,7 @@ class RocketmqGroups:
     def join(self, joining: JoinRequest) -> Membership:
         """Joins the group. Raises JobFileError for an assignment other than range."""
         why = "brokers of this dialect leave it to the members, which all use range"
-        check_range_assignment(joining, why)
+        check_assignment_is_range(joining, why)
         me = client_id(joining.host, os.getpid(), joining.job, uuid.uuid4().hex[:8])
         with self._lock:
             member = RocketmqMember(self._masters, self._lock, joining, me)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rangeland.errors import Conflict
-from rangeland.groups.backend import GroupState, GroupView, JoinRequest, check_range_assignment
+from rangeland.groups.backend import GroupState, GroupView, JoinRequest, check_assignment_is_range
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.membership_view import (
     ZooKeeperGroupView,
@@ -79,7 +79,7 @@ class ZooKeeperGroups:
 
     def join(self, joining: JoinRequest) -> ZooKeeperMember:
         """Joins the group. Raises JobFileError for an assignment other than range."""
-        check_range_assignment(joining, "in ZooKeeper all members share by range")
+        check_assignment_is_range(joining, "in ZooKeeper all members share by range")
         membership = ZooKeeperMember(
             lambda: connect(
                 self._zookeeper,

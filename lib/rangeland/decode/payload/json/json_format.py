@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rangeland.decode.native.native_library import load_library
 from rangeland.decode.payload.json.json_kernel import JsonKernel
-from rangeland.decode.payload.json.json_rules import check_schema
+from rangeland.decode.payload.json.json_rules import check_schema_fits_json
 from rangeland.decode.payload.payload_bytes import PayloadBytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
@@ -42,7 +42,7 @@ class JsonFormat(PayloadFormat):
     name = "json"
 
     def __post_init__(self) -> None:
-        check_schema(self.schema)
+        check_schema_fits_json(self.schema)
 
     @property
     def arrow_type(self) -> pa.DataType:

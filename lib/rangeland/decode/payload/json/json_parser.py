@@ -42,7 +42,7 @@ def parse_payload(payload: bytes) -> Any:
         raise JsonMismatch(f"it is nested more than {MAX_DEPTH} deep") from None
     except json.JSONDecodeError as error:
         raise JsonMismatch(f"it is not JSON: {error}") from None
-    _check_tree(parsed, 1)
+    _check_can_be_decoded(parsed, 1)
     return parsed
 
 
@@ -50,7 +50,7 @@ def _raise_for_constant(name: str) -> NoReturn:
     raise JsonMismatch(f"{name} is not JSON")
 
 
-def _check_tree(value: Any, depth: int) -> None:
+def _check_can_be_decoded(value: Any, depth: int) -> None:
     """Refuses halves of surrogate pairs and deep nesting, wherever they are."""
     if isinstance(value, str):
         try:
@@ -62,6 +62,6 @@ def _check_tree(value: Any, depth: int) -> None:
             raise JsonMismatch(f"it is nested more than {MAX_DEPTH} deep")
         for item in value:
             if isinstance(value, JsonObject):
-                _check_tree(item[0], depth)
+                _check_can_be_decoded(item[0], depth)
                 item = item[1]
-            _check_tree(item, depth + 1)
+            _check_can_be_decoded(item, depth + 1)

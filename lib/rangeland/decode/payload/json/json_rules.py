@@ -70,11 +70,11 @@ _SCALARS: Final = (
 )
 
 
-def check_schema(schema: pa.DataType) -> None:
+def check_schema_fits_json(schema: pa.DataType) -> None:
     """Raises PayloadSchemaError for a schema that JSON cannot have."""
     if not pa.types.is_struct(schema):
         raise PayloadSchemaError(f"a JSON payload is an object, not {schema}")
-    count = sum(1 for _ in _check_fields(pa.field("", schema), "", 1))
+    count = sum(1 for _ in _decodable_fields(pa.field("", schema), "", 1))
     if count > MAX_SCHEMA_FIELDS:
         raise PayloadSchemaError(
             f"the schema has {count:,} fields; {MAX_SCHEMA_FIELDS:,} are allowed"
@@ -102,7 +102,7 @@ def cells_of(kind: pa.DataType) -> int:
     return 1 + sum(cells_of(child.type) for child in children_of(kind))
 
 
-def _check_fields(field: pa.Field, path: str, depth: int) -> Iterator[pa.Field]:
+def _decodable_fields(field: pa.Field, path: str, depth: int) -> Iterator[pa.Field]:
     """The field and all fields in it, each of a type that can be decoded."""
     kind = field.type
     if depth > MAX_SCHEMA_DEPTH + 1:
@@ -118,4 +118,6 @@ def _check_fields(field: pa.Field, path: str, depth: int) -> Iterator[pa.Field]:
     if not children and not (pa.types.is_decimal128(kind) or kind in _SCALARS):
         raise PayloadSchemaError(f"the field {path} is of type {kind}, which JSON does not have")
     for child in children:
-        yield from _check_fields(child, f"{path}.{child.name}" if path else child.name, depth + 1)
+        yield from _decodable_fields(
+            child, f"{path}.{child.name}" if path else child.name, depth + 1
+        )
