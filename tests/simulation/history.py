@@ -303,10 +303,12 @@ class History:
 
     def _is_held_back(self, command: str) -> bool:
         """Whether an open transaction may keep a driver from what it is to read: offsets that were
-        named, or that were planned when the end was there that was truncated since."""
+        named, or that were planned when the end was there that was truncated since. Epochs show
+        which of them are new."""
         logs = [log for log in self.cluster.topics[TOPIC].logs if not log.shows_aborted]
+        is_silent = not self.cluster.has_epochs
         return any(
-            command in NAMED or (one.aborts is not None and one.first < log.stable)
+            command in NAMED or ((is_silent or one.aborts is not None) and one.first < log.stable)
             for log in logs
             for one in log.opened
         )
