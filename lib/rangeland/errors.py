@@ -188,7 +188,7 @@ class AccessDenied(RangelandError):
 
 
 class MissingRequirement(RangelandError):
-    """A host, a Python, Spark or a broker lacks what the job needs."""
+    """A host, its Python, Spark or a broker lacks what the job needs."""
 
     exit_code = 78
     retry = "not before it has what is missing"

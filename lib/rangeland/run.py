@@ -152,6 +152,7 @@ class Runner:
         kind: PlanKind = PlanKind.RUN,
         survey: SurveyOf | None = None,
     ) -> None:
+        self.started = time.monotonic()
         self.job = job
         self.spark = spark
         self.progress = progress
@@ -164,7 +165,6 @@ class Runner:
         self.rows = typed_rows(job.source.dialect, self.row_format)
         if transform is not None:
             self.rows = transformed_schema(spark, transform, self.rows)
-        self.started = time.monotonic()
         self.warnings: list[str] = []
         self.finished: list[CommittedPlan] = []
         context = LandingContext(

@@ -106,11 +106,11 @@ def land_bare(
     from rangeland.decode.columns import with_partition
     from rangeland.decode.kafka.layout import Payload
     from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
-    from rangeland.dialects.kafka.compression import decompress
     from rangeland.dialects.kafka.entry_scan import entries, next_offset
     from rangeland.dialects.kafka.log_entries import BatchV2
     from rangeland.model import Address, Isolation, Partition
     from rangeland.survey.leaders import ask_leaders
+    from rangeland.wire.bounded_decompression import decompress
     from rangeland.wire.fixed_layouts import BATCH_V2
 
     host, port = address

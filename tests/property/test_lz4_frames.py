@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka import compression
-from rangeland.dialects.kafka.compression import NotDecompressible, decompress
+from rangeland.wire.bounded_decompression import NotDecompressible, decompress
 from tests.examples import tried
 
 many = tried(40)

@@ -11,7 +11,6 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
-from rangeland.dialects.kafka.compression import mend_lz4
 from rangeland.dialects.kafka.entry_scan import cut_out, entries, next_offset
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.records import decode_chunk, decode_chunks
@@ -21,6 +20,7 @@ from rangeland.fetch.simple_consumer import read_slices
 from rangeland.loss import Action
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Policy
+from rangeland.wire.bounded_decompression import mend_lz4
 from tests.message_sets import NOW_MS, Message, Wrapper, encode_all, old_lz4
 from tests.record_batches import Batch, Record, encode
 

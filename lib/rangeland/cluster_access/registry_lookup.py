@@ -17,7 +17,7 @@ from rangeland.schema_registry.registry_client import FIRST_RESPONSE_MS, Registr
 from rangeland.schema_registry.table_formats import TableFormats
 
 MAX_SEEN_IDS = 50
-"""Per topic: more are no schema ids, probably, and each is asked for."""
+"""Per topic. More than this are probably not schema ids, and each would be asked for."""
 
 SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
 """The topics of a run, and which schema ids their keys and values have."""

@@ -1,4 +1,4 @@
-"""TLS to servers that are no brokers: connecting, and what is wrong when that fails."""
+"""TLS to servers that are not brokers: connecting, and what is wrong when that fails."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 it, and where reading resumes; or the error that ends the run.
 
 Damage is found twice: when the end of a response is determined, and when its records are decoded.
-Both ask here. Pure functions; damage is judged by ``BadRecord.damage``.
+Both ask here. Damage is judged by ``BadRecord.damage``.
 """
 
 from __future__ import annotations

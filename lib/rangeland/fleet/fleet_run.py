@@ -114,7 +114,7 @@ def for_each(
     progress: JobsProgress,
     parallel: int | None = None,
 ) -> FleetResult[A]:
-    """Does the work for every job, so many at a time, in the order given."""
+    """Does the work for every job, at most ``parallel`` at a time, in the order given."""
     works = [(job, partial(work, job)) for job in jobs.jobs]
     return _work_side_by_side(works, jobs.failed, progress, parallel)
 

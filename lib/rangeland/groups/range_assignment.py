@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from rangeland.errors import LocalProtocolError
+from rangeland.grouping import group_by
 from rangeland.model import Partition
-from rangeland.planning.grouping import group_by
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePayload
+from rangeland.grouping import by_partition
 from rangeland.loss import Action, Loss, LossKind
-from rangeland.planning.grouping import by_partition
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan

@@ -259,7 +259,7 @@ def _draft_with(
 
 
 def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[Loss]:
-    """What these slices still have that is damaged or missing. Reads on behind it."""
+    """What is still damaged or missing in these slices. Reading continues past it."""
     if not slices:
         return []
     with closing(read_slices(slices, replace(settings, policy=READ_ON))) as chunks:

@@ -1,4 +1,4 @@
-"""The result of one command, summed over the plans that it has finished. Pure."""
+"""The result of one command, summed over the plans that it has finished."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField, TopicField
 from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
+from rangeland.grouping import group_by
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.loss import Action, LossKind
 from rangeland.model import Slice
-from rangeland.planning.grouping import group_by
 from rangeland.planning.policy import Policy
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.landed_offsets import without_still_to_come
+from rangeland.grouping import group_by
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.table_rows import table_rows
 from rangeland.model import Partition
-from rangeland.planning.grouping import group_by
 from rangeland.planning.table_audit import (
     Audit,
     LandedRange,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from rangeland.grouping import group_by
 from rangeland.model import Partition, Range
-from rangeland.planning.grouping import group_by
 from rangeland.planning.intervals import Interval, merge, overlap, subtract
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rangeland.grouping import by_partition
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Leader, Partition, Range, Survey
-from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import (
     LogMark,
     changes_since,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.grouping import group_by
 from rangeland.loss import Action, Loss, LossKind
-from rangeland.planning.grouping import group_by
 from rangeland.planning.policy import Policy
 from rangeland.wording import capitalise, count_noun
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rangeland.grouping import by_partition
 from rangeland.model import FromCheckpoint, LogState, Partition, Range
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import Interval, subtract
 from rangeland.wording import count_noun

@@ -17,9 +17,9 @@ from functools import cached_property
 from typing import Any
 
 from rangeland.errors import Conflict
+from rangeland.grouping import by_partition, group_by
 from rangeland.loss import Loss
 from rangeland.model import Cluster, Isolation, Partition, Range, Slice
-from rangeland.planning.grouping import by_partition, group_by
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.record_codec import ColumnType, RecordCodec

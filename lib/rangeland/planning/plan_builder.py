@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rangeland.grouping import by_partition
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Earliest,
@@ -22,7 +23,6 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import RangeRequest, apply_policy, resolve
 from rangeland.planning.coverage import Coverage, covered_parts, leave_out
-from rangeland.planning.grouping import by_partition
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.errors import JobFileError
+from rangeland.grouping import by_partition
 from rangeland.model import LogState, Partition, Range
-from rangeland.planning.grouping import by_partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
+from rangeland.grouping import by_partition
 from rangeland.model import LogState, Partition, Range, Slice
-from rangeland.planning.grouping import by_partition
 from rangeland.planning.retention_risk import RetentionRisk
 
 SMALLEST_SLICE_BYTES = 8 << 20

@@ -18,9 +18,9 @@ from operator import add
 
 import numpy as np
 
+from rangeland.grouping import group_by
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage import coverage_of, leave_out
-from rangeland.planning.grouping import group_by
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapreplace
 
+from rangeland.grouping import group_by
 from rangeland.model import Slice
-from rangeland.planning.grouping import group_by
 
 
 def pack_tasks(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list[list[Slice]]:

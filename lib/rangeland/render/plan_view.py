@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rangeland.grouping import by_partition
 from rangeland.model import LogState, Partition, Range, Slice
-from rangeland.planning.grouping import by_partition
 from rangeland.planning.plan import PlanKind
 from rangeland.render.text_drawing import (
     KINDS,

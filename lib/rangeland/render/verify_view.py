@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rangeland.grouping import by_partition
 from rangeland.model import Partition, Range
-from rangeland.planning.grouping import by_partition
 from rangeland.render.text_drawing import (
     Legend,
     LogBar,

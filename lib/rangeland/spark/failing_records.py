@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SEARCH_S = 10
 NAMED = 3
 TRIED = 20
-"""So many records that fail before one passes show a wrong transform."""
+"""If this many records fail before one passes, the transform is at fault."""
 Slices = Sequence[Slice]
 
 

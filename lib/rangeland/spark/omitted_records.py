@@ -39,9 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 class OmittedRecords:
-    """The records that one plan leaves out, while it is read. ``cluster`` are settings that leave
-    them out. So does ``trial``, which is for reading without receipts: no other record ends a
-    trial."""
+    """The records that one plan leaves out while it is read: ``settings`` say so to its tasks.
+    ``trial`` has those for reading without receipts, which no other record ends."""
 
     def __init__(self, name: str, settings: ReadSettings, kind: PlanKind) -> None:
         can_cut = not load_dialect(settings.dialect).capabilities.offsets_are_bytes

@@ -18,7 +18,7 @@ from rangeland.wire.primitives import (
     Buffer,
     FieldCodec,
     Reader,
-    checked_length,
+    require_length,
 )
 
 
@@ -49,7 +49,7 @@ def array(element: FieldCodec, *, compact: bool, nullable: bool) -> FieldCodec:
                 raise LocalProtocolError("array must not be null")
             length.write(-1, buffers)
             return
-        length.write(checked_length(len(value), length.limit, "array"), buffers)
+        length.write(require_length(len(value), length.limit, "array"), buffers)
         for item in value:
             element.write(item, buffers)
 

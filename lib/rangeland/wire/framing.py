@@ -81,7 +81,7 @@ class FrameReader:
         start = self._start + LENGTH_BYTES
         if self._body is not None or self._end < start:
             return None
-        length = self._checked_length()
+        length = self._require_length()
         end = start + length
         if end <= self._end:
             self._start = end
@@ -101,7 +101,7 @@ class FrameReader:
         self._shared[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
-    def _checked_length(self) -> int:
+    def _require_length(self) -> int:
         first = bytes(self._shared[self._start : self._start + LENGTH_BYTES])
         length = int.from_bytes(first, "big", signed=True)
         if 0 <= length <= self._max_frame_bytes:

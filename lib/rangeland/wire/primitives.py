@@ -69,7 +69,7 @@ class WireType:
         return codec
 
 
-def checked_length(length: int, limit: int, what: str) -> int:
+def require_length(length: int, limit: int, what: str) -> int:
     if length > limit:
         raise LocalProtocolError(
             f"{what} is too long for the wire", why=f"{length} > {limit}", length=length
@@ -212,7 +212,7 @@ def _sized_codec(
             length.write(-1, buffers)
             return
         data = to_bytes(value)
-        length.write(checked_length(len(data), length.limit, what), buffers)
+        length.write(require_length(len(data), length.limit, what), buffers)
         buffers.append(data)
 
     return FieldCodec(read, write, length.least_bytes)

@@ -31,9 +31,9 @@ from rangeland.delta.ledger.events import (
 )
 from rangeland.delta.table_schema.arrow_schema import (
     UTC_MICROS,
-    checked_schema,
     delta_type,
     fields_of,
+    require_schema,
     schema_json,
     sql_type,
 )
@@ -261,7 +261,7 @@ def _of_outcome_document(row: Record) -> Record:
     kept = tuple(_DOCUMENTS.read(DataFile, file) for file in document.values("kept", ()))
     ids = tuple(_id_and_count(pair) for pair in document.values("schema_ids", ()))
     schema_text = document.text("columns", "")
-    schema_text = checked_schema(schema_text) if schema_text else ""
+    schema_text = require_schema(schema_text) if schema_text else ""
     return {"quarantine_files": kept, "schema_json": schema_text, "schema_ids": ids}
 
 

@@ -171,7 +171,7 @@ def all_fields(kind: Any) -> Iterator[dict[str, Any]]:
         yield from all_fields(kind.get(part))
 
 
-def checked_schema(schema_text: str) -> str:
+def require_schema(schema_text: str) -> str:
     """A schema that somebody else may have written. Raises Unreadable for anything else."""
     try:
         if arrow_type(parse_json(schema_text)) is not None:

@@ -22,8 +22,8 @@ from rangeland.decode import jafka_decoder
 from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, MessageSet, SetFault
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
-from rangeland.dialects.kafka.compression import NotDecompressible, check_within_limits, decompress
 from rangeland.errors import BadRecord, Damage
+from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits, decompress
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 LENGTH_BYTES: Final = ENTRY_HEADER.byte_index_of("magic")

@@ -31,9 +31,9 @@ from rangeland.dialects.jafka.log_entries import (
     is_packed_set,
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
-from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
+from rangeland.wire.bounded_decompression import NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20

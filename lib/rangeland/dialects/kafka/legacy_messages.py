@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.layout import MessageRun, Payload, RecordFormat, UndecodableRecord
-from rangeland.dialects.kafka.compression import CODECS, NotDecompressible, decompress, mend_lz4
 from rangeland.errors import BadRecord, Damage
+from rangeland.wire.bounded_decompression import CODECS, NotDecompressible, decompress, mend_lz4
 from rangeland.wire.fixed_layouts import (
     BATCH_PREFIX,
     MESSAGE_V0,

@@ -15,14 +15,14 @@ from crc32c import crc32c
 
 from rangeland.decode.kafka.batch_table import LOG_APPEND
 from rangeland.decode.kafka.layout import Payload
-from rangeland.dialects.kafka.compression import (
+from rangeland.dialects.kafka.legacy_messages import batch_error
+from rangeland.errors import BadRecord
+from rangeland.wire.bounded_decompression import (
     CODECS,
     NotDecompressible,
     check_within_limits,
     decompress,
 )
-from rangeland.dialects.kafka.legacy_messages import batch_error
-from rangeland.errors import BadRecord
 from rangeland.wire.fixed_layouts import BATCH_V2, BatchHeader
 from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 

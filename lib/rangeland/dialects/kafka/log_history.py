@@ -14,8 +14,8 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.kafka.requests import MAGIC_AT
 from rangeland.dialects.protocol_session import BrokerRequest
+from rangeland.grouping import group_by
 from rangeland.model import Leader, OpenTransaction, Partition
-from rangeland.planning.grouping import group_by
 
 EPOCH_AT = 12
 

@@ -30,8 +30,8 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
+from rangeland.grouping import group_by
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.planning.grouping import group_by
 
 LAST_FETCH_BY_NAME = 12
 UNKNOWN_TOPIC = (3, 100)

@@ -1,8 +1,8 @@
 """One connection's state as a value: versions, correlation ids, unanswered requests.
 
 Bytes in, bytes out; the owner of the socket sends the returned frames. Versions are negotiated
-first: send the frame of ``open``, pass the response to ``negotiated``, and repeat this with the
-frame that it returns until it returns None. After that come ``encode`` and ``decode``. A broker
+first: send the frame of ``open``, pass the response to ``take_negotiation``, and repeat this with
+the frame that it returns until it returns None. After that come ``encode`` and ``decode``. A broker
 that is too old for ApiVersions (0.8 closes the connection, 0.9 does not answer) is assumed to
 support ``WITHOUT_API_VERSIONS``.
 
@@ -105,7 +105,9 @@ class KafkaSession(ProtocolSession):
         version 0, and may list the versions that it supports. Then it is asked again."""
         correlation_id, pending, start = self._match(response)
         if pending.request is not ApiVersionsRequest:
-            raise LocalProtocolError("the response to another request was passed to `negotiated`")
+            raise LocalProtocolError(
+                "the response to another request was passed to `take_negotiation`"
+            )
         # The code comes first in every version, and 35 means that the rest is in version 0.
         refused = bytes(response[start : start + 2]) == UNSUPPORTED_VERSION.to_bytes(2, "big")
         version = 0 if refused else pending.version

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rangeland.decode import columns
 from rangeland.decode.rocketmq.layout import NOT_PACKED
-from rangeland.dialects.kafka.compression import CODECS, NotDecompressible
+from rangeland.wire.bounded_decompression import CODECS, NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, memory_text
 
 ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3

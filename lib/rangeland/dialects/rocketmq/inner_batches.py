@@ -28,7 +28,6 @@ from rangeland.decode.rocketmq.layout import (
     PACKED,
     StoredFault,
 )
-from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.log_entries import (
     EntryTotals,
@@ -39,6 +38,7 @@ from rangeland.dialects.rocketmq.log_entries import (
 from rangeland.dialects.rocketmq.pull_result import PullResult
 from rangeland.dialects.rocketmq.stored_messages import message_error, walk_error
 from rangeland.errors import BadRecord
+from rangeland.wire.bounded_decompression import NotDecompressible
 
 PART_BYTES: Final = 64 << 20
 """A part ends after the entry with which its messages exceed this."""

@@ -27,7 +27,6 @@ from rangeland.decode.rocketmq.layout import (
     UndecodableMessage,
 )
 from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
-from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
 from rangeland.dialects.rocketmq.offset_checks import answered_runs
@@ -39,6 +38,7 @@ from rangeland.dialects.rocketmq.stored_messages import (
 )
 from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Isolation
+from rangeland.wire.bounded_decompression import NotDecompressible
 
 MAX_CHUNK_BYTES: Final = 64 << 20
 """A chunk ends after the message with which its decompressed values exceed this."""

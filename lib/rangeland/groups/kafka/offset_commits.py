@@ -13,8 +13,8 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
+from rangeland.grouping import group_by
 from rangeland.model import Partition
-from rangeland.planning.grouping import group_by
 
 
 def ask_commit(

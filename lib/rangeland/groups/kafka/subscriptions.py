@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RemoteProtocolError
+from rangeland.grouping import group_by
 from rangeland.groups.kafka.assignment import SubscribedMember
 from rangeland.model import Partition
-from rangeland.planning.grouping import group_by
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import decode, decode_from, encode
 

@@ -1,4 +1,4 @@
-"""The codecs of Kafka's record batches, with a limit on the decompressed size.
+"""Codecs of record batches, Kafka's first of all, with a limit on the decompressed size.
 
 Each codec first computes the largest possible result from the framing of the compressed bytes,
 without decompressing: snappy and gzip store a size, lz4 and zstd consist of blocks of limited
