@@ -62,7 +62,7 @@ def make(spark: Any, kernel: DeltaKernel, tmp_path: Path) -> Make:
         return SimpleNamespace(
             snapshot=snapshot,
             version=snapshot.version,
-            columns=PLAIN_COLUMNS,
+            log_columns=PLAIN_COLUMNS,
             storage=lambda: kernel.storage(path),
             uri=kernel.resolve(path),
             look=lambda: look(path),
