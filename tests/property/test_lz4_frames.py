@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.kafka import compression
+from rangeland.wire import bounded_decompression
 from rangeland.wire.bounded_decompression import NotDecompressible, decompress
 from tests.examples import tried
 
@@ -59,7 +59,7 @@ def test_a_plain_frame_is_opened_block_by_block(
     packed = frame(blocks, sizes)
     wanted = b"".join(data for data, _ in blocks)
     target = memoryview(bytearray(len(wanted) + (1 << 16)))
-    assert compression._lz4_plain_unpack(memoryview(packed), target) == len(wanted)
+    assert bounded_decompression._lz4_plain_unpack(memoryview(packed), target) == len(wanted)
     assert outcome(packed) == by_the_library(packed) == wanted
 
 
