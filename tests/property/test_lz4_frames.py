@@ -45,7 +45,7 @@ def outcome(packed: bytes) -> bytes | str:
 
 
 def by_the_library(packed: bytes) -> bytes | str:
-    with mock.patch.object(compression, "_LZ4_PLAIN_HEADS", {}):
+    with mock.patch.object(bounded_decompression, "_LZ4_PLAIN_HEADS", {}):
         return outcome(packed)
 
 
