@@ -126,7 +126,7 @@ class AskedLeader:
         """The end of the log, including what is not readable yet: a leader's high watermark may lag
         for a while, the end of its epoch does not. None if the broker cannot report it; its high
         watermark is then believed only if there is no other replica. Raises ConnectionLost, also
-        for a response without an answer: another broker may lead by now."""
+        where the response leaves the partition out: it may have a new leader."""
         if not self.brokers.dialect.capabilities.has_epochs:
             return readable_end
         epoch_end = self._epoch_end(leader)

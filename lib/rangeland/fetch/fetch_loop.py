@@ -236,7 +236,7 @@ class FetchLoop:
             case ErrorMeaning.CORRUPT:
                 self.on_damaged(request, slice_failures.unreadable_error(state, reason))
             case ErrorMeaning.UNSUPPORTED if self._asks_leader(request, reason):
-                pass  # Each broker negotiates its own versions, and another one may lead by now.
+                pass  # Each broker negotiates its own versions, and the leader may have changed.
             case ErrorMeaning.DENIED | ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
                 raise slice_failures.refused_error(state, meaning, reason)
             case ErrorMeaning.OK | ErrorMeaning.REJOIN:

@@ -210,9 +210,9 @@ class JobHistory:
         return restored or table_commit.last_replacement(commits)
 
     def _last_planned_at(self, ledger: Ledger) -> int | None:
-        """The table's version for which the job's newest plan was made, without repairs that have
-        left rows missing; 0 if there is no other. A plan that is no repair is entered only where no
-        rows are missing, or to adopt the table."""
+        """The table's version for which the job's newest plan was made, apart from repairs that
+        left rows missing; 0 if there are only such repairs. Any other plan is entered only where
+        no rows are missing, or to adopt the table."""
         planned_at = None
         for event in ledger.plans_of(self._job.job):
             if not _is_repair(event) or self._has_repaired_all(ledger, event):

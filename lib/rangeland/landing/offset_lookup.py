@@ -46,28 +46,13 @@ def find_offset(
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
     event_range = _range_at(outcome, partition, offset)
-    why = ""
     files, is_its_own = _files_of_newest(landings, partition, offset, files)
     if files and is_its_own:
-        state = FindState.LANDED
+        state, why = FindState.LANDED, ""
     elif (loss := _loss_of(target, plan, partition, offset)) is not None:
         state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
-    elif any(start <= offset < end for start, end in event_range.gaps or ()):
-        state = FindState.NO_ROW
-    elif event_range.in_bytes:
-        state = FindState.NO_ROW if _is_whole(rows, event_range) else FindState.NO_ROW_OR_HOLE
-    elif files:
-        state, why = (
-            FindState.NO_ROW_OR_HOLE,
-            "its row may be that of an earlier topic of that name",
-        )
     else:
-        whole = (
-            event_range.counts is not None and event_range.counts.landed == event_range.range.width
-        )
-        state = (
-            FindState.HOLE if whole or event_range.gaps is not None else FindState.NO_ROW_OR_HOLE
-        )
+        state, why = _state_without_row(rows, event_range, offset, may_be_another=bool(files))
     commit = landing_commit(
         target.table.delta,
         target.table.uri,
@@ -89,6 +74,22 @@ def find_offset(
         earlier=tuple(p.plan_id for p, _ in landings[:-1]),
         why=why,
     )
+
+
+def _state_without_row(
+    rows: TableRows, landed: EventRange, offset: int, *, may_be_another: bool
+) -> tuple[FindState, str]:
+    """The state, and why, of an offset that no row is known to be of. ``may_be_another``: it has a
+    row, which may be of an earlier topic of that name."""
+    if any(start <= offset < end for start, end in landed.gaps or ()):
+        return FindState.NO_ROW, ""
+    if landed.in_bytes:
+        return FindState.NO_ROW if _is_whole(rows, landed) else FindState.NO_ROW_OR_HOLE, ""
+    if may_be_another:
+        why = "its row may be that of an earlier topic of that name"
+        return FindState.NO_ROW_OR_HOLE, why
+    is_full = landed.counts is not None and landed.counts.landed == landed.range.width
+    return FindState.HOLE if is_full or landed.gaps is not None else FindState.NO_ROW_OR_HOLE, ""
 
 
 def _files_of_newest(

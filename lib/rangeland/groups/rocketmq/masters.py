@@ -126,7 +126,7 @@ class MasterBrokers:
                 continue
             if response.code == SUCCESS:
                 return self._learn(read_route(response.body))
-            if response.code != REQUEST_NOT_SUPPORTED:  # else it is no name server
+            if response.code != REQUEST_NOT_SUPPORTED:  # which a broker answers
                 codes.append(response.code)
             tried[str(seed)] = f"{error_code_of(response.code).name}: {response.remark}"
         is_unknown = set(codes) == {TOPIC_NOT_EXIST}
