@@ -117,20 +117,22 @@ class MasterBrokers:
     def _find_route(self, topic: str) -> TopicRoute | None:
         """As name servers answer now. Raises _UnknownToSome if others do not answer at all."""
         tried: dict[str, str] = {}
-        codes: list[int] = []
+        codes: set[int] = set()
+        all_answer = True
         for seed in self.io.seeds:
             try:
                 response: m.RemotingResponse = self.io.ask(seed, BrokerRequest(m.route(topic)))
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
+                all_answer = False
                 continue
             if response.code == SUCCESS:
                 return self._learn(read_route(response.body))
             if response.code != REQUEST_NOT_SUPPORTED:  # which a broker answers
-                codes.append(response.code)
+                codes.add(response.code)
             tried[str(seed)] = f"{error_code_of(response.code).name}: {response.remark}"
-        is_unknown = set(codes) == {TOPIC_NOT_EXIST}
-        if is_unknown and len(codes) == len(tried):
+        is_unknown = codes == {TOPIC_NOT_EXIST}
+        if is_unknown and all_answer:
             return None
         error_class = _UnknownToSome if is_unknown else Unreachable
         raise error_class(
