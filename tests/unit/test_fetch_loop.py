@@ -755,16 +755,17 @@ def test_a_code_that_is_no_error_of_a_fetch_breaks_the_protocol(meaning: ErrorMe
         loop.on_error(ask(loop).requests[0], meaning, "ILLEGAL_GENERATION")
 
 
-def denied(policy: Policy) -> tuple[FetchLoop, int]:
-    """A loop whose partition the cluster denies in every response, and when it ended."""
+def denied(policy: Policy, no_progress_ms: int = 1_000, from_ms: int = 0) -> tuple[FetchLoop, int]:
+    """A loop whose partition has no leader, and is denied by the cluster in every response from
+    some time on, and when the loop ended."""
     slice_ = Slice(0, Partition("t", 0), 0, 10)
-    loop = FetchLoop([slice_], FetchLimits(no_progress_ms=1_000), policy, 0)
+    loop = FetchLoop([slice_], FetchLimits(no_progress_ms=no_progress_ms), policy, 0)
     now, step = 0, loop.next(0)
     while not isinstance(step, AllRead):
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
-            loop.on_leaders({}, {slice_.partition})
+            loop.on_leaders({}, {slice_.partition} if now >= from_ms else ())
         step = loop.next(now)
     return loop, now
 
@@ -780,6 +781,23 @@ def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> 
         (LossKind.VANISHED, 10)
     ]
     assert ended_at_ms >= 1_000
+
+
+def test_what_the_cluster_denies_first_at_the_deadline_is_unreachable() -> None:
+    with pytest.raises(Unreachable, match="no longer names this partition"):
+        denied(Policy(), no_progress_ms=20_000, from_ms=17_000)
+    with pytest.raises(RangeLost, match="vanished"):
+        denied(Policy(), no_progress_ms=20_000, from_ms=12_000)
+
+
+def test_a_log_that_grows_again_stays_cut_short() -> None:
+    state = loop_of(slice_(0, P0)).states[0]
+    state.suspect(LossKind.TRUNCATED, "its log ends at 3", 1_000)
+    state.suspect(LossKind.TRUNCATED, "its log ends at 4", 5_000)
+    assert state.suspected_ms(LossKind.TRUNCATED, "its log ends at 4", 7_000) == 6_000
+    state.suspect(LossKind.RECREATED, "its id is 1", 8_000)
+    state.suspect(LossKind.RECREATED, "its id is 2", 9_000)
+    assert state.suspected_ms(LossKind.RECREATED, "its id is 2", 9_500) == 500
 
 
 def moved(loop: FetchLoop, now_ms: int, hint: Leader | None) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import LeaderRequest, NoReply
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
@@ -35,12 +37,13 @@ from rangeland.dialects.rocketmq.session import RocketmqSession, sign_fields
 from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
+from rangeland.fetch import broker_questions
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.wire.framing import frame
 from tests.frames import split_frames
 from tests.rocketmq_messages import messages, stored
 
-QUEUE = Partition("t", 0, "broker-a")
+QUEUE, QUEUE_OF_Z = Partition("t", 0, "broker-a"), Partition("t", 0, "broker-z")
 COMMITTED = Isolation.READ_COMMITTED
 TERMS = FetchOptions(COMMITTED, 0, 1 << 20)
 
@@ -535,6 +538,16 @@ def test_a_broker_among_the_seeds_is_passed_over() -> None:
     assert search(None, {FIRST: is_a_broker, SECOND: knows("t", "TBW102")}).topics.keys() == {"t"}
     with pytest.raises(Unreachable, match="refused"):
         search(["t"], {FIRST: silent, SECOND: is_a_broker})
+
+
+def test_a_queue_is_only_unknown_where_its_broker_is_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_questions, "ask_leaders", lambda *_: search(["t"], {FIRST: knows()}))
+    brokers, there = ConnectionPool(ClusterSettings("rocketmq", (FIRST,))), QUEUE_OF_Z
+    found = broker_questions.look_up_leaders(brokers, [QUEUE, there], ())
+    assert found.unknown == {there}
+    assert found.unreachable == {QUEUE: "broker broker-a: no broker of that name is registered"}
 
 
 # --- offsets ----------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets, request_records
 from rangeland.survey.leaders import ask_leaders
+from rangeland.survey.wanted_partitions import absent_brokers
 
 MAX_WAIT_MS = 500
 MIN_FETCH_BYTES = 1 << 16
@@ -41,10 +42,7 @@ class LeaderLookup:
 
 
 def look_up_leaders(
-    brokers: ConnectionPool,
-    partitions: Sequence[Partition],
-    replicas: tuple[Address, ...],
-    named_brokers: Mapping[str, Address],
+    brokers: ConnectionPool, partitions: Sequence[Partition], replicas: tuple[Address, ...]
 ) -> LeaderLookup:
     """Asks for the leaders of these partitions. Raises Unreachable if no broker answers."""
     topics = tuple(sorted({p.topic for p in partitions}))
@@ -53,21 +51,10 @@ def look_up_leaders(
     view = ask_leaders(brokers, topics, (*first, *brokers.settings.seeds))
     known = [topic.leaders for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK]
     leaders = {p: leader for found in known for p, leader in found.items()}
-    unreachable = {p: why for p in partitions if (why := _why_unreachable(view, p, named_brokers))}
+    absent = absent_brokers(view, [name for name, _ in brokers.settings.named_brokers])
+    unreachable = {p: why for p in partitions if (why := absent.why_unreachable(p))}
     unnamed = [p for p in partitions if p not in leaders and p not in unreachable]
     return LeaderLookup(leaders, frozenset(p for p in unnamed if _is_unknown(view, p)), unreachable)
-
-
-def _why_unreachable(
-    view: ClusterView, partition: Partition, named_brokers: Mapping[str, Address]
-) -> str | None:
-    """Why the one broker that has a partition cannot be asked for it; None if it can."""
-    name = partition.broker
-    if name in view.unreachable:
-        return f"broker {name}: {view.unreachable[name]}"
-    if named_brokers and name not in named_brokers:
-        return f"broker {name}: no broker of that name is registered"
-    return None
 
 
 def _is_unknown(view: ClusterView, partition: Partition) -> bool:

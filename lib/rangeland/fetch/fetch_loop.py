@@ -114,8 +114,9 @@ class FetchLoop:
         return max(state.retry.resume_at_ms, self.throttle.free_at(state.server.address))
 
     def _give_up_if_stuck(self, state: SliceState) -> None:
-        if state.retry.stuck_ms > self.limits.no_progress_ms:
-            loss = slice_failures.stuck_loss(state, self.policy)
+        limit_ms = self.limits.no_progress_ms
+        if state.retry.stuck_ms > limit_ms:
+            loss = slice_failures.stuck_loss(state, self.policy, self.now_ms, limit_ms)
             self._move(state, SliceEvent.DEADLINE, loss=loss)
 
     def may_be_replica(self, request: SliceRequest) -> bool:

@@ -201,7 +201,7 @@ class FetchThread:
 
     def _find(self, step: FindLeaders) -> None:
         try:
-            found = look_up_leaders(self.brokers, step.partitions, step.seeds, self._named_brokers)
+            found = look_up_leaders(self.brokers, step.partitions, step.seeds)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
             self._loop.on_leaders({}, unreachable=reasons)

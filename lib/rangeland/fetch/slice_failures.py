@@ -28,6 +28,10 @@ from rangeland.model import Partition, Slice
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
 
+SUSPECTED_MS = 5_000
+"""For how long before the deadline nothing but a loss must have been seen; half of the time there
+is, if that is less."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -114,10 +118,12 @@ def loss_of(
     return settle_loss(loss, policy, slice_)
 
 
-def stuck_loss(state: SliceState, policy: Policy) -> Loss:
+def stuck_loss(state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int) -> Loss:
     """What the policy does about the rest of a slice that has made no progress for too long: what
-    was suspected is assumed now. Raises Unreachable if nothing was, and the policy is to fail."""
-    if state.suspected:
+    was suspected is assumed now, unless it was first seen a moment ago, as where a broker has just
+    started. Raises Unreachable if nothing is assumed, and the policy is to fail."""
+    enough_ms = min(SUSPECTED_MS, no_progress_ms // 2)
+    if state.suspected and state.suspected_ms(*state.suspected, now_ms) >= enough_ms:
         return loss_of(state, policy, *state.suspected)
     error, slice_ = no_progress_error(state), state.slice
     evidence = f"{error.what}: {error.why}"

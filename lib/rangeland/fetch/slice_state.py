@@ -153,8 +153,11 @@ class SliceState:
 
     def suspect(self, kind: LossKind, evidence: str, now_ms: int) -> None:
         """This loss is assumed at the deadline, unless something else is seen before."""
-        if self.suspected != (kind, evidence):
-            self.suspected, self.suspected_at_ms = (kind, evidence), now_ms
+        before, self.suspected = self.suspected, (kind, evidence)
+        # A log that was cut short grows meanwhile; another topic id is another loss.
+        is_cut_short = kind is LossKind.TRUNCATED and before is not None and before[0] is kind
+        if before != self.suspected and not is_cut_short:
+            self.suspected_at_ms = now_ms
 
     def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
         """The time for which nothing but the evidence for this loss has been seen."""

@@ -104,12 +104,8 @@ def wanted_partitions(
     if present and not wanted:
         raise Unreachable(f"the topics {', '.join(present)} have no partitions yet")
     unseen = (name for name in names if name in view.topics and view.topics[name].may_be_hidden)
-    absent = Absences(
-        excluded=frozenset(excluded),
-        unseen_topics=frozenset(unseen),
-        answered_brokers=_answered_brokers(view, named_brokers),
-        unanswered_brokers=dict(view.unreachable),
-    )
+    brokers = absent_brokers(view, named_brokers)
+    absent = replace(brokers, excluded=frozenset(excluded), unseen_topics=frozenset(unseen))
     leaders = {p: leader for p, leader in wanted.items() if leader.address is not None}
     leaderless = tuple(p for p in wanted if p not in leaders)
     return WantedPartitions(leaders, leaderless, topics, absent)
@@ -189,9 +185,12 @@ def _written_as(partition: Partition) -> tuple[int, str]:
     return partition.number, f"{partition.broker}-{partition.number}"
 
 
-def _answered_brokers(view: ClusterView, named_brokers: Iterable[str]) -> frozenset[str]:
+def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> Absences:
+    """Which brokers a view shows to be there, and which to be away: nothing is known about the
+    partitions of the latter, where brokers have partitions of their own."""
     leading = {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
-    return frozenset(set(named_brokers) - view.unreachable.keys() | leading | view.registered)
+    answered = set(named_brokers) - view.unreachable.keys() | leading | view.registered
+    return Absences(answered_brokers=frozenset(answered), unanswered_brokers=dict(view.unreachable))
 
 
 def silent_brokers(view: ClusterView, request: SurveyRequest) -> Mapping[str, str]:
