@@ -14,6 +14,7 @@ release, and after changes in what it covers.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import subprocess
@@ -59,11 +60,17 @@ SAME_EACH_TIME: dict[str, object] = {
 
 
 def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser("python -m tests.check", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--quick", action="store_true")
+    which.add_argument("--slow", action="store_true")
+    chosen = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         durations = Path(folder)
-        if "--quick" in arguments:
+        if chosen.quick:
             failed = _run([*STATIC, _quick()], durations, SAME_EACH_TIME)
-        elif "--slow" in arguments:
+        elif chosen.slow:
             suites = [_pytest([f"tests/{name}"], "slow") for name in SLOW_SUITES]
             failed = _run([FETCH, _quick(), *suites], durations, {"RANGELAND_EFFORT": SLOW_EFFORT})
         else:

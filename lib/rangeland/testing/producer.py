@@ -279,9 +279,12 @@ def spread(
     version: str = "",
     batch_records: int = 10_000,
 ) -> int:
-    """Writes keys and values evenly over the partitions of a topic, and returns their bytes.
+    """Writes keys and values evenly and in order over the partitions of a topic, and returns their
+    bytes.
     ``batch_records``: at most that many in a batch."""
-    settings = _settings(codec, 256 << 10, batch_records, 50) | reaching_back(version) | {"acks": 1}
+    settings = _settings(codec, 256 << 10, batch_records, 50) | reaching_back(version)
+    # One request at a time: a batch that is sent again, to a new leader, stays in its place.
+    settings |= {"acks": 1, "max.in.flight": 1}
     writer = _Writer(bootstrap, topic, settings)
     total, put = 0, writer.put
     for index, (key, value) in enumerate(pairs):
