@@ -424,6 +424,14 @@ class TruncatedKafkaHistory(KafkaHistory):
         """No producer goes on after a truncation: it would end what is open again."""
         return f"{super().name_of_producer(name)}-{self._truncations}"
 
+    def _finish_one(self, one: OpenTransaction, *, abort: bool) -> None:
+        """Until its coordinator knows that the marker is written: otherwise it writes the marker
+        once more, to the next leader. Before that it gives nobody else the same identity."""
+        super()._finish_one(one, abort=abort)
+        own = {"transactional.id": self.name_of_producer(one.name)}
+        with our_errors(f"The transaction on {self.topic} is not complete"):
+            producer(self.cluster.bootstrap, own).init_transactions(TIMEOUT_S)
+
     def _truncate(self) -> None:
         log = self.random.choice(self.logs)
         while others := [one for one in self._open if one.log is not log]:

@@ -52,8 +52,9 @@ class TableFaults:
                 rows = self._rows(files)
                 gone = rng.sample(rows, rng.randint(1, len(rows))) if rows else []
                 self._take(gone)
-                kept = [row for row in rows if row not in gone]
-                self._rewrite(files, kept, "DELETE", {"predicate": '["(value = 1)"]'})
+                touched = [name for name in files if not set(gone).isdisjoint(self._rows([name]))]
+                kept = [row for row in self._rows(touched) if row not in gone]
+                self._rewrite(touched, kept, "DELETE", {"predicate": '["(value = 1)"]'})
             case "lose-file":
                 name = rng.choice(files)
                 self._take(self._rows([name]))
@@ -80,6 +81,8 @@ class TableFaults:
         log = self._tables.logs[self._table]
         number = rng.randrange(len(log.versions))
         then = log.versions[number]
+        if then is log.newest:
+            return  # nothing is committed
         if any(f"{self._table}/{name}" not in self._store.files for name in then.files):
             return  # RESTORE refuses versions whose files are gone
         self._undo(self._rows(set(log.newest.files) - set(then.files)))
