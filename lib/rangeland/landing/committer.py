@@ -27,13 +27,10 @@ from rangeland.delta.transaction_log.table_commit import (
 from rangeland.errors import (
     FOUND_BEFORE_PLANS,
     PLAN_STAYS,
-    BadRecord,
     Conflict,
     RangelandError,
-    RangeLost,
     StorageFailed,
     TableRefused,
-    TransformFailed,
 )
 from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.final_log_check import LogChange
@@ -46,16 +43,13 @@ from rangeland.landing.shared_reader import SharedOutcome
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, check_covers_outcome
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
-
-_PERMANENT = (RangeLost, BadRecord, TableRefused, TransformFailed)
-"""Errors that another attempt at the same plan would meet again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +86,15 @@ class PlanCommitter:
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
         """Finishes a plan that another run has left, from where it stands. If it is given up, the
         error is a warning: this run has not asked for the plan, and goes on."""
+        plan = entered.plan
         try:
             return self._finish(entered, is_new=False)
-        except _PERMANENT as error:
-            plan = entered.plan
-            if not _may_be_given_up(plan, error):
-                raise
+        except plan.kind.traits.given_up_for as error:
             self.target.refresh()
             given_up = self.target.history.plan_with_outcome(plan)
             if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
                 raise
-            stays = "rows in the table stay" if plan.replaces else "records stay in quarantine"
-            self._warn(f"{plan.application} was given up, its {stays}: {error}")
+            self._warn(f"{plan.application} was given up, its {plan.kind.traits.stays}: {error}")
             return self._finish(given_up, is_new=False)
 
     def _finish(self, entered: EnteredPlan, *, is_new: bool) -> CommittedPlan:
@@ -163,10 +154,10 @@ class PlanCommitter:
         files = [one.file for one in outcome.files]
         if (refused := self.constraints.violation_error(files, outcome.schema_json)) is not None:
             return RowsRefused(refused)
-        if plan.kind is PlanKind.REPLACE:
+        if plan.replaces:
             return self._replace(plan, outcome, since)
         self.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
-        if plan.kind is not PlanKind.HOLES:
+        if not plan.kind.traits.repairs:
             return self.target.land(outcome, since)
         if self.replacement.has_rows_of(plan):
             # The missing rows are back by other means: replace them with these.
@@ -243,7 +234,7 @@ class PlanCommitter:
         try:
             receipts = self.reader.read(plan, is_new=is_new, after=after)
             outcomes = self._prove(plan, receipts, instead_of)
-        except _PERMANENT as error:
+        except plan.kind.traits.given_up_for as error:
             return self._give_up(plan, error, instead_of.attempt + 1 if instead_of else 0)
         outcome, is_mine = self._prepare(plan, outcomes, receipts, instead_of)
         if not is_mine and instead_of is None:
@@ -313,21 +304,12 @@ class PlanCommitter:
         """Ends a plan that cannot succeed without changing the table: it would block every later
         run. Raises the error, unless another driver has read the plan successfully: then its
         outcome counts, and is returned."""
-        if not _may_be_given_up(plan, error):
-            raise error
         self.progress.step("giving up the plan")
         outcome = self.target.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
             return outcome
         self.target.land(outcome, None)
         raise error
-
-
-def _may_be_given_up(plan: Plan, error: RangelandError) -> bool:
-    """True where nothing is missing from the table without the plan: the rows to replace are still
-    there, and the records on which a transform fails are still in quarantine."""
-    is_redrive = plan.kind is PlanKind.REDRIVE and isinstance(error, TransformFailed)
-    return plan.replaces or is_redrive
 
 
 def _why_again(why: NotCommitted) -> str:

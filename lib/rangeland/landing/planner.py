@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.deadline import Deadline
@@ -44,7 +45,7 @@ from rangeland.planning.lagging_ends import (
 )
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
-from rangeland.planning.plan import Plan, PlanKind, renumber_plan
+from rangeland.planning.plan import Plan, renumber_plan
 from rangeland.planning.plan_builder import (
     PlanDraft,
     PlanTerms,
@@ -53,6 +54,7 @@ from rangeland.planning.plan_builder import (
     draft_new,
     draft_ranges_in_log,
 )
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
@@ -95,8 +97,10 @@ class Planner:
                 draft = self._draft_from_log(position)
             case PlanKind.REPLACE:
                 draft = self._draft_new(replace(position, landed=Coverage()))
-            case _:
+            case PlanKind.RUN | PlanKind.BACKFILL:
                 draft = self._draft_new(position)
+            case _:
+                assert_never(self.kind)
         draft = self._with_kind(draft)
         _log_made(draft.plan)
         return draft
@@ -129,7 +133,7 @@ class Planner:
         self._check_landed_options_are_same(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
-        if self.kind is PlanKind.REPLACE:
+        if self.kind.traits.replaces:
             self._check_lands_all_it_replaces(draft.plan)
         return draft
 
@@ -169,7 +173,7 @@ class Planner:
         return draft_from_log(wanted, self._settings(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[Loss]:
-        if self.kind is not PlanKind.RUN:
+        if not self.kind.traits.moves_checkpoint:
             return []
         return find_damage(self.target, self._settings(survey), position, survey)
 
@@ -193,13 +197,13 @@ class Planner:
             request=self.job.request,
             limits=self.job.run_limits,
             slicing=slicing,
-            moves_checkpoint=self.kind is PlanKind.RUN,
+            moves_checkpoint=self.kind.traits.moves_checkpoint,
         )
 
     def _with_kind(self, draft: PlanDraft) -> PlanDraft:
         """Gives a plan that is not a run's its kind and an application named after its hash."""
         draft = replace(draft, notes=(*draft.notes, *plaintext_secret_warnings(self.job)))
-        if self.kind is PlanKind.RUN:
+        if self.kind.traits.moves_checkpoint:
             return draft
         plan = replace(draft.plan, kind=self.kind)
         application = self.kind.application(self.job.job, plan.hash)
@@ -214,7 +218,7 @@ class Planner:
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
     def _check_checkpoint_options_are_same(self, position: JobPosition) -> None:
-        if position.read_filter is None or self.kind is not PlanKind.RUN:
+        if position.read_filter is None or not self.kind.traits.moves_checkpoint:
             return
         source = self.job.source
         wanted = self._options(source.isolation, source.tags, None)
