@@ -89,21 +89,23 @@ class SparkPlanReader:
         self.shared_reader: SharedReader | None = None
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
 
-    def read(self, plan: Plan, *, is_new: bool, after: LogChange | None = None) -> PlanReceipts:
+    def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
         """Reads all slices of a plan, from logs that do not change meanwhile. If one does and the
         policy allows it, everything is read once more, so that readers meet the loss at the start.
-        ``after``: such a change, where it has been seen already. Raises RangeLost for losses, and
-        Unreachable if a log keeps changing."""
-        if after is None:
-            try:
-                return self._read_unchanged(plan, None, is_new=is_new)
-            except LogChange as change:
-                after = change
-        self._warn(f"{after.what}; it is read once more")
+        Raises RangeLost for losses, and Unreachable if a log keeps changing."""
         try:
-            return self._read_unchanged(plan, after, is_new=False)
-        except LogChange as change:
-            raise Unreachable.of(change) from None
+            return self._read_unchanged(plan, None, is_new=is_new)
+        except LogChange as seen:
+            change = seen
+        return self.read_after_change(plan, change)
+
+    def read_after_change(self, plan: Plan, change: LogChange) -> PlanReceipts:
+        """The same, where a log has changed already: the next change is an error."""
+        self._warn(f"{change.what}; it is read once more")
+        try:
+            return self._read_unchanged(plan, change, is_new=False)
+        except LogChange as another:
+            raise Unreachable.of(another) from None
 
     def _read_unchanged(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
         fingerprints = self._fingerprints(plan)
