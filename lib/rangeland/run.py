@@ -203,7 +203,7 @@ class Runner:
             if first is not None:
                 self.finished.append(self.committer.finish_entered(first))
             elif (draft := self.draft()).is_empty and not draft.moves_without_landing:
-                self._record(draft.unplanned_losses(self.surveys.last.logs))
+                self._record_losses(draft.unplanned_losses(self.surveys.last.logs))
                 # If another driver has landed the same ranges meanwhile, say so.
                 return replace(draft, already_landed=draft.already_landed or outrun)
             elif (blocking := find_overlap(draft.plan, unfinished)) is not None:
@@ -251,7 +251,7 @@ class Runner:
         draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own)
         check_follows_checkpoint(plan, draft.passed_over, self.job.request.from_bounds)
         if draft.is_empty and not draft.moves_without_landing:
-            self._record(unplanned_losses, plan.made_at_ms)
+            self._record_losses(unplanned_losses, plan.made_at_ms)
             return draft
         self.check_draft_can_land(draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
@@ -316,12 +316,12 @@ class Runner:
         self.target.open_or_create(self.rows)
         if warning := self.target.table.store_warning(replaces=plan.replaces):
             self._warn(warning)
-        self._record(unplanned_losses, seen_at_ms)
+        self._record_losses(unplanned_losses, seen_at_ms)
         return self.target.enter(plan, unfinished)
 
     # --- losses and warnings ------------------------------------------------------------
 
-    def _record(self, losses: Sequence[Loss], seen_at_ms: int | None = None) -> None:
+    def _record_losses(self, losses: Sequence[Loss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.identity.landed_sequence(self.job.application) + 1
         self.target.record_losses(sequence, losses, seen_at_ms)
 
@@ -339,7 +339,8 @@ class Runner:
     def _record_losses_in(self, error: RangeLost | BadRecord) -> None:
         ids = {p: log.leader.topic_id for p, log in self.surveys.last.logs.items()}
         try:
-            self._record([replace(x, topic_id=ids.get(x.partition)) for x in losses_in(error)])
+            losses = [replace(x, topic_id=ids.get(x.partition)) for x in losses_in(error)]
+            self._record_losses(losses)
         except RangelandError as other:
             self._warn(f"the loss could not be recorded in the ledger: {other}")
 
@@ -351,8 +352,8 @@ class Runner:
     def _result(self, draft: PlanDraft | None) -> RunResult:
         finished = self.finished
         notes = draft.notes if draft is not None else plaintext_secret_warnings(self.job)
-        if finished and (failed := self.target.ledger.compact()):
-            self._warn(failed)
+        if finished and (warning := self.target.ledger.compact()):
+            self._warn(warning)
         for text in (*self.target.table.delta.wait_for_maintenance(), *notes):
             self._warn(text)
         return replace(

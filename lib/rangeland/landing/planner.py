@@ -129,7 +129,7 @@ class Planner:
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         terms, damaged = self._terms(), self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
-        landed = self._landings_of(draft.already_landed)
+        landed = self._landed_as(draft.already_landed)
         self._check_landed_options_are_same(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
@@ -143,7 +143,7 @@ class Planner:
         survey = self.surveys.new(position)
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
         holes = holes_of_job(self.spark, self.target, self.job, self.warn)
-        landed = self._landings_of(holes.ranges)
+        landed = self._landed_as(holes.ranges)
         self._check_landed_options_are_same(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
         draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
@@ -163,7 +163,7 @@ class Planner:
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
             self._check_landed_options_are_same(
-                self._landings_of(ranges), survey.cluster, read_filter
+                self._landed_as(ranges), survey.cluster, read_filter
             )
             terms = replace(self._terms(), isolation=isolation, tags=tags)
             return draft_ranges_in_log(terms, survey, position, ranges)
@@ -225,7 +225,7 @@ class Planner:
         landed = self._options(*position.read_filter, None)
         check_checkpoint_options_are_same(self.job.sink.table, landed, wanted)
 
-    def _landings_of(self, ranges: Sequence[Range]) -> list[LandedRead]:
+    def _landed_as(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, as far as it is known."""
         return self.target.history.landed_as(ranges, self._options) if ranges else []
 
