@@ -49,7 +49,7 @@ class PlanTraits:
     title: str = ""
     """What a preview calls it, unless it is a run's."""
     moves_checkpoint: bool = False
-    """It belongs to the sequence of the job's runs, which share it with their group."""
+    """It continues the sequence of the job's runs, which drivers of a group share."""
     resolves_bounds: bool = False
     """Its ranges are the job's bounds, resolved with a survey; not what table or quarantine say."""
     reads_log: bool = True
@@ -63,8 +63,8 @@ class PlanTraits:
     holds_all: bool = False
     """What it cannot land stays in quarantine, whatever the policy says."""
     given_up_for: tuple[type[RangelandError], ...] = ()
-    """Errors that another attempt would meet again and that end the plan without landing anything:
-    left unfinished, it would block every later run. Nothing may be missing from the table then."""
+    """Errors that another attempt would meet again. They end the plan without landing anything,
+    since it would block every later run. Only for plans without which no rows are missing."""
     stays: str = ""
     """What stays where it is if the plan is given up."""
 
