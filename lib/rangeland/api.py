@@ -16,7 +16,8 @@ from rangeland.fleet.table_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.model import Range, Slice
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import verify_and_find

@@ -50,8 +50,9 @@ from rangeland.landing.unfinished_plans import (
 from rangeland.loss import Loss
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft, rebuild_draft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.retention_risk import risk_warnings
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
@@ -153,10 +154,7 @@ class Runner:
         survey: SurveyOf | None = None,
     ) -> None:
         self.started = time.monotonic()
-        self.job = job
-        self.spark = spark
-        self.progress = progress
-        self.kind = kind
+        self.job, self.spark, self.progress, self.kind = job, spark, progress, kind
         transform = load_transform(job.sink.transform) if job.sink.transform else None
         progress.step(f"looking at the table {job.sink.table}")
         self.target = LandingTarget(spark, job)
@@ -176,7 +174,7 @@ class Runner:
 
     def _row_format(self) -> RowFormat | None:
         seen: SeenIds = {}
-        if self.kind is PlanKind.REDRIVE:
+        if not self.kind.traits.reads_log:
             seen = quarantined_schema_ids(self.job, self.target)
         if not seen and self.job.decode.fields_with_schema_ids:
             seen = schema_ids_in_logs(self.job, self.surveys.early())
@@ -205,7 +203,7 @@ class Runner:
             if first is not None:
                 self.finished.append(self.committer.finish_entered(first))
             elif (draft := self.draft()).is_empty and not draft.moves_without_landing:
-                self._record(draft.unplanned_losses(self.surveys.last.logs))
+                self._record_losses(draft.unplanned_losses(self.surveys.last.logs))
                 # If another driver has landed the same ranges meanwhile, say so.
                 return replace(draft, already_landed=draft.already_landed or outrun)
             elif (blocking := find_overlap(draft.plan, unfinished)) is not None:
@@ -253,7 +251,7 @@ class Runner:
         draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own)
         check_follows_checkpoint(plan, draft.passed_over, self.job.request.from_bounds)
         if draft.is_empty and not draft.moves_without_landing:
-            self._record(unplanned_losses, plan.made_at_ms)
+            self._record_losses(unplanned_losses, plan.made_at_ms)
             return draft
         self.check_draft_can_land(draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
@@ -270,7 +268,7 @@ class Runner:
     def check_table_and_ledger_agree(self) -> None:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
         self.target.identity.check_table_and_ledger_agree()
-        if self.kind is not PlanKind.HOLES:
+        if not self.kind.traits.repairs:
             check_rows_remain(self.spark, self.target, self.job, self.progress)
 
     def _finish_prepared(self) -> None:
@@ -288,7 +286,7 @@ class Runner:
 
     def check_draft_can_land(self, draft: PlanDraft) -> None:
         """Raises Conflict for rows that no ledger knows, and for schemas that do not fit."""
-        if self.kind in (PlanKind.RUN, PlanKind.BACKFILL):
+        if self.kind.traits.resolves_bounds and not self.kind.traits.replaces:
             check_rows_are_known(self.spark, self.target, draft.plan.ranges)
             ids_in = partial(schema_ids_in, self.job, survey=self.surveys.last)
             policy = self.job.request.policy
@@ -318,12 +316,12 @@ class Runner:
         self.target.open_or_create(self.rows)
         if warning := self.target.table.store_warning(replaces=plan.replaces):
             self._warn(warning)
-        self._record(unplanned_losses, seen_at_ms)
+        self._record_losses(unplanned_losses, seen_at_ms)
         return self.target.enter(plan, unfinished)
 
     # --- losses and warnings ------------------------------------------------------------
 
-    def _record(self, losses: Sequence[Loss], seen_at_ms: int | None = None) -> None:
+    def _record_losses(self, losses: Sequence[Loss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.identity.landed_sequence(self.job.application) + 1
         self.target.record_losses(sequence, losses, seen_at_ms)
 
@@ -333,7 +331,7 @@ class Runner:
         try:
             return work()
         except RangelandError as error:
-            if self.kind is PlanKind.RUN and isinstance(error, RangeLost | BadRecord):
+            if self.kind.traits.moves_checkpoint and isinstance(error, RangeLost | BadRecord):
                 self._record_losses_in(error)
             landed = sum(1 for plan in self.finished if plan.outcome.ranges)
             raise error.after_landing(landed) from error.__cause__
@@ -341,7 +339,8 @@ class Runner:
     def _record_losses_in(self, error: RangeLost | BadRecord) -> None:
         ids = {p: log.leader.topic_id for p, log in self.surveys.last.logs.items()}
         try:
-            self._record([replace(x, topic_id=ids.get(x.partition)) for x in losses_in(error)])
+            losses = [replace(x, topic_id=ids.get(x.partition)) for x in losses_in(error)]
+            self._record_losses(losses)
         except RangelandError as other:
             self._warn(f"the loss could not be recorded in the ledger: {other}")
 
@@ -353,8 +352,8 @@ class Runner:
     def _result(self, draft: PlanDraft | None) -> RunResult:
         finished = self.finished
         notes = draft.notes if draft is not None else plaintext_secret_warnings(self.job)
-        if finished and (failed := self.target.ledger.compact()):
-            self._warn(failed)
+        if finished and (warning := self.target.ledger.compact()):
+            self._warn(warning)
         for text in (*self.target.table.delta.wait_for_maintenance(), *notes):
             self._warn(text)
         return replace(
@@ -369,7 +368,7 @@ class Runner:
     def _with_lease(self, work: _Work) -> RunResult:
         """Does the work while holding a lease in the job's group, if it has one, and mirrors the
         checkpoint. Backfills take no lease: they move no checkpoint and may run beside runs."""
-        if self.job.group is None or self.kind is not PlanKind.RUN:
+        if self.job.group is None or not self.kind.traits.moves_checkpoint:
             return self._result(self._run_and_record_losses(work))
         # A member that waits for executors would keep its partitions from the other drivers.
         self.reader.wait_for_workers()

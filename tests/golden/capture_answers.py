@@ -35,8 +35,9 @@ from rangeland.model import (
 )
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_reach import PartitionReach
-from rangeland.planning.plan import Plan, PlanId, PlanKind
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
 from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange

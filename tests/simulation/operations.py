@@ -11,7 +11,8 @@ from rangeland.errors import Conflict, JobFileError, RangelandError, TableRefuse
 from rangeland.job import Job
 from rangeland.job.job_file import RangeSpec
 from rangeland.loss import Loss
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.results import PlanPreview

@@ -13,7 +13,7 @@ import pytest
 from rangeland.delta.table_schema.arrow_schema import delta_type
 from rangeland.errors import TableRefused
 from rangeland.job import Job
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.typed_lake import KEY, TypedLake, as_json, columns_of
 from tests.simulation.world import Crash, Fault

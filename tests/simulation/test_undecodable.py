@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangeland.model import Counts, Partition
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.run import redrive

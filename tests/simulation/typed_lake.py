@@ -13,7 +13,7 @@ from typing import Any
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.run import Runner
 from tests.simulation.clusters import SimulatedCluster

@@ -15,7 +15,7 @@ from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Counts, Partition
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, verify_and_find
 from rangeland.run import preview

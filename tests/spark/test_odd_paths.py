@@ -16,7 +16,7 @@ from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.model import Partition
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
 from rangeland.testing.kafka import KafkaCluster

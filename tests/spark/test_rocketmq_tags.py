@@ -12,7 +12,8 @@ from rangeland import run
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.model import Counts
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.run import preview
 from rangeland.testing.rocketmq import RocketmqCluster

@@ -19,7 +19,7 @@ from rangeland.errors import TableRefused
 from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Partition
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
 from rangeland.testing.consumer import Consumed

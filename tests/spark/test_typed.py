@@ -17,7 +17,7 @@ import rangeland
 from rangeland import run
 from rangeland.errors import TableRefused, UndecodablePayload
 from rangeland.model import Counts, Partition
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
 from rangeland.testing.kafka import KafkaCluster

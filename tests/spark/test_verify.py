@@ -20,7 +20,7 @@ from rangeland.job import Job
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.replacement import Replacement
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find

@@ -19,8 +19,9 @@ from rangeland.landing.target_table import TargetTable
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Survey
 from rangeland.planning.coverage import coverage_of, leave_out
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress

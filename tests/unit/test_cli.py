@@ -20,7 +20,8 @@ from rangeland import errors
 from rangeland.cli import command_line
 from rangeland.job import Job
 from rangeland.landing.redrive import RedriveResult
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.testing.processes import PATIENCE_S
 from tests import sample_results as made
 

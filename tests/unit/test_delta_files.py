@@ -22,7 +22,7 @@ from rangeland.delta.parquet_files.file_statistics import StatsCollector, upper_
 from rangeland.delta.parquet_files.partition_values import escape, folder
 from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout
 from rangeland.errors import StorageFailed, TableRefused
-from rangeland.landing.committer import without_time
+from rangeland.landing.committer import null_time_warnings
 from rangeland.model import DataFile
 
 HEADERS = pa.list_(
@@ -329,7 +329,7 @@ def test_a_time_outside_of_the_calendar_lands_in_the_partition_of_null(
     if function is not Function.VALUE:
         assert found.equals(pa.Table.from_batches([given]))
         entries = [EventFile(f) for f in files]
-        (said,) = without_time(entries, layout)
+        (said,) = null_time_warnings(entries, layout)
         assert said.startswith("2 records have no timestamp, or one outside the years 1 to 9999")
 
 

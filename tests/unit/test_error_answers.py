@@ -31,7 +31,7 @@ from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.final_log_check import LogChange
 from rangeland.landing.spark_plan_reader import SparkPlanReader
 from rangeland.model import Address
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import worker_error

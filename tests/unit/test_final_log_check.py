@@ -31,7 +31,8 @@ from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from tests.unit import test_landing_target

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns_sql
-from rangeland.delta.ledger.events import EventFile
+from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
 from rangeland.delta.transaction_log.table_snapshot import (
@@ -20,7 +21,15 @@ from rangeland.delta.transaction_log.table_snapshot import (
     Committed,
     NotReady,
 )
-from rangeland.errors import BadRecord, Conflict, Damage, DamagedLog, RangeLost, TableRefused
+from rangeland.errors import (
+    BadRecord,
+    Conflict,
+    Damage,
+    DamagedLog,
+    RangeLost,
+    StorageFailed,
+    TableRefused,
+)
 from rangeland.job import Job
 from rangeland.landing import constraint_check
 from rangeland.landing import target_schema as schema_module
@@ -35,9 +44,11 @@ from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost_error
-from rangeland.planning.plan import Plan, PlanId, PlanKind
+from rangeland.planning.plan import Plan, PlanId
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.constraint_query import ConstraintViolation
 from tests.unit.test_ledger_lost_responses import TableInMemory, Version
@@ -281,6 +292,39 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     assert (done.outcome.ranges, done.landed.is_new) == ((), True)
     target.refresh()
     assert target.history.unfinished_plans() == []
+
+
+def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhile(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    target, other = drivers.another(), drivers.another()
+    replacing = plan(application=f"{APP}/replace/0123", kind=PlanKind.REPLACE)
+    assert target.enter(replacing, [])
+    theirs = whole_reading(drivers, other, "theirs.parquet")
+    finisher = finisher_of(whole_reading(drivers, target, "mine.parquet"))
+    tried: list[int] = []
+
+    def land(_plan: Plan, outcome: OutcomeEvent, since: int | None) -> Any:
+        tried.append(outcome.attempt)
+        if outcome.attempt:
+            return target.land(outcome, since)
+        other.refresh()
+        proved = prove(replacing, theirs.receipts)
+        other.prepare(replacing, proved, theirs.files, theirs.receipts, instead_of=outcome)
+        raise StorageFailed("the table's file old.parquet cannot be read")
+
+    monkeypatch.setattr(target.table, "gone_files", lambda: [SimpleNamespace(path="old.parquet")])
+    fake = SimpleNamespace(
+        check_rows_inside=lambda *_: None,
+        unfit=lambda *_: None,
+        differences=lambda *_: ReplacedRange(),
+        land=land,
+    )
+    finisher.replacement = cast(Any, fake)
+    done = finisher.finish_new(replacing)
+    assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
+    assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]
 
 
 class Steps(NoProgress):

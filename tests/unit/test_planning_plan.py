@@ -14,7 +14,8 @@ from rangeland.errors import Conflict, ProofFailed
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan import Plan, PlanKind, advance, canonical, renumber_plan
+from rangeland.planning.plan import Plan, advance, canonical, renumber_plan
+from rangeland.planning.plan_kind import TRAITS, PlanKind
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.untrusted import parse_address
@@ -158,6 +159,16 @@ def test_a_job_that_is_named_like_a_kind_has_runs() -> None:
         assert PlanKind.of_application(kind.value, f"rangeland/{kind.value}") is PlanKind.RUN
         name = PlanKind.BACKFILL.application(kind.value, "0" * 64)
         assert PlanKind.of_application(kind.value, name) is PlanKind.BACKFILL
+
+
+def test_the_table_has_each_kind_and_only_runs_move_the_checkpoint() -> None:
+    assert set(TRAITS) == set(PlanKind)
+    assert [kind for kind in PlanKind if kind.traits.moves_checkpoint] == [PlanKind.RUN]
+
+
+def test_a_kind_that_may_be_given_up_says_what_stays() -> None:
+    for kind, traits in TRAITS.items():
+        assert bool(traits.given_up_for) == bool(traits.stays), kind
 
 
 def test_an_unknown_kind_is_a_conflict() -> None:

@@ -14,7 +14,8 @@ from rangeland.landing import row_checks
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress

@@ -30,7 +30,8 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import P0, Drivers, plan

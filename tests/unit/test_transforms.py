@@ -14,7 +14,7 @@ from rangeland.errors import JobFileError, TransformFailed
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, Partition, Slice
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.failing_records import (

@@ -13,7 +13,8 @@ from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
 from rangeland.landing.job_history import EnteredPlan
 from rangeland.landing.unfinished_plans import comes_first, plans_to_finish
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import FinishedBy, PlanToFinish
 from tests import sample_results as made

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rangeland.fleet.fleet_result import FleetResult
     from rangeland.fleet.fleet_run import JobsProgress, TableJobs
     from rangeland.fleet.table_job import TableJob
-    from rangeland.planning.plan import PlanKind
+    from rangeland.planning.plan_kind import PlanKind
     from rangeland.progress_events import Progress
     from rangeland.results import PlanPreview, RunResult
 
@@ -70,7 +70,7 @@ def plan(
         raise UsageError(f"--out {out}: its folder does not exist", do="create it, or name another")
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound))
 
-    from rangeland.planning.plan import PlanKind
+    from rangeland.planning.plan_kind import PlanKind
 
     _preview(output, jobs, PlanKind.RUN, out)
 
@@ -101,7 +101,7 @@ def run(
     output.writes = True
 
     def table_command() -> TableCommand:
-        from rangeland.planning.plan import PlanKind
+        from rangeland.planning.plan_kind import PlanKind
         from rangeland.render.result_view import render_result
         from rangeland.run import run as run_job
 
@@ -201,7 +201,7 @@ def backfill(
     load = load_with_schemas(settings, from_bound, until_bound, is_closed=not missing)
     jobs = load_jobs(job_files, load, parallel)
 
-    from rangeland.planning.plan import PlanKind
+    from rangeland.planning.plan_kind import PlanKind
 
     kind = PlanKind.HOLES if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
 

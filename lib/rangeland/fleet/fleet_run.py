@@ -23,7 +23,7 @@ from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_offsets
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
 from rangeland.run import Runner
@@ -195,7 +195,7 @@ def run_all(
     with ThreadPoolExecutor(parallel) as pool:
         all_jobs = list(pool.map(open_table, jobs.jobs))
     opened = [one for one in all_jobs if isinstance(one, OpenedJob)]
-    if kind in SURVEYED:
+    if kind.traits.resolves_bounds:
         for one in opened:
             one.ticket.announce(one.request)
     progress.step("asking for leaders and offsets")
@@ -204,13 +204,9 @@ def run_all(
     works = [(one.job, one.run) for one in largest_first]
     landed = _work_side_by_side(works, jobs.failed, progress, parallel)
     outcomes = _in_order(landed.outcomes, jobs.jobs)
-    if kind is PlanKind.RUN:
+    if kind.traits.moves_checkpoint:
         outcomes = mirror_outcomes(outcomes, opened, progress)
     return replace(landed, outcomes=outcomes)
-
-
-SURVEYED = frozenset({PlanKind.RUN, PlanKind.BACKFILL, PlanKind.REPLACE})
-"""The kinds of plan that begin with a survey of the job's range."""
 
 
 class OpenedJob:

@@ -8,13 +8,13 @@ decided elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
-from rangeland.delta.table_metadata import AddedFile, Function, TableLayout
+from rangeland.delta.table_metadata import Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
@@ -27,13 +27,13 @@ from rangeland.delta.transaction_log.table_commit import (
 from rangeland.errors import (
     FOUND_BEFORE_PLANS,
     PLAN_STAYS,
-    BadRecord,
-    Conflict,
     RangelandError,
-    RangeLost,
     StorageFailed,
-    TableRefused,
-    TransformFailed,
+)
+from rangeland.landing.commit_failures import (
+    commit_error,
+    gone_rows_error,
+    read_again_warning,
 )
 from rangeland.landing.constraint_check import ConstraintCheck
 from rangeland.landing.final_log_check import LogChange
@@ -46,16 +46,13 @@ from rangeland.landing.shared_reader import SharedOutcome
 from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, check_covers_outcome
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
-
-_PERMANENT = (RangeLost, BadRecord, TableRefused, TransformFailed)
-"""Errors that another attempt at the same plan would meet again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,13 @@ class CommittedPlan:
     def is_ours(self) -> bool:
         """This driver has landed it, alone or with others."""
         return self.landed.is_new or self.is_shared
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """Another driver has prepared this outcome meanwhile: it counts, and has to be committed."""
+
+    outcome: OutcomeEvent
 
 
 class PlanCommitter:
@@ -92,18 +96,15 @@ class PlanCommitter:
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
         """Finishes a plan that another run has left, from where it stands. If it is given up, the
         error is a warning: this run has not asked for the plan, and goes on."""
+        plan = entered.plan
         try:
             return self._finish(entered, is_new=False)
-        except _PERMANENT as error:
-            plan = entered.plan
-            if not _may_be_given_up(plan, error):
-                raise
+        except plan.kind.traits.given_up_for as error:
             self.target.refresh()
             given_up = self.target.history.plan_with_outcome(plan)
             if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
                 raise
-            stays = "rows in the table stay" if plan.replaces else "records stay in quarantine"
-            self._warn(f"{plan.application} was given up, its {stays}: {error}")
+            self._warn(f"{plan.application} was given up, its {plan.kind.traits.stays}: {error}")
             return self._finish(given_up, is_new=False)
 
     def _finish(self, entered: EnteredPlan, *, is_new: bool) -> CommittedPlan:
@@ -122,7 +123,8 @@ class PlanCommitter:
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            for text in without_time(nulls, self.target.schema.layout(self.reader.row_schema)):
+            layout = self.target.schema.layout(self.reader.row_schema)
+            for text in null_time_warnings(nulls, layout):
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
         return CommittedPlan(plan, outcome, landed, recovered, shared is not None)
@@ -132,22 +134,31 @@ class PlanCommitter:
     ) -> tuple[OutcomeEvent, CommittedOutcome]:
         """Commits the outcome, or one that is read again if it cannot be committed. Returns the
         outcome that the table has."""
-        landed = self._try_commit(plan, outcome, since)
+        outcome, landed = self._commit_newest(plan, outcome, since)
         if isinstance(landed, CommittedOutcome):
             return outcome, landed
         # Another driver may have landed the files while they were there.
         self.target.table.refresh_same_table()
         if (found := self._found_landed(plan, since)) is not None:
             return outcome, found
-        outcome = self._read_again(plan, outcome, landed)
-        landed = self._try_commit(plan, outcome, since)
+        outcome = self._read_instead_of(plan, outcome, landed)
+        outcome, landed = self._commit_newest(plan, outcome, since)
         if isinstance(landed, CommittedOutcome):
             return outcome, landed
-        raise _commit_error(plan, landed)
+        raise commit_error(plan, landed)
+
+    def _commit_newest(
+        self, plan: Plan, outcome: OutcomeEvent, since: int | None
+    ) -> tuple[OutcomeEvent, CommittedOutcome | NotCommitted]:
+        """Tries to commit the outcome, or the one that has superseded it meanwhile. Returns the
+        outcome that was tried last."""
+        while isinstance(result := self._try_commit(plan, outcome, since), Superseded):
+            outcome = result.outcome
+        return outcome, result
 
     def _try_commit(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> CommittedOutcome | NotCommitted:
+    ) -> CommittedOutcome | NotCommitted | Superseded:
         """Commits an outcome as its kind of plan requires. Does nothing if it has landed."""
         if (landed := self._found_landed(plan, since)) is not None:
             return landed
@@ -163,10 +174,10 @@ class PlanCommitter:
         files = [one.file for one in outcome.files]
         if (refused := self.constraints.violation_error(files, outcome.schema_json)) is not None:
             return RowsRefused(refused)
-        if plan.kind is PlanKind.REPLACE:
+        if plan.replaces:
             return self._replace(plan, outcome, since)
         self.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
-        if plan.kind is not PlanKind.HOLES:
+        if not plan.kind.traits.repairs:
             return self.target.land(outcome, since)
         if self.replacement.has_rows_of(plan):
             # The missing rows are back by other means: replace them with these.
@@ -183,7 +194,7 @@ class PlanCommitter:
 
     def _replace(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> CommittedOutcome | NotCommitted:
+    ) -> CommittedOutcome | NotCommitted | Superseded:
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self.target.land(outcome, since)
@@ -199,8 +210,11 @@ class PlanCommitter:
             self.target.table.refresh()
             if not (files := self.target.table.gone_files()):
                 raise
-            of_another = self._give_up(plan, _gone_error(plan, files, error), outcome.attempt + 1)
-        return self._replace(plan, of_another, since)
+            gone_error = gone_rows_error(plan, files, error)
+            superseded = self._give_up(plan, gone_error, outcome.attempt + 1)
+            if superseded is None:
+                raise gone_error from error
+            return superseded
 
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
         """Counts what the replacement changes. For information only: the plan goes on if rows of
@@ -223,28 +237,43 @@ class PlanCommitter:
                 else None
             )
         except LogChange as change:
-            return self._read(plan, is_new=is_new, after=change), None
+            return self._read_after_change(plan, change), None
         if shared is not None:
             return shared.outcome, shared
-        return self._read(plan, is_new=is_new), None
+        return self._read_first(plan, is_new=is_new), None
+
+    def _read_first(self, plan: Plan, *, is_new: bool) -> OutcomeEvent:
+        """The outcome of a plan that has none yet."""
+        return self._read(plan, partial(self.reader.read, plan, is_new=is_new))
+
+    def _read_after_change(self, plan: Plan, change: LogChange) -> OutcomeEvent:
+        """The outcome of a plan whose logs have changed while several drivers read it."""
+        return self._read(plan, partial(self.reader.read_after_change, plan, change))
+
+    def _read_instead_of(self, plan: Plan, old: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
+        """The outcome that replaces one that could not be committed, since its files are gone, or
+        another commit has given the table's columns other types. Raises TableRefused if this job's
+        rows do not fit either."""
+        self._warn(read_again_warning(why))
+        if isinstance(why, FilesUnfit):
+            self.target.table.refresh_same_table()
+        return self._read(plan, partial(self.reader.read, plan, is_new=False), old)
 
     def _read(
-        self,
-        plan: Plan,
-        *,
-        is_new: bool = False,
-        after: LogChange | None = None,
-        instead_of: OutcomeEvent | None = None,
+        self, plan: Plan, read: Callable[[], PlanReceipts], instead_of: OutcomeEvent | None = None
     ) -> OutcomeEvent:
-        """Reads all slices, proves the counts and prepares the outcome. ``instead_of``: an outcome
-        that could not be committed, which the new one replaces. ``after``: the change of the logs
-        that makes a second reading necessary. A plan that was made from another version of the job
-        file is written with the columns of this one."""
+        """Reads all slices, proves the counts and prepares the outcome, or gives the plan up. One
+        that was made from another version of the job file is written with the columns of this
+        one."""
         try:
-            receipts = self.reader.read(plan, is_new=is_new, after=after)
+            receipts = read()
             outcomes = self._prove(plan, receipts, instead_of)
-        except _PERMANENT as error:
-            return self._give_up(plan, error, instead_of.attempt + 1 if instead_of else 0)
+        except plan.kind.traits.given_up_for as error:
+            attempt = 0 if instead_of is None else instead_of.attempt + 1
+            superseded = self._give_up(plan, error, attempt)
+            if superseded is None:
+                raise
+            return superseded.outcome
         outcome, is_mine = self._prepare(plan, outcomes, receipts, instead_of)
         if not is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
@@ -300,74 +329,15 @@ class PlanCommitter:
             schema_json=self.reader.schema_to_merge(),
         )
 
-    def _read_again(self, plan: Plan, outcome: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
-        """Reads a plan again because prepared files are gone, or because another commit has given
-        the table's columns other types. Raises TableRefused if this job's rows do not fit
-        either."""
-        self._warn(f"{_why_again(why)} read from the log again")
-        if isinstance(why, FilesUnfit):
-            self.target.table.refresh_same_table()
-        return self._read(plan, instead_of=outcome)
-
-    def _give_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
-        """Ends a plan that cannot succeed without changing the table: it would block every later
-        run. Raises the error, unless another driver has read the plan successfully: then its
-        outcome counts, and is returned."""
-        if not _may_be_given_up(plan, error):
-            raise error
+    def _give_up(self, plan: Plan, error: RangelandError, attempt: int) -> Superseded | None:
+        """Ends a plan that cannot succeed without changing the table. Does nothing if another
+        driver has read it successfully, and returns that outcome."""
         self.progress.step("giving up the plan")
         outcome = self.target.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
-            return outcome
+            return Superseded(outcome)
         self.target.land(outcome, None)
-        raise error
-
-
-def _may_be_given_up(plan: Plan, error: RangelandError) -> bool:
-    """True where nothing is missing from the table without the plan: the rows to replace are still
-    there, and the records on which a transform fails are still in quarantine."""
-    is_redrive = plan.kind is PlanKind.REDRIVE and isinstance(error, TransformFailed)
-    return plan.replaces or is_redrive
-
-
-def _why_again(why: NotCommitted) -> str:
-    match why:
-        case FilesUnfit(misfit=misfit):
-            return f"column {misfit.field} of the table has been changed meanwhile; the plan is"
-        case RowsRefused(refusal=refusal):
-            return f"{refusal.what}; the plan is"
-        case FilesGone(paths=(_,)):
-            return "1 prepared file is gone and is"
-        case FilesGone(paths=paths):
-            return f"{len(paths)} prepared files are gone and are"
-
-
-def _commit_error(plan: Plan, why: NotCommitted) -> RangelandError:
-    match why:
-        case FilesUnfit(misfit=misfit):
-            return Conflict(
-                f"files of {plan.id} do not fit the table again",
-                why=f"another writer has changed column {misfit.field} meanwhile",
-                do="run again",
-            )
-        case RowsRefused(refusal=refusal):
-            return refusal
-        case FilesGone(paths=paths):
-            return StorageFailed(
-                f"files of {plan.id} are gone again",
-                why=f"there are {len(paths)}; the first is {paths[0]}",
-                do="find out what removes files from the table's folder, then run again",
-            )
-
-
-def _gone_error(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
-    """The error of a replacement that is given up: left unfinished, it would block the plan that
-    lands the missing rows again."""
-    return TableRefused(
-        f"rows of {plan.ranges[0]} cannot be replaced",
-        why=f"the table's file {gone[0].path} is gone: {error.why or error.what}",
-        do="land what is missing with `rangeland backfill JOB.yaml --missing`, then replace again",
-    )
+        return None
 
 
 def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
@@ -383,7 +353,7 @@ def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) 
         logger.debug("Committed %s with plan %s", one.range, plan.id, extra=where)
 
 
-def without_time(files: Sequence[EventFile], layout: TableLayout) -> list[str]:
+def null_time_warnings(files: Sequence[EventFile], layout: TableLayout) -> list[str]:
     """A warning for each column of days or hours that is null in some records."""
     warnings = []
     for column in layout.partition_by:

@@ -138,7 +138,7 @@ class IdentityCheck:
         known = {} if ledger is None else ledger.coverage()
         return sorted(set(topics) - {partition.topic for partition in known})
 
-    def may_hold(self, topics: Collection[str]) -> list[str]:
+    def unknown_topics_in_table(self, topics: Collection[str]) -> list[str]:
         """The topics that the ledger does not know and the table may have rows of, by the
         statistics of its files."""
         new = self.unknown_topics(topics)

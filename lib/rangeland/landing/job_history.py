@@ -24,7 +24,8 @@ from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
 from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.plan import Plan, PlanId, PlanKind
+from rangeland.planning.plan import Plan, PlanId
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.read_options import LandedRead, ReadOptions
 
 _AHEAD = "the checkpoint is ahead of the data, and landing on top would leave a hole"
@@ -155,7 +156,7 @@ class JobHistory:
     def _marks_reached(self, event: PlanEvent, plan: Plan) -> dict[Partition, LogMark]:
         """How far a plan has landed its partitions: its checkpoint, where that is the end of what
         it has read, and not of an earlier plan in another leader epoch."""
-        if plan.kind not in (PlanKind.RUN, PlanKind.BACKFILL, PlanKind.REPLACE):
+        if not plan.kind.traits.resolves_bounds:
             return {}
         ends = {r.partition: r.until_offset for r in sorted(plan.ranges)}
         marks = self._checkpoint(event).items()
@@ -325,4 +326,4 @@ def _plan_of(event: PlanEvent) -> Plan:
 
 
 def _is_repair(event: PlanEvent) -> bool:
-    return PlanKind.of_application(event.job, event.application) is PlanKind.HOLES
+    return PlanKind.of_application(event.job, event.application).traits.repairs

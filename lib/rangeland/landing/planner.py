@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.deadline import Deadline
@@ -44,7 +45,7 @@ from rangeland.planning.lagging_ends import (
 )
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
-from rangeland.planning.plan import Plan, PlanKind, renumber_plan
+from rangeland.planning.plan import Plan, renumber_plan
 from rangeland.planning.plan_builder import (
     PlanDraft,
     PlanTerms,
@@ -53,6 +54,7 @@ from rangeland.planning.plan_builder import (
     draft_new,
     draft_ranges_in_log,
 )
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
@@ -95,8 +97,10 @@ class Planner:
                 draft = self._draft_from_log(position)
             case PlanKind.REPLACE:
                 draft = self._draft_new(replace(position, landed=Coverage()))
-            case _:
+            case PlanKind.RUN | PlanKind.BACKFILL:
                 draft = self._draft_new(position)
+            case _:
+                assert_never(self.kind)
         draft = self._with_kind(draft)
         _log_made(draft.plan)
         return draft
@@ -125,11 +129,11 @@ class Planner:
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         terms, damaged = self._terms(), self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
-        landed = self._landings_of(draft.already_landed)
+        landed = self._landed_as(draft.already_landed)
         self._check_landed_options_are_same(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
-        if self.kind is PlanKind.REPLACE:
+        if self.kind.traits.replaces:
             self._check_lands_all_it_replaces(draft.plan)
         return draft
 
@@ -139,7 +143,7 @@ class Planner:
         survey = self.surveys.new(position)
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
         holes = holes_of_job(self.spark, self.target, self.job, self.warn)
-        landed = self._landings_of(holes.ranges)
+        landed = self._landed_as(holes.ranges)
         self._check_landed_options_are_same(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
         draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
@@ -159,7 +163,7 @@ class Planner:
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
             self._check_landed_options_are_same(
-                self._landings_of(ranges), survey.cluster, read_filter
+                self._landed_as(ranges), survey.cluster, read_filter
             )
             terms = replace(self._terms(), isolation=isolation, tags=tags)
             return draft_ranges_in_log(terms, survey, position, ranges)
@@ -169,7 +173,7 @@ class Planner:
         return draft_from_log(wanted, self._settings(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[Loss]:
-        if self.kind is not PlanKind.RUN:
+        if not self.kind.traits.moves_checkpoint:
             return []
         return find_damage(self.target, self._settings(survey), position, survey)
 
@@ -193,13 +197,13 @@ class Planner:
             request=self.job.request,
             limits=self.job.run_limits,
             slicing=slicing,
-            moves_checkpoint=self.kind is PlanKind.RUN,
+            moves_checkpoint=self.kind.traits.moves_checkpoint,
         )
 
     def _with_kind(self, draft: PlanDraft) -> PlanDraft:
         """Gives a plan that is not a run's its kind and an application named after its hash."""
         draft = replace(draft, notes=(*draft.notes, *plaintext_secret_warnings(self.job)))
-        if self.kind is PlanKind.RUN:
+        if self.kind.traits.moves_checkpoint:
             return draft
         plan = replace(draft.plan, kind=self.kind)
         application = self.kind.application(self.job.job, plan.hash)
@@ -214,14 +218,14 @@ class Planner:
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
     def _check_checkpoint_options_are_same(self, position: JobPosition) -> None:
-        if position.read_filter is None or self.kind is not PlanKind.RUN:
+        if position.read_filter is None or not self.kind.traits.moves_checkpoint:
             return
         source = self.job.source
         wanted = self._options(source.isolation, source.tags, None)
         landed = self._options(*position.read_filter, None)
         check_checkpoint_options_are_same(self.job.sink.table, landed, wanted)
 
-    def _landings_of(self, ranges: Sequence[Range]) -> list[LandedRead]:
+    def _landed_as(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, as far as it is known."""
         return self.target.history.landed_as(ranges, self._options) if ranges else []
 

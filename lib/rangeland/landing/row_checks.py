@@ -44,7 +44,7 @@ def check_rows_are_known(
 ) -> None:
     """Raises Conflict where the table has rows of topics that its ledger does not know: these
     offsets may be among them."""
-    topics = target.identity.may_hold({r.partition.topic for r in ranges})
+    topics = target.identity.unknown_topics_in_table({r.partition.topic for r in ranges})
     if not topics:
         return
     why = f"its ledger has no landing of {', '.join(topics)}"

@@ -40,7 +40,7 @@ from rangeland.landing.shared_reader import (
 from rangeland.loss import Loss
 from rangeland.model import Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeOutcome, prove_part
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.task_packing import pack_tasks
@@ -89,21 +89,23 @@ class SparkPlanReader:
         self.shared_reader: SharedReader | None = None
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
 
-    def read(self, plan: Plan, *, is_new: bool, after: LogChange | None = None) -> PlanReceipts:
+    def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
         """Reads all slices of a plan, from logs that do not change meanwhile. If one does and the
         policy allows it, everything is read once more, so that readers meet the loss at the start.
-        ``after``: such a change, where it has been seen already. Raises RangeLost for losses, and
-        Unreachable if a log keeps changing."""
-        if after is None:
-            try:
-                return self._read_unchanged(plan, None, is_new=is_new)
-            except LogChange as change:
-                after = change
-        self._warn(f"{after.what}; it is read once more")
+        Raises RangeLost for losses, and Unreachable if a log keeps changing."""
         try:
-            return self._read_unchanged(plan, after, is_new=False)
-        except LogChange as change:
-            raise Unreachable.of(change) from None
+            return self._read_unchanged(plan, None, is_new=is_new)
+        except LogChange as seen:
+            change = seen
+        return self.read_after_change(plan, change)
+
+    def read_after_change(self, plan: Plan, change: LogChange) -> PlanReceipts:
+        """The same, where a log has changed already: the next change is an error."""
+        self._warn(f"{change.what}; it is read once more")
+        try:
+            return self._read_unchanged(plan, change, is_new=False)
+        except LogChange as another:
+            raise Unreachable.of(another) from None
 
     def _read_unchanged(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
         fingerprints = self._fingerprints(plan)
@@ -115,7 +117,7 @@ class SparkPlanReader:
     def _fingerprints(self, plan: Plan) -> Fingerprints:
         """The fingerprints of the logs that a plan reads. Bytes in quarantine cannot change, and
         have none."""
-        if plan.kind is PlanKind.REDRIVE:
+        if not plan.kind.traits.reads_log:
             return {}
         return self.log_check.fingerprint(self.read_settings(plan), plan)
 
@@ -126,7 +128,7 @@ class SparkPlanReader:
         fingerprints: Fingerprints,
         after: LogChange | None = None,
     ) -> None:
-        if plan.kind is not PlanKind.REDRIVE:
+        if plan.kind.traits.reads_log:
             read = receipts.values()
             losses = self.log_check.changes(
                 self.read_settings(plan), plan, read, fingerprints, after
@@ -191,7 +193,7 @@ class SparkPlanReader:
         if rate := self.job.limits.broker_bytes_per_second:
             rates = shared_rates(tasks, parallelism_of(self.spark), rate)
             settings = replace(settings, rates=rates)
-        if not is_new and plan.kind is not PlanKind.REDRIVE:
+        if not is_new and plan.kind.traits.reads_log:
             tasks = [[replace(slice_, leader=None) for slice_ in task] for task in tasks]
         on_read = self._reporter(plan, read_widths)
         return TasksToRun(self.spark, tasks, settings, writer, on_read, stop)
@@ -199,14 +201,14 @@ class SparkPlanReader:
     def read_settings(self, plan: Plan) -> ReadSettings:
         """The settings with which a plan is read: from the log, or from the bytes kept in
         quarantine."""
-        if plan.kind is PlanKind.REDRIVE:
+        if not plan.kind.traits.reads_log:
             kept = settings_of(self.job, plan, self.target, self._row_format)
             return kept if self.transform is None else replace(kept, policy=KEEP)
         settings = read_settings(self.job).with_filter(plan.isolation, plan.tags)
         settings = replace(settings, row_format=self._row_format_of(plan))
         settings = with_cleanup(self.job, settings, (s.partition.topic for s in plan.slices))
         settings = settings.with_versions_of(self._surveys.last)
-        return replace(settings, policy=HOLD_ALL) if plan.kind is PlanKind.REREAD else settings
+        return replace(settings, policy=HOLD_ALL) if plan.kind.traits.holds_all else settings
 
     def _row_format_of(self, plan: Plan) -> RowFormat | None:
         """All records of a plan were in the log when it was made."""
@@ -219,7 +221,7 @@ class SparkPlanReader:
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         """The outcome of a plan that several drivers read together, made by ``prepare`` once all is
         read; None for a plan of another sequence, and where this driver reads alone."""
-        of_runs = plan.application == self.job.application and plan.kind is PlanKind.RUN
+        of_runs = plan.application == self.job.application and plan.kind.traits.moves_checkpoint
         # What several drivers write of a plan has the same columns.
         of_runs = of_runs and plan.schema_json == self.schema_to_merge()
         if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:

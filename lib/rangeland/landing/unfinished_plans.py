@@ -15,7 +15,8 @@ from rangeland.landing.job_history import EnteredPlan
 from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.results import FinishedBy, PlanToFinish
 
 
@@ -24,9 +25,9 @@ def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
     commits prepared outcomes. Unfinished plans of its own sequence, and plans of its job that
     repair the table or land quarantined batches, are finished first too."""
     plan = unfinished.plan
-    own = plan.application == job.application and kind is PlanKind.RUN
-    is_repair = plan.job == job.job and plan.kind in (PlanKind.HOLES, PlanKind.REDRIVE)
-    return own or is_repair or unfinished.outcome is not None
+    own = plan.application == job.application and kind.traits.moves_checkpoint
+    is_urgent = plan.job == job.job and plan.kind.traits.is_finished_first
+    return own or is_urgent or unfinished.outcome is not None
 
 
 def plans_to_finish(job: Job, unfinished: Sequence[EnteredPlan]) -> tuple[PlanToFinish, ...]:

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +21,7 @@ from rangeland.loss import Loss
 from rangeland.model import Cluster, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import Interval, merge, subtract, width
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.record_codec import ColumnType, RecordCodec
 from rangeland.untrusted import (
     MAX_INT32,
@@ -36,32 +36,6 @@ from rangeland.untrusted import (
 FORMAT = 1
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999: later times cannot be displayed."""
-
-
-class PlanKind(StrEnum):
-    """The kind of a plan: what it lands. Every plan but a run's has an application of its own."""
-
-    RUN = "run"
-    BACKFILL = "backfill"
-    HOLES = "missing"  # landed offsets whose rows are not in the table any more
-    REDRIVE = "redrive"  # kept bytes of quarantined batches that can be decoded now
-    REREAD = "reread"  # quarantined offsets, read from the log again
-    REPLACE = "replace"  # landed offsets, landed again in place of the rows in the table
-
-    def application(self, job: str, plan_hash: str) -> str:
-        """The application of a plan of this kind."""
-        own = f"rangeland/{job}"
-        return own if self is PlanKind.RUN else f"{own}/{self.value}/{plan_hash[:12]}"
-
-    @staticmethod
-    def of_application(job: str, application: str) -> PlanKind:
-        """The inverse, for ledger entries that do not record the kind: plans of version 0.1.0,
-        and losses; and where the plan itself need not be read. Everything else reads
-        ``Plan.kind``."""
-        for kind in PlanKind:
-            if application.startswith(f"rangeland/{job}/{kind.value}/"):
-                return kind
-        return PlanKind.RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +80,7 @@ class Plan:
     @property
     def replaces(self) -> bool:
         """Whether its rows replace those that the table has of its ranges."""
-        return self.kind is PlanKind.REPLACE
+        return self.kind.traits.replaces
 
     @property
     def id(self) -> PlanId:

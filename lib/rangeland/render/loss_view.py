@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.loss import Action
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.render.text_drawing import list_lines
 
 ACTIONS = {
@@ -29,7 +29,7 @@ def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
         loss = event.loss
         evidence = loss.evidence.removeprefix(f"{loss.partition}: ")
         kind = PlanKind.of_application(event.job, event.application)
-        is_reread = kind is PlanKind.REREAD and loss.action is Action.HOLD
+        is_reread = kind.traits.holds_all and loss.action is Action.HOLD
         action = "reread" if is_reread else loss.action
         found[action].append(f"{loss.range} {loss.kind}: {evidence}")
     parts: list[RenderableType] = []

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from rangeland.grouping import by_partition
 from rangeland.model import LogState, Partition, Range, Slice
-from rangeland.planning.plan import PlanKind
 from rangeland.render.text_drawing import (
     KINDS,
     MAX_ROWS,
@@ -31,12 +30,6 @@ from rangeland.render.text_drawing import (
 from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import PlanPreview
 from rangeland.wording import count_noun, number, size
-
-PLAN_TITLES = {
-    PlanKind.BACKFILL: "backfill",
-    PlanKind.HOLES: "what is missing",
-    PlanKind.REPLACE: "replacing",
-}
 
 
 def render_plan(preview: PlanPreview) -> RenderableType:
@@ -64,7 +57,8 @@ def render_plan(preview: PlanPreview) -> RenderableType:
 def _plan_title(preview: PlanPreview) -> Text:
     plan = preview.draft.plan
     title = title_of(plan.job, f"plan {plan.sequence} for table {preview.table}")
-    return title.append(f" ({PLAN_TITLES[plan.kind]})" if plan.kind in PLAN_TITLES else "")
+    kind = plan.kind.traits.title
+    return title.append(f" ({kind})" if kind else "")
 
 
 def _nothing_to_land(preview: PlanPreview) -> Text:

@@ -6,16 +6,9 @@ from collections.abc import Iterable
 
 from rich.console import RenderableType
 
-from rangeland.planning.plan import PlanKind
 from rangeland.render.text_drawing import list_lines
 from rangeland.results import FinishedBy, PlanToFinish
 from rangeland.wording import count_noun
-
-_COMMANDS = {
-    PlanKind.REPLACE: "`rangeland backfill --replace`",
-    PlanKind.REREAD: "`rangeland redrive --from-log`",
-}
-"""The commands that plan again what a plan of this kind has; others plan what has not landed."""
 
 
 def unfinished_lines(plans: Iterable[PlanToFinish]) -> list[RenderableType]:
@@ -30,7 +23,7 @@ def _line(one: PlanToFinish) -> str:
         case FinishedBy.NEXT_RUN:
             return f"{what}: the next run finishes it"
         case FinishedBy.SAME_OFFSETS:
-            command = _COMMANDS.get(plan.kind, "run or backfill")
+            command = plan.kind.traits.planned_by
             return f"{what}: the next {command} of any of these offsets finishes it"
         case FinishedBy.OTHER_JOB:
             return f"{what}: only the job {plan.job} finishes it"

@@ -17,7 +17,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Action, LossKind
 from rangeland.model import Slice
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.failing_records import (
@@ -46,9 +46,9 @@ class OmittedRecords:
         can_cut = not load_dialect(settings.dialect).capabilities.offsets_are_bytes
         self._name = name
         self._policy = settings.policy
-        self._can_leave_out = can_cut and kind is not PlanKind.REPLACE
+        self._can_leave_out = can_cut and not kind.traits.replaces
         # What is in quarantine already must not be put there again and again.
-        self._most_alone = 0 if kind is PlanKind.REDRIVE else 1
+        self._most_alone = 1 if kind.traits.reads_log else 0
         self._found: list[FailingRecord] = []
         self.settings = settings
 

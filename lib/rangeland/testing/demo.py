@@ -25,7 +25,7 @@ from rich.text import Text
 
 from rangeland.cli.command_output import CommandOutput
 from rangeland.jvm.java import find_java
-from rangeland.planning.plan import PlanKind
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.queries.payload_sample import sample
 from rangeland.queries.verify_and_find import verify
 from rangeland.render.plan_view import render_plan

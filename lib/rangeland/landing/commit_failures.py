@@ -1,0 +1,58 @@
+"""What is said of an outcome that could not be committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rangeland.delta.table_metadata import AddedFile
+from rangeland.delta.transaction_log.table_commit import (
+    FilesGone,
+    FilesUnfit,
+    NotCommitted,
+    RowsRefused,
+)
+from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
+from rangeland.planning.plan import Plan
+
+
+def read_again_warning(failure: NotCommitted) -> str:
+    """The warning that a plan is read again after this failure."""
+    match failure:
+        case FilesUnfit(misfit=misfit):
+            what = f"column {misfit.field} of the table has been changed meanwhile; the plan is"
+        case RowsRefused(refusal=refusal):
+            what = f"{refusal.what}; the plan is"
+        case FilesGone(paths=(_,)):
+            what = "1 prepared file is gone and is"
+        case FilesGone(paths=paths):
+            what = f"{len(paths)} prepared files are gone and are"
+    return f"{what} read from the log again"
+
+
+def commit_error(plan: Plan, failure: NotCommitted) -> RangelandError:
+    """The error for a plan whose outcome could not be committed, and neither could the next."""
+    match failure:
+        case FilesUnfit(misfit=misfit):
+            return Conflict(
+                f"files of {plan.id} do not fit the table again",
+                why=f"another writer has changed column {misfit.field} meanwhile",
+                do="run again",
+            )
+        case RowsRefused(refusal=refusal):
+            return refusal
+        case FilesGone(paths=paths):
+            return StorageFailed(
+                f"files of {plan.id} are gone again",
+                why=f"there are {len(paths)}; the first is {paths[0]}",
+                do="find out what removes files from the table's folder, then run again",
+            )
+
+
+def gone_rows_error(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
+    """The error of a replacement that is given up since files of the table are gone: left
+    unfinished, it would block the plan that lands the missing rows again."""
+    return TableRefused(
+        f"rows of {plan.ranges[0]} cannot be replaced",
+        why=f"the table's file {gone[0].path} is gone: {error.why or error.what}",
+        do="land what is missing with `rangeland backfill JOB.yaml --missing`, then replace again",
+    )

@@ -1,0 +1,97 @@
+"""The kinds of plans, and what is true of all plans of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from rangeland.errors import BadRecord, RangelandError, RangeLost, TableRefused, TransformFailed
+
+
+class PlanKind(StrEnum):
+    """The kind of a plan: what it lands. Every plan but a run's has an application of its own."""
+
+    RUN = "run"
+    BACKFILL = "backfill"
+    HOLES = "missing"  # landed offsets whose rows are not in the table any more
+    REDRIVE = "redrive"  # kept bytes of quarantined batches that can be decoded now
+    REREAD = "reread"  # quarantined offsets, read from the log again
+    REPLACE = "replace"  # landed offsets, landed again in place of the rows in the table
+
+    @property
+    def traits(self) -> PlanTraits:
+        return TRAITS[self]
+
+    def application(self, job: str, plan_hash: str) -> str:
+        """The application of a plan of this kind."""
+        own = f"rangeland/{job}"
+        return own if self.traits.moves_checkpoint else f"{own}/{self.value}/{plan_hash[:12]}"
+
+    @staticmethod
+    def of_application(job: str, application: str) -> PlanKind:
+        """The inverse, for ledger entries that do not record the kind: plans of version 0.1.0,
+        and losses; and where the plan itself need not be read. Everything else reads
+        ``Plan.kind``."""
+        for kind in PlanKind:
+            if application.startswith(f"rangeland/{job}/{kind.value}/"):
+                return kind
+        return PlanKind.RUN
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTraits:
+    """What is true of all plans of one kind."""
+
+    planned_by: str = "run or backfill"
+    """The commands that plan the same offsets again, in words."""
+    title: str = ""
+    """What a preview calls it, unless it is a run's."""
+    moves_checkpoint: bool = False
+    """It continues the sequence of the job's runs, which drivers of a group share."""
+    resolves_bounds: bool = False
+    """Its ranges are the job's bounds, resolved with a survey; not what table or quarantine say."""
+    reads_log: bool = True
+    """False: it decodes bytes that are kept in quarantine, which cannot change."""
+    replaces: bool = False
+    """Its rows replace those that the table has of its ranges."""
+    repairs: bool = False
+    """It lands again what the table has lost."""
+    is_finished_first: bool = False
+    """Every command of its job finishes it before making a plan."""
+    holds_all: bool = False
+    """What it cannot land stays in quarantine, whatever the policy says."""
+    given_up_for: tuple[type[RangelandError], ...] = ()
+    """Errors that another attempt would meet again. They end the plan without landing anything,
+    since it would block every later run. Only for plans without which no rows are missing."""
+    stays: str = ""
+    """What stays where it is if the plan is given up."""
+
+
+TRAITS: Final[Mapping[PlanKind, PlanTraits]] = {
+    PlanKind.RUN: PlanTraits(moves_checkpoint=True, resolves_bounds=True),
+    PlanKind.BACKFILL: PlanTraits(title="backfill", resolves_bounds=True),
+    PlanKind.HOLES: PlanTraits(
+        "`rangeland backfill --missing`",
+        title="what is missing",
+        repairs=True,
+        is_finished_first=True,
+    ),
+    PlanKind.REDRIVE: PlanTraits(
+        "`rangeland redrive`",
+        reads_log=False,
+        is_finished_first=True,
+        given_up_for=(TransformFailed,),
+        stays="records stay in quarantine",
+    ),
+    PlanKind.REREAD: PlanTraits("`rangeland redrive --from-log`", holds_all=True),
+    PlanKind.REPLACE: PlanTraits(
+        "`rangeland backfill --replace`",
+        title="replacing",
+        resolves_bounds=True,
+        replaces=True,
+        given_up_for=(RangeLost, BadRecord, TableRefused, TransformFailed),
+        stays="rows in the table stay",
+    ),
+}
