@@ -34,6 +34,9 @@ EVIDENCE = {
     "corrupt": {"corrupt", "missing", "compacted"},
 }
 """What must have happened to an offset that is called lost."""
+PASSED = {(verdict, "skip") for verdict in ("expired", "missing", "corrupt")}
+"""The losses of offsets that a log has passed: what is written there later, after a truncation, is
+not landed, as where rows are."""
 
 
 @dataclass(frozen=True)
@@ -555,7 +558,7 @@ class Judge:
         return False
 
     def _settled(self, ledger: LedgerRows) -> set[Place]:
-        """Places of which a landing knows what was there."""
+        """Places of which a landing knows what was there, or that something was."""
         found: set[Place] = set()
         for one in self._landings(ledger, self._tables.landed(self.table)):
             lost = {
@@ -563,6 +566,7 @@ class Judge:
                 for loss in ledger.losses
                 if (loss["application"], loss["sequence"]) == (one.application, one.sequence)
                 if loss["plan"] and (loss["topic"], loss["partition"]) == one.key
+                if (loss["verdict"], loss["action"]) not in PASSED
                 for offset in range(loss["from_offset"], loss["until_offset"])
             }
             for log in self._logs(one):
