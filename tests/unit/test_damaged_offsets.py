@@ -28,6 +28,7 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import _PieceDecoder, read_slices
 from rangeland.loss import Action, LossKind
@@ -372,7 +373,7 @@ def read_through(action: Action, *responses: bytes, until: int = 12) -> list[Sli
         part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
         taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
         assert taken_one is not None
-        pieces.append(replace(taken_one, is_doubtful=False))
+        pieces.append(replace(taken_one, sender=Sender.LEADER))
     reader = _PieceDecoder(load_dialect("kafka"), settings)
     return list(reader.read(iter(pieces), [piece]))
 

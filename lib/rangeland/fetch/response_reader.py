@@ -24,6 +24,7 @@ from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.broker_questions import AskedLeader
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_failures import located_damage_error, passable_until
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.loss import Loss
@@ -50,9 +51,8 @@ class EntryEnd:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Raw bytes of one slice, from the offset that was requested; or a loss. ``is_doubtful``: a
-    replica may have sent them, so another copy may be intact where this one is damaged. ``epoch``:
-    that of the leader, if it was known."""
+    """Raw bytes of one slice, from the offset that was requested; or a loss. ``epoch``: that of the
+    leader, if it was known."""
 
     index: int
     from_offset: int
@@ -62,7 +62,7 @@ class FetchedPiece:
     leader: str = ""
     loss: Loss | None = None
     context: FetchContext = NO_CONTEXT
-    is_doubtful: bool = False
+    sender: Sender = Sender.LEADER
     epoch: int | None = None
 
     @property
@@ -118,7 +118,7 @@ class ResponseReader:
         if found is None:
             return None
         next_offset, is_damaged = found
-        is_doubtful = self._loop.is_doubtful(request)
+        sender = self._loop.sender_of(request)
         if not self._loop.on_records(request, next_offset):
             return None
         if not is_damaged:
@@ -132,7 +132,7 @@ class ResponseReader:
             part.aborted,
             str(address),
             context=context,
-            is_doubtful=is_doubtful,
+            sender=sender,
             epoch=request.epoch,
         )
 
@@ -165,11 +165,11 @@ class ResponseReader:
         # Where a broker accounts for the offsets itself, that account is what they contradict.
         if context.floor and not context.spans and self._is_replaced(leader):
             return None
-        is_replica = self._loop.may_be_replica(leader.request)
-        until = passable_until(error, leader.request.offset, is_replica=is_replica)
+        sender = self._loop.sender_of(leader.request)
+        until = passable_until(error, leader.request.offset, sender)
         if until is None:
             self._report_damage(leader, error)
-        elif error.damage is not None and error.damage.next_offset is None and not is_replica:
+        elif error.damage is not None and error.damage.next_offset is None and sender.proves_range:
             self._cut[leader.request.index] = (until, error.why)
         return until
 
