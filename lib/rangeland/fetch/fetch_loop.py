@@ -123,6 +123,10 @@ class FetchLoop:
         """From whom the response to it comes."""
         return self.states[request.index].server.sender
 
+    def is_reading(self, request: SliceRequest) -> bool:
+        """False if its broker was lost while another part of the same response was judged."""
+        return self.states[request.index].phase is Phase.READING
+
     def leader_of(self, request: SliceRequest) -> Leader:
         """The slice's leader, as it is known now."""
         return self.states[request.index].server.leader
