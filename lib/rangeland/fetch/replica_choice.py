@@ -34,7 +34,7 @@ class Sender(Enum):
         "fetches, but no longer where the log begins and ends"
     )
     LEADER_OR_REPLICA = "the plan has named it. If it is a replica, it answers whatever is asked"
-    REPLICA = "a replica, even whose response without records means nothing"
+    REPLICA = "a replica, which may lag, so that not even an empty response means anything"
 
     @property
     def proves_gap(self) -> bool:
