@@ -28,8 +28,10 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import _PieceDecoder, read_slices
+from rangeland.fetch.slice_state import Phase
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Policy, TopicRule
@@ -326,6 +328,45 @@ def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.Mon
     assert fetcher._loop.states[0].next_offset == 0
 
 
+class Leaving(Edges):
+    """A broker that sends these records, and is gone when it is asked about them."""
+
+    def __init__(self, *parts: FetchedPartition) -> None:
+        super().__init__(None)
+        self.settings = ClusterSettings("kafka", (B1,))
+        self.dialect = cast(Any, _LeavingDialect(self.dialect))
+        self.result = FetchResult(ErrorMeaning.OK, "", parts)
+
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+        return super().call_all(address, questions) if self.asked else [self._leave()]
+
+    def _leave(self) -> FetchResult:
+        self.asked += 1
+        return self.result
+
+
+class _LeavingDialect(_Dialect):
+    def read_records(self, responses: Sequence[Any], *_: Any) -> FetchResult:
+        return cast(FetchResult, responses[0])
+
+
+def test_a_broker_that_is_gone_before_its_response_is_understood_is_left_by_all_slices() -> None:
+    gap, intact = memoryview(four(8)), memoryview(four(0) + four(4) + four(8))
+    other = Partition("t", 1)
+    parts = [
+        FetchedPartition(p, ErrorMeaning.OK, "", b, 12) for p, b in ((P, gap), (other, intact))
+    ]
+    brokers = cast(ConnectionPool, Leaving(*parts))
+    settings = ReadSettings(brokers.settings)
+    slices = [Slice(0, P, 0, 12, leader=B1), Slice(1, other, 0, 12, leader=B1)]
+    fetcher = FetchThread(slices, settings, FetchLimits(), brokers=brokers)
+    ask = fetcher._loop.next(0)
+    assert isinstance(ask, SendFetch)
+    assert fetcher._fetch(ask, is_sent=False) is None
+    states = fetcher._loop.states.values()
+    assert [(s.phase, s.next_offset) for s in states] == [(Phase.FINDING, 0), (Phase.FINDING, 0)]
+
+
 # --- reading without receipts ---------------------------------------------------------------------
 
 
@@ -372,7 +413,7 @@ def read_through(action: Action, *responses: bytes, until: int = 12) -> list[Sli
         part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
         taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
         assert taken_one is not None
-        pieces.append(replace(taken_one, is_doubtful=False))
+        pieces.append(replace(taken_one, sender=Sender.LEADER))
     reader = _PieceDecoder(load_dialect("kafka"), settings)
     return list(reader.read(iter(pieces), [piece]))
 

@@ -25,6 +25,7 @@ from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
 from rangeland.fetch.fetch_size import RESPONSES_TO_GROW
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import Phase, SliceEvent, move_on
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
@@ -817,7 +818,7 @@ def test_a_leader_that_a_broker_names_is_asked_without_metadata() -> None:
     moved(loop, 0, Leader(B2, 4))
     step = ask(loop, 0)
     assert (step.leader, step.requests[0].epoch, step.requests[0].offset) == (B2, 4, 0)
-    assert loop.is_doubtful(step.requests[0])
+    assert loop.sender_of(step.requests[0]) is Sender.UNCONFIRMED_LEADER
     loop.on_records(step.requests[0], 100)
     assert loop.next(0) == AllRead()
 

@@ -10,7 +10,7 @@ from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.replica_choice import DETOUR_MS
+from rangeland.fetch.replica_choice import DETOUR_MS, Sender, ServingReplica
 from rangeland.loss import Action
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
@@ -123,27 +123,27 @@ def test_damage_that_only_a_replica_has_is_read_at_its_leader(action: Action) ->
     loop.on_damaged(ask(loop).requests[0], BadRecord("t/0: a byte is flipped"))
     step = ask(loop)
     assert (step.leader, step.stays, loop.losses_to_report) == (LEADER, True, [])
-    assert not loop.states[step.requests[0].index].server.may_be_replica
+    assert loop.sender_of(step.requests[0]) is Sender.LEADER
     assert loop.on_records(step.requests[0], 100)
 
 
 def test_older_records_of_a_replica_do_not_end_the_run() -> None:
     loop = sent_away()
     request = ask(loop).requests[0]
-    assert loop.states[request.index].server.may_be_replica
+    assert loop.sender_of(request) is Sender.REPLICA
     assert not loop.on_records(request, 0)
     assert ask(loop).leader == LEADER
 
 
 def test_who_led_when_the_plan_was_made_may_be_a_replica_by_now() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
-    assert loop.is_doubtful(ask(loop).requests[0])
+    assert loop.sender_of(ask(loop).requests[0]) is Sender.UNCONFIRMED_LEADER
     loop.on_error(ask(loop).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     loop.next(0)
     loop.on_leaders({P0: Leader(OTHER, 8, "A")})
-    assert not loop.is_doubtful(ask(loop).requests[0])
+    assert loop.sender_of(ask(loop).requests[0]) is Sender.LEADER
     alone = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, Capabilities(numbered_per_broker=True))
-    assert not alone.is_doubtful(ask(alone).requests[0]), "nobody else has its partitions"
+    assert alone.sender_of(ask(alone).requests[0]) is Sender.ONLY_BROKER
 
 
 def test_a_loop_that_reads_leaders_only_goes_nowhere_else() -> None:
@@ -188,6 +188,47 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
     assert measure.leader == LEADER
     loop.on_log_range(measure.request, 40, 200)
     assert [(loss.from_offset, loss.until_offset) for _, loss in loop.losses_to_report] == [(0, 40)]
+
+
+# --- what a response proves -------------------------------------------------------------------
+
+KAFKA = Capabilities()
+JAFKA = Capabilities(numbered_per_broker=True)
+ROCKETMQ = Capabilities(numbered_per_broker=True, leader_id=0)
+DETOUR, STAND_IN = Address("detour", 4), Leader(REPLICA, is_replica=True)
+
+
+@pytest.mark.parametrize(
+    ("server", "sender"),
+    [
+        (ServingReplica(LED, KAFKA, is_confirmed=True), Sender.LEADER),
+        (ServingReplica(LED, JAFKA, is_confirmed=True), Sender.LEADER),
+        (ServingReplica(LED, ROCKETMQ, is_confirmed=True), Sender.LEADER),
+        (ServingReplica(LED, KAFKA), Sender.UNCONFIRMED_LEADER),
+        (ServingReplica(LED, JAFKA), Sender.ONLY_BROKER),
+        (ServingReplica(LED, ROCKETMQ), Sender.LEADER_OR_REPLICA),
+        (ServingReplica(LED, KAFKA, DETOUR, is_confirmed=True), Sender.REPLICA),
+        (ServingReplica(LED, ROCKETMQ, DETOUR), Sender.REPLICA),
+        (ServingReplica(STAND_IN, ROCKETMQ, is_confirmed=True), Sender.REPLICA),
+    ],
+)
+def test_who_sends_responses_depends_on_what_metadata_has_said(
+    server: ServingReplica, sender: Sender
+) -> None:
+    assert server.sender is sender
+
+
+def test_each_sender_proves_what_those_below_it_prove() -> None:
+    proofs = [(s.proves_gap, s.proves_end, s.proves_damage, s.proves_range) for s in Sender]
+    yes, no = True, False
+    assert dict(zip(Sender, proofs, strict=True)) == {
+        Sender.LEADER_AGAIN: (yes, yes, yes, yes),
+        Sender.LEADER: (no, yes, yes, yes),
+        Sender.ONLY_BROKER: (no, no, yes, yes),
+        Sender.UNCONFIRMED_LEADER: (no, no, no, yes),
+        Sender.LEADER_OR_REPLICA: (no, no, no, no),
+        Sender.REPLICA: (no, no, no, no),
+    }
 
 
 # --- a replica in place of a leader that is away --------------------------------------------
@@ -250,7 +291,7 @@ def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_l
         [slice_], PATIENCE, SKIPPING, 0, Capabilities(leader_id=0, numbered_per_broker=True)
     )
     step = ask(loop)
-    assert loop.is_doubtful(step.requests[0])
+    assert loop.sender_of(step.requests[0]) is Sender.LEADER_OR_REPLICA
     loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     measure = loop.next(0)
     assert isinstance(measure, SendLogRange)

@@ -1,5 +1,5 @@
-"""What brokers are asked beside records: who leads a partition, where its log starts and ends, and
-whether what a response seems to show is really there.
+"""What brokers are asked beside the records of slices: who leads a partition, where its log starts
+and ends, how it is cleaned, and for records that a judgement needs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,8 @@ from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import CleanupPolicy, ClusterView, NoReply
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import (
-    FetchContext,
-    FetchedPartition,
-    PartitionFetch,
-    UnconfirmedGap,
-)
+from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion
-from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets, request_records
@@ -27,7 +21,6 @@ from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.wanted_partitions import absent_brokers
 
 MAX_WAIT_MS = 500
-MIN_FETCH_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,61 +131,7 @@ class AskedLeader:
             )
         return ends[partition]
 
-    def is_inside_entry(self, offset: int) -> bool:
-        """Whether one intact entry of the log begins before this offset and ends after it. False,
-        too, if that cannot be seen."""
-        if self.brokers.dialect.capabilities.offsets_are_bytes:
-            return False  # nothing can be read before the offset
-        part = self._fetch_at(offset - 1, self.request.max_bytes)
-        return part is not None and self._has_entry_across(part, offset)
-
-    def is_still_damaged(self) -> bool:
-        """Whether what follows the entry before the requested offset is damaged, as it was in an
-        earlier response. True, too, if only that entry was returned."""
-        preceding = self.request.offset - 1
-        part = self._fetch_at(preceding, self.request.max_bytes, MAX_WAIT_MS)
-        if part is None or not len(part.records):
-            raise ConnectionLost(
-                f"{self.address} returned no records of {self.request.partition} at {preceding}"
-            )
-        context = FetchContext(asked_at=preceding)
-        try:
-            end = self.brokers.dialect.next_offset(part.records, preceding, context)
-        except BadRecord:
-            return True
-        return end is None or end <= self.request.offset
-
-    def confirmed_until(self, gap: UnconfirmedGap) -> int | None:
-        """The offset up to which to read if only the last entry shows a gap: the offset stored in
-        it may be damaged, and the gap full of records that are in the next segment. A broker that
-        is asked for the entry's last offset returns the entry, unless others are there. None if it
-        has to be asked again. Raises BadRecord."""
-        asked_at = self.request.offset
-        is_there = self._is_first_at(gap.last_offset, gap.entry)
-        if is_there is not False:
-            return gap.last_offset + 1 if is_there else None
-        if gap.from_offset > asked_at:
-            return gap.from_offset  # the entry is asked for again, without those before it
-        if not self._is_first_at(asked_at, gap.entry):
-            return None  # the cleaner has taken it meanwhile
-        raise BadRecord(
-            f"the batch at offset {asked_at} cannot be decoded",
-            why=f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are",
-            damage=Damage(asked_at),
-        )
-
-    def _is_first_at(self, offset: int, entry: memoryview) -> bool | None:
-        """Whether a fetch at this offset begins with the entry; None for a response without
-        records, which proves nothing."""
-        # Remote storage needs some time.
-        part = self._fetch_at(offset, max(len(entry), MIN_FETCH_BYTES), MAX_WAIT_MS)
-        if part is None or not len(part.records):
-            return None
-        return part.records[: len(entry)] == entry
-
-    def _fetch_at(
-        self, offset: int, max_bytes: int, max_wait_ms: int = 0
-    ) -> FetchedPartition | None:
+    def fetch_at(self, offset: int, max_bytes: int, max_wait_ms: int) -> FetchedPartition | None:
         """What the broker returns at an offset; None if it answers with an error."""
         request = self.request
         fetches = [
@@ -203,15 +142,3 @@ class AskedLeader:
             if part.partition == request.partition and part.meaning is ErrorMeaning.OK:
                 return part
         return None
-
-    def _has_entry_across(self, part: FetchedPartition, offset: int) -> bool:
-        dialect, preceding, context = self.brokers.dialect, offset - 1, part.context
-        isolation = self.brokers.settings.isolation
-        try:
-            stored = dialect.cut_out(part.records, preceding, preceding, offset, context)
-            end = dialect.next_offset(stored, 0, context) or offset
-            found = dialect.decode_chunks(stored, preceding, end, isolation, part.aborted, context)
-            is_first = stored == part.records[: len(stored)]
-            return is_first and end > offset and sum(1 for _ in found) > 0
-        except BadRecord:
-            return False

@@ -10,8 +10,8 @@ offset that comes next. A slice ends when its next offset is its ``until_offset`
 Failover: after a lost connection or an error that means stale metadata, a slice looks for its
 leader again. The same leader first gets a moment to recover. A new leader's high watermark may
 be lower than what was acknowledged; the loop waits for it, and calls the difference lost only at
-the deadline. Lost offsets end the run, unless the job's policy skips or holds them. ``replicas``
-decides whether the leader or a replica is read; only a leader's response proves a loss.
+the deadline. Lost offsets end the run, unless the job's policy skips or holds them.
+``replica_choice`` decides whether the leader or a replica is read, and what a response proves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rangeland.fetch.fetch_steps import (
     leader_request,
 )
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits, Throttle
-from rangeland.fetch.replica_choice import ReplicaMove, initial_replica
+from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
 from rangeland.fetch.slice_state import (
     Move,
     Phase,
@@ -76,9 +76,9 @@ class FetchLoop:
     """What a policy has skipped or held, with the index of its slice. The caller removes it."""
 
     def __post_init__(self) -> None:
-        leader_id, self.states = self.capabilities.leader_id, {}
+        known, self.states = self.capabilities, {}
         for slice_ in self.slices:
-            server = initial_replica(slice_, leader_id, leader_only=self.leader_only)
+            server = initial_replica(slice_, known, leader_only=self.leader_only)
             self.states[slice_.index] = new_state(slice_, server, self.limits, self.now_ms)
         if len(self.states) != len(self.slices):
             raise Bug("two slices of one task have the same index")
@@ -119,19 +119,17 @@ class FetchLoop:
             loss = slice_failures.stuck_loss(state, self.policy, self.now_ms, limit_ms)
             self._move(state, SliceEvent.DEADLINE, loss=loss)
 
-    def may_be_replica(self, request: SliceRequest) -> bool:
-        """Whether its response may be that of a replica, which proves nothing."""
-        return self.states[request.index].server.may_be_replica
+    def sender_of(self, request: SliceRequest) -> Sender:
+        """From whom the response to it comes."""
+        return self.states[request.index].server.sender
+
+    def is_reading(self, request: SliceRequest) -> bool:
+        """False if its broker was lost while another part of the same response was judged."""
+        return self.states[request.index].phase is Phase.READING
 
     def leader_of(self, request: SliceRequest) -> Leader:
         """The slice's leader, as it is known now."""
         return self.states[request.index].server.leader
-
-    def is_doubtful(self, request: SliceRequest) -> bool:
-        """Whether a replica may answer: the leader of the plan may have become a follower."""
-        server, known = self.states[request.index].server, self.capabilities
-        has_replicas = known.leader_id is not None or not known.numbered_per_broker
-        return server.may_be_replica or (has_replicas and not server.is_confirmed)
 
     # --- outcomes of a fetch ----------------------------------------------------------
 
@@ -196,7 +194,8 @@ class FetchLoop:
         """A response without records and without an error proves nothing: a quota, a slow disk or
         slow remote storage look the same as a log without records. The slice is asked for again."""
         state = self._current(request)
-        if not state.server.is_leader:
+        sender = state.server.sender
+        if sender is Sender.REPLICA:
             self._doubt(state, "it answered without records", throttled)
         elif readable_end is None:
             # An idle log, one cut short and one that is gone look the same: its end is requested.
@@ -207,8 +206,7 @@ class FetchLoop:
             self._move(state, SliceEvent.EMPTY_BELOW_END, f"its leader answered {seen}")
         else:
             # Newer brokers answer as followers, too: the leader of the plan may lag now.
-            confirmed = state.server.is_confirmed
-            event = SliceEvent.EMPTY_AT_END if confirmed else SliceEvent.STALE_LEADER
+            event = SliceEvent.EMPTY_AT_END if sender.proves_end else SliceEvent.STALE_LEADER
             self._move(state, event, f"its leader's log is readable up to {readable_end} only")
 
     def on_error(
@@ -255,7 +253,7 @@ class FetchLoop:
         if that is unknown."""
         state = self._current(request, Phase.MEASURING)
         seen = state.retry.last_failure
-        if state.server.may_be_replica:
+        if not state.server.sender.proves_range:
             self._doubt(state, f"its log is [{log_start}, {log_end})")
         elif state.next_offset < log_start:
             evidence = f"{seen}; the nearest valid offset is {log_start}"
@@ -389,11 +387,14 @@ class FetchLoop:
         self._move(state, SliceEvent.RETRIABLE_ERROR if throttled else event, reason)
 
     def _asks_leader(self, request: SliceRequest, seen: str) -> bool:
-        """False if the leader has answered. A replica may lag or be damaged, so what was seen in
-        its response proves nothing, and its leader is asked."""
-        state, is_doubtful = self.states[request.index], self.is_doubtful(request)
-        if state.server.may_be_replica:
-            self._doubt(state, seen)
-        elif is_doubtful:
+        """Whether what was seen in the response does not prove damage, so that the leader is
+        asked."""
+        state = self.states[request.index]
+        sender = state.server.sender
+        if sender.proves_damage:
+            return False
+        if sender.proves_range:
             self._move(state, SliceEvent.STALE_LEADER, seen)
-        return is_doubtful
+        else:
+            self._doubt(state, seen)
+        return True

@@ -156,6 +156,7 @@ class FetchThread:
         taken = [
             self._responses.read(step.leader, request, parts.get(request.partition), throttled)
             for request in step.requests
+            if self._loop.is_reading(request)
         ]
         sent = self._send_ahead()
         for piece in taken:

@@ -1,24 +1,60 @@
-"""Who serves a slice: its partition's leader, or for a while a replica that the leader names.
+"""Who serves a slice: its partition's leader, or for a while a replica that the leader names; and
+what the responses prove (``Sender``).
 
 A broker may name another replica to read: one in the client's rack, or one that spares the leader's
 disk. That replica is read until ``DETOUR_MS`` have passed; then the leader is asked again. After
 any failure the leader is read at once, and for the same time it is asked without a rack, and no
-other replica is tried, so that reading does not go in circles. A replica may lag: only the leader's
-own response proves that offsets are missing. Where only a replica is left, what it lacks is
-unreachable, never lost.
+other replica is tried, so that reading does not go in circles. Where only a replica is left, what
+it lacks is unreachable, never lost.
 """
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.model import Address, Leader, Slice
 
 DETOUR_MS = 300_000
 """How long a replica is read before the leader is asked again, and how long only the leader is
 read after a replica has failed: the default ``metadata.max.age.ms`` of Kafka's clients."""
+
+
+class Sender(Enum):
+    """The sender of a response, as far as is known, and so what it proves. Each proves whatever
+    those below it prove; intact records are taken from all of them."""
+
+    LEADER_AGAIN = "the leader that metadata names, asked once more for the same offsets"
+    LEADER = "the leader that metadata names"
+    ONLY_BROKER = "metadata has not named it yet, but no other broker has the partition"
+    UNCONFIRMED_LEADER = (
+        "the plan or another broker has named it. If it is a replica by now, it still answers "
+        "fetches, but no longer where the log begins and ends"
+    )
+    LEADER_OR_REPLICA = "the plan has named it. If it is a replica, it answers whatever is asked"
+    REPLICA = "a replica, which may lag, so that not even an empty response means anything"
+
+    @property
+    def proves_gap(self) -> bool:
+        """The log lacks the offsets that it leaves out between two entries."""
+        return self is Sender.LEADER_AGAIN
+
+    @property
+    def proves_end(self) -> bool:
+        """The log ends where it reports, though it may have to report it again."""
+        return self in (Sender.LEADER_AGAIN, Sender.LEADER)
+
+    @property
+    def proves_damage(self) -> bool:
+        """Records that it sends damaged are damaged in the log, and what it refuses is refused."""
+        return self.proves_end or self is Sender.ONLY_BROKER
+
+    @property
+    def proves_range(self) -> bool:
+        """It knows where the log begins, so that offsets before have expired."""
+        return self.proves_damage or self is Sender.UNCONFIRMED_LEADER
 
 
 class ReplicaMove(Enum):
@@ -32,8 +68,7 @@ class ServingReplica:
     """The replica that one slice is read from."""
 
     leader: Leader
-    leader_id: int | None = None
-    """The id of every partition's leader, where it is always the same."""
+    capabilities: Capabilities = field(default_factory=Capabilities)
     replica: Address | None = None
     wanted_replica: int | None = None
     stays: bool = False
@@ -49,16 +84,16 @@ class ServingReplica:
         return self.replica or self.leader.address
 
     @property
-    def is_leader(self) -> bool:
-        """Whether the responses are the leader's own."""
-        return self.replica is None and not self.leader.is_replica
-
-    @property
-    def may_be_replica(self) -> bool:
-        """Whether the responses may be a replica's: where one stands in for a missing leader, the
-        plan may have named it."""
-        is_unsure = self.leader_id is not None and not self.is_confirmed
-        return is_unsure or not self.is_leader
+    def sender(self) -> Sender:
+        """Who sends its responses."""
+        known = self.capabilities
+        if self.replica is not None or self.leader.is_replica:
+            return Sender.REPLICA
+        if self.is_confirmed:
+            return Sender.LEADER
+        if known.leader_id is not None:  # a replica may stand in for a leader that is missing
+            return Sender.LEADER_OR_REPLICA
+        return Sender.ONLY_BROKER if known.numbered_per_broker else Sender.UNCONFIRMED_LEADER
 
     def expire(self, now_ms: int) -> None:
         """Ends a detour, or the time without one, when its time is over."""
@@ -71,7 +106,7 @@ class ServingReplica:
         address = self._address_of(replica_id)
         if self.stays or (address is not None and address == self.address):
             return ReplicaMove.STAY
-        if replica_id == self.leader_id and self.is_leader:
+        if replica_id == self.capabilities.leader_id and self.sender is not Sender.REPLICA:
             return ReplicaMove.STAY
         if address is None:
             self.wanted_replica = replica_id
@@ -114,14 +149,16 @@ class ServingReplica:
         self.until_ms = now_ms + DETOUR_MS
 
     def _address_of(self, replica_id: int) -> Address | None:
-        if replica_id == self.leader_id and not self.leader.is_replica:
+        if replica_id == self.capabilities.leader_id and not self.leader.is_replica:
             return self.leader.address
         ids = self.leader.replica_ids
         return self.leader.replicas[ids.index(replica_id)] if replica_id in ids else None
 
 
-def initial_replica(slice_: Slice, leader_id: int | None, *, leader_only: bool) -> ServingReplica:
+def initial_replica(
+    slice_: Slice, capabilities: Capabilities, *, leader_only: bool
+) -> ServingReplica:
     """The replica to begin with: the leader that the plan names, if any."""
     leader = Leader(slice_.leader, topic_id=slice_.topic_id)
     until_ms = sys.maxsize if leader_only else 0
-    return ServingReplica(leader, leader_id, stays=leader_only, until_ms=until_ms)
+    return ServingReplica(leader, capabilities, stays=leader_only, until_ms=until_ms)

@@ -1,30 +1,38 @@
-"""What the response to a fetch holds for one slice: how far it can be read, and what it
-contradicts.
-
-Bytes are believed as far as nothing contradicts them. Where something does, the leader is asked
-again before it counts as damage: since it answered, its log may have grown or been replaced.
-Everything found is reported to the loop; only bytes to decode are returned.
+"""What the response to a fetch holds for one slice: asks what ``response_judgement`` wants to know
+before it decides, and reports the result to the loop. Only bytes to decode are returned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import assert_never
 
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import (
-    NO_CONTEXT,
-    FetchContext,
-    FetchedPartition,
-    UnconfirmedGap,
-)
-from rangeland.errors import BadRecord, Damage
-from rangeland.fetch.broker_questions import AskedLeader
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, FetchedPartition
+from rangeland.fetch.broker_questions import MAX_WAIT_MS, AskedLeader
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.slice_failures import located_damage_error, passable_until
+from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.response_judgement import (
+    AskLogEnd,
+    Damaged,
+    Inconclusive,
+    Judgement,
+    NoAnswer,
+    Question,
+    RecordsQuestion,
+    Replaced,
+    SliceResponse,
+    Take,
+    TooSmall,
+    judge_log_end,
+    judge_records,
+    judge_response,
+    judge_silence,
+)
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.loss import Loss
 from rangeland.model import Address, Latest
@@ -50,9 +58,8 @@ class EntryEnd:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Raw bytes of one slice, from the offset that was requested; or a loss. ``is_doubtful``: a
-    replica may have sent them, so another copy may be intact where this one is damaged. ``epoch``:
-    that of the leader, if it was known."""
+    """Raw bytes of one slice, from the offset that was requested; or a loss. ``epoch``: that of the
+    leader, if it was known."""
 
     index: int
     from_offset: int
@@ -62,7 +69,7 @@ class FetchedPiece:
     leader: str = ""
     loss: Loss | None = None
     context: FetchContext = NO_CONTEXT
-    is_doubtful: bool = False
+    sender: Sender = Sender.LEADER
     epoch: int | None = None
 
     @property
@@ -99,180 +106,98 @@ class ResponseReader:
         throttled: bool,
     ) -> FetchedPiece | None:
         """Reports to the loop what came for one slice. Returns what there is to decode."""
-        leader = AskedLeader(self._brokers, address, request)
-        if part is None or (part.meaning is ErrorMeaning.OK and part.is_empty):
-            if part is None or not self._moves_on(request, part):
-                end = part.readable_end if part is not None else None
-                self._loop.on_empty(request, end, throttled)
-            return None
-        if part.meaning is not ErrorMeaning.OK:
+        if part is None:
+            self._loop.on_empty(request, None, throttled)
+        elif part.meaning is not ErrorMeaning.OK:
             self._loop.on_error(request, part.meaning, part.code, part.leader_hint)
-            return None
-        context = replace(
-            part.context,
-            floor=self._floor(leader),
-            asked_at=request.offset,
+        elif part.is_empty:
+            if not self._moves_on(request, part):
+                self._loop.on_empty(request, part.readable_end, throttled)
+        else:
+            response = self._response(address, request, part)
+            judged = judge_response(response)
+            while isinstance(judged, Question):
+                judged = self._ask(response, judged)
+            if isinstance(judged, Take):
+                return self._take(response, judged)
+            self._report(response, judged)
+        return None
+
+    def _response(
+        self, address: Address, request: SliceRequest, part: FetchedPartition
+    ) -> SliceResponse:
+        known = self._floors.get(request.index)
+        is_floor = known is not None and known.offset == request.offset
+        is_seen = known is not None and known.is_seen_by(str(address), request.epoch)
+        cut_at, why = self._cut.get(request.index, (-1, ""))
+        return SliceResponse(
+            self._brokers.dialect,
+            address,
+            request,
+            part,
+            self._loop.sender_of(request),
+            self._settings.isolation,
+            floor=request.offset if is_floor and is_seen else 0,
+            cut_why=why if cut_at == request.offset else None,
             max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
-        found = self._find_readable_end(leader, part, context)
-        if found is None:
+
+    def _ask(self, response: SliceResponse, question: Question) -> Judgement:
+        """The judgement after the question."""
+        leader = AskedLeader(self._brokers, response.address, response.request)
+        try:
+            match question:
+                case AskLogEnd():
+                    log_end = leader.log_edge(Latest(), self._settings.isolation)
+                    return judge_log_end(response, question, log_end)
+                case RecordsQuestion(offset, max_bytes):
+                    wait_ms = MAX_WAIT_MS if question.waits else 0
+                    found = leader.fetch_at(offset, max_bytes, wait_ms)
+                    return judge_records(response, question, found)
+        except ConnectionLost as error:
+            return judge_silence(question, f"{error.what}: {error.why}")
+
+    def _take(self, response: SliceResponse, taken: Take) -> FetchedPiece | None:
+        request, part, until = response.request, response.part, taken.until_offset
+        if not self._loop.on_records(request, until):
             return None
-        next_offset, is_damaged = found
-        is_doubtful = self._loop.is_doubtful(request)
-        if not self._loop.on_records(request, next_offset):
-            return None
-        if not is_damaged:
-            self._floors[request.index] = EntryEnd(next_offset, str(address), request.epoch)
+        if not taken.is_damaged:
+            self._floors[request.index] = EntryEnd(until, str(response.address), request.epoch)
+        if taken.cut_why is not None:
+            self._cut[request.index] = (until, taken.cut_why)
         self._moves_on(request, part)
         return FetchedPiece(
             request.index,
             request.offset,
-            min(next_offset, request.until_offset),
+            min(until, request.until_offset),
             part.records,
             part.aborted,
-            str(address),
-            context=context,
-            is_doubtful=is_doubtful,
+            str(response.address),
+            context=response.context,
+            sender=response.sender,
             epoch=request.epoch,
         )
 
-    def _find_readable_end(
-        self, leader: AskedLeader, part: FetchedPartition, context: FetchContext
-    ) -> tuple[int, bool] | None:
-        """How far a response can be decoded, and whether it is damaged. None if it cannot be; the
-        loop knows why."""
-        dialect = self._brokers.dialect
-        try:
-            next_offset = dialect.next_offset(part.records, leader.request.offset, context)
-        except BadRecord as error:
-            until = self._passable_until(leader, error, context)
-            # Damaged bytes do not prove where they end: decoding decides.
-            return None if until is None else (min(until, leader.request.until_offset), True)
-        if next_offset is None:
-            self._loop.on_too_small(leader.request)
-            return None
-        if self._is_left_out(leader, part):
-            return None
-        if part.readable_end is not None and part.readable_end < next_offset:
-            next_offset = self._confirmed_end(leader, part, part.readable_end, next_offset)
-        elif gap := dialect.unconfirmed_gap(part.records, leader.request.offset, context):
-            next_offset = self._confirmed_gap(leader, gap)
-        return None if next_offset is None else (next_offset, False)
-
-    def _passable_until(
-        self, leader: AskedLeader, error: BadRecord, context: FetchContext
-    ) -> int | None:
-        # Where a broker accounts for the offsets itself, that account is what they contradict.
-        if context.floor and not context.spans and self._is_replaced(leader):
-            return None
-        is_replica = self._loop.may_be_replica(leader.request)
-        until = passable_until(error, leader.request.offset, is_replica=is_replica)
-        if until is None:
-            self._report_damage(leader, error)
-        elif error.damage is not None and error.damage.next_offset is None and not is_replica:
-            self._cut[leader.request.index] = (until, error.why)
-        return until
-
-    def _is_left_out(self, leader: AskedLeader, part: FetchedPartition) -> bool:
-        """Whether damaged bytes were cut off at the offset that was asked for, and now the broker
-        leaves them out: by the offset stored in them they are elsewhere. What they held is
-        not compacted. Reports it."""
-        offset, why = self._cut.get(leader.request.index, (-1, ""))
-        if offset != leader.request.offset:
-            return False
-        first = self._brokers.dialect.first_offset(part.records, offset)
-        if first <= offset:
-            return False
-        try:
-            if not leader.is_still_damaged():
-                return False
-        except ConnectionLost as error:
-            self._report_lost(leader, error)
-            return True
-        what = f"the batch at offset {offset} cannot be decoded"
-        damage = Damage(offset, first, has_bytes=False)
-        self._report_damage(leader, BadRecord(what, why=why, damage=damage))
-        return True
-
-    def _floor(self, leader: AskedLeader) -> int:
-        """The offset, if an entry ended there: then the next one begins there or later. Where a
-        slice begins in the middle of a batch, that batch begins before it."""
-        known = self._floors.get(leader.request.index)
-        if known is None or known.offset != leader.request.offset:
-            return 0
-        return (
-            leader.request.offset
-            if known.is_seen_by(str(leader.address), leader.request.epoch)
-            else 0
-        )
-
-    def _is_replaced(self, leader: AskedLeader) -> bool:
-        """Finds out, after records that contradict those before them, whether the broker has
-        replaced the end of its log since, so that nothing is damaged; or the connection broke.
-        Reports either."""
-        try:
-            if not leader.is_inside_entry(leader.request.offset):
-                return False
-        except ConnectionLost as error:
-            self._report_lost(leader, error)
-            return True
-        self._loop.on_replaced(leader.request)
-        return True
+    def _report(
+        self,
+        response: SliceResponse,
+        judged: TooSmall | Damaged | Replaced | Inconclusive | NoAnswer,
+    ) -> None:
+        request = response.request
+        match judged:
+            case TooSmall():
+                self._loop.on_too_small(request)
+            case Damaged(error):
+                self._loop.on_damaged(request, error)
+            case Replaced():
+                self._loop.on_replaced(request)
+            case Inconclusive():
+                self._loop.on_empty(request, None, throttled=False)
+            case NoAnswer(why):
+                self._loop.on_lost(response.address, why)
+            case _:
+                assert_never(judged)
 
     def _moves_on(self, request: SliceRequest, part: FetchedPartition) -> bool:
         named = part.preferred
         return named is not None and self._loop.on_preferred(request.index, named)
-
-    def _confirmed_end(
-        self, leader: AskedLeader, part: FetchedPartition, end: int, next_offset: int
-    ) -> int | None:
-        """How far to read if records end after the readable end: a broker determines that end
-        before it reads, so the log may have grown; or the offset stored in the last of them is
-        damaged. What comes before it is taken."""
-        dialect = self._brokers.dialect
-        context = replace(part.context, floor=self._floor(leader))
-        within = dialect.cut_out(
-            part.records, leader.request.offset, leader.request.offset, end, context
-        )
-        known = FetchContext(floor=context.floor)
-        until = dialect.next_offset(within, leader.request.offset, known) if len(within) else None
-        if until is not None and leader.request.offset < until <= end:
-            return until
-        try:
-            latest = leader.log_edge(Latest(), self._settings.isolation)
-        except ConnectionLost:
-            self._loop.on_empty(leader.request, None, throttled=False)
-            return None
-        if next_offset <= latest:
-            return next_offset
-        error = BadRecord(
-            f"the batch at offset {leader.request.offset} cannot be decoded",
-            why=f"it ends at offset {next_offset}, and the log ends at {latest}",
-        )
-        self._report_damage(leader, error)
-        return None
-
-    def _confirmed_gap(self, leader: AskedLeader, gap: UnconfirmedGap) -> int | None:
-        try:
-            until = leader.confirmed_until(gap)
-        except BadRecord as error:
-            self._report_damage(leader, error)
-            return None
-        except ConnectionLost as error:
-            self._report_lost(leader, error)
-            return None
-        if until is None:
-            self._loop.on_empty(leader.request, None, throttled=False)
-        return until
-
-    def _report_damage(self, leader: AskedLeader, error: BadRecord) -> None:
-        capabilities = self._brokers.dialect.capabilities
-        self._loop.on_damaged(
-            leader.request,
-            located_damage_error(
-                error, leader.request.partition, str(leader.address), capabilities
-            ),
-        )
-
-    def _report_lost(self, leader: AskedLeader, error: ConnectionLost) -> None:
-        self._loop.on_lost(leader.address, f"{error.what}: {error.why}")

@@ -22,6 +22,7 @@ from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
 from rangeland.fetch.slice_failures import (
     damage_loss,
@@ -60,8 +61,8 @@ def read_slices(
         fetcher.stop()
 
 
-class _UnconfirmedDamage(Exception):
-    """A loss was seen, and is believed only after the leader has been read again."""
+class _UnprovenGap(Exception):
+    """A gap was seen, and is believed only after the leader has been read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,10 @@ class _PieceDecoder:
                 next_offset = chunk.until_offset
                 yield replace(chunk, leader=piece.leader)
             return
-        except _UnconfirmedDamage:
+        except _UnprovenGap:
             pass
         except BadRecord:
-            if not piece.is_doubtful:
+            if piece.sender.proves_damage:
                 raise
         rest = replace(
             slice_, from_offset=next_offset, until_offset=piece.until_offset, leader=None
@@ -148,22 +149,19 @@ class _PieceDecoder:
                 if piece.loss is not None:
                     yield lost_chunk(piece.index, piece.loss, piece.leader, self._in_bytes)
                     continue
-                sure = replace(piece, is_doubtful=False)
-                for chunk in self._decode(sure, rest, is_confirmed=True):
+                for chunk in self._decode(replace(piece, sender=Sender.LEADER_AGAIN), rest):
                     yield replace(chunk, leader=piece.leader)
         finally:
             fetcher.stop()
 
-    def _decode(
-        self, piece: FetchedPiece, slice_: Slice, *, is_confirmed: bool = False
-    ) -> Iterator[SliceChunk]:
+    def _decode(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
         """The piece to its end. A batch that cannot be decoded ends the run, unless the policy says
         otherwise: then everything before it is decoded, and it is skipped or quarantined, or the
         slice ends there. Unexplained gaps are treated in the same way."""
         next_offset = piece.from_offset
         while next_offset < piece.until_offset:
             decoded_until, damaged = yield from self._decode_up_to_damage(
-                piece, next_offset, slice_, is_confirmed
+                piece, next_offset, slice_
             )
             if damaged is None:
                 return
@@ -185,7 +183,6 @@ class _PieceDecoder:
         piece: FetchedPiece,
         from_offset: int,
         slice_: Slice,
-        is_confirmed: bool,
         known: _DamagedPart | None = None,
     ) -> Generator[SliceChunk, None, tuple[int, _DamagedPart | None]]:
         """Returns up to where the piece could be decoded, and the damage there; None if it is
@@ -198,23 +195,19 @@ class _PieceDecoder:
         records = piece.records[begin:]
         part = replace(piece, from_offset=from_offset, until_offset=good_until, records=records)
         try:
-            for chunk in self._chunks(part, slice_, is_confirmed):
+            for chunk in self._chunks(part, slice_):
                 yield chunk
                 next_offset = chunk.until_offset
                 if chunk.is_held:
                     return next_offset, None
             return next_offset, known
         except BadRecord as error:
-            if piece.is_doubtful:
+            if not piece.sender.proves_damage:
                 raise
             found = self._judge_damage(error, piece, slice_, next_offset, good_until)
         if next_offset < found.loss.from_offset < good_until:
             # Damage is found before everything ahead of it has been returned.
-            return (
-                yield from self._decode_up_to_damage(
-                    piece, next_offset, slice_, is_confirmed, found
-                )
-            )
+            return (yield from self._decode_up_to_damage(piece, next_offset, slice_, found))
         return next_offset, found
 
     def _judge_damage(
@@ -235,11 +228,9 @@ class _PieceDecoder:
         loss = damage_loss(bad, policy, slice_, first, piece.until_offset)
         return _DamagedPart(loss, bad.damage, bad.why)
 
-    def _chunks(
-        self, piece: FetchedPiece, slice_: Slice, is_confirmed: bool
-    ) -> Iterator[SliceChunk]:
-        """The content of a piece, and the gaps in it: compacted, or lost. Raises _UnconfirmedDamage
-        at the first lost one, unless the leader has been read again for it."""
+    def _chunks(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
+        """The content of a piece, and the gaps in it: compacted, or lost. Raises _UnprovenGap at
+        the first lost one, unless the leader has been read again for it."""
         next_offset, topic = piece.from_offset, slice_.partition.topic
         is_quarantined, isolation = bool(self._settings.quarantined_bytes), self._settings.isolation
         is_unfinished = True
@@ -255,8 +246,8 @@ class _PieceDecoder:
                     if self._gaps.explain(topic, _leader_of(piece)):
                         is_unfinished = True  # again from the gap on, with all gaps explained
                         break
-                    if not is_confirmed:
-                        raise _UnconfirmedDamage
+                    if not piece.sender.proves_gap:
+                        raise _UnprovenGap
                     loss = self._gaps.loss_of(slice_, next_offset, part.next_offset)
                     yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes)
                 else:

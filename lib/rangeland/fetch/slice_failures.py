@@ -21,6 +21,7 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Action, Loss, LossKind, partition_facts
@@ -55,15 +56,16 @@ def look_at(what: str, capabilities: Capabilities) -> str:
     )
 
 
-def passable_until(error: BadRecord, asked_at: int, *, is_replica: bool) -> int | None:
+def passable_until(error: BadRecord, asked_at: int, sender: Sender) -> int | None:
     """The offset up to which a damaged response to a request at ``asked_at`` can be taken: the end
     of the damage, or its beginning, so that decoding sees what is around it. None where neither is
-    known. A replica's damage is never passed: its leader is read instead."""
+    known. Damage that a replica may have sent is never passed: the leader is read instead."""
     damage = error.damage
     if damage is None:
         return None
-    edges = (damage.base_offset,) if is_replica else (damage.next_offset, damage.base_offset)
-    return next((edge for edge in edges if edge is not None and edge > asked_at), None)
+    edges = (damage.next_offset, damage.base_offset)
+    passable = edges if sender.proves_range else edges[1:]
+    return next((edge for edge in passable if edge is not None and edge > asked_at), None)
 
 
 def first_damaged(damage: Damage, next_offset: int, good_end: int, until_offset: int) -> int:

@@ -166,7 +166,7 @@ class SliceState:
     def count_short_end(self, now_ms: int) -> int:
         """Its leader reports such an end, which counts once metadata has named the leader. Returns
         for how long it has reported one."""
-        self.short_ends += 1 if self.server.is_confirmed else 0
+        self.short_ends += 1 if self.server.sender.proves_end else 0
         if self.short_ends <= 1:
             self.short_end_at_ms = now_ms
         return now_ms - self.short_end_at_ms
