@@ -18,6 +18,7 @@ from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_judgement import (
     MIN_FETCH_BYTES,
     AskForGapEntry,
+    AskForNextEntry,
     AskLogEnd,
     AskWhetherDamaged,
     AskWhetherMisplaced,
@@ -53,6 +54,11 @@ def at(stored: bytes, base: int) -> bytes:
     return struct.pack(">q", base) + stored[8:]
 
 
+def claims(stored: bytes, count: int) -> bytes:
+    """The same batch with another number of offsets, which its checksum does cover."""
+    return stored[:23] + struct.pack(">i", count - 1) + stored[27:]
+
+
 def found(*stored: bytes, end: int | None = None) -> FetchedPartition:
     return FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), end)
 
@@ -66,6 +72,51 @@ def response(*stored: bytes, at: int = 0, end: int | None = None, **known: Any) 
 def error_of(judged: Judgement) -> BadRecord:
     assert isinstance(judged, Damaged), judged
     return judged.error
+
+
+# --- a damaged entry that claims to end where another one is --------------------------------------
+
+LONGER = claims(batch(4), 6)
+"""At 4 to 7, as the next batch shows; it claims to be at 4 to 9."""
+
+
+def test_where_a_damaged_last_entry_ends_is_asked() -> None:
+    given = response(batch(0), LONGER, end=50)
+    assert judge_response(given) == AskForNextEntry(10, MAX_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("stored", "end"),
+    [
+        ([batch(0), batch(4)], 50),
+        ([batch(0), LONGER], 10),
+        ([batch(0), batch(4), batch(8)[:20]], 50),
+    ],
+)
+def test_the_end_of_an_entry_is_not_asked_where_something_shows_it(
+    stored: list[bytes], end: int
+) -> None:
+    assert isinstance(judge_response(response(*stored, end=end)), Take)
+
+
+@pytest.mark.parametrize(
+    ("answer", "until"),
+    [
+        (found(batch(8)), 8),
+        (found(batch(10)), 10),
+        (found(claims(batch(8), 9)), 10),
+        (found(batch(0, 12)), 10),
+        (found(), 10),
+        (None, 10),
+    ],
+    ids=["another", "next", "damaged, too", "around all", "nothing", "error"],
+)
+def test_a_damaged_entry_ends_where_an_intact_one_begins_or_where_it_claims(
+    answer: FetchedPartition | None, until: int
+) -> None:
+    given = response(batch(0), LONGER, end=50)
+    question = AskForNextEntry(10, MAX_BYTES)
+    assert judge_records(given, question, answer) == Take(until, is_damaged=True)
 
 
 # --- without a question -----------------------------------------------------------------------

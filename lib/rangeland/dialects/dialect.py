@@ -178,6 +178,11 @@ class Dialect(ABC):
         stored in that entry shows it. None if the dialect's brokers say where entries are."""
         return None
 
+    def has_certain_end(self, records: memoryview, context: FetchContext = NO_CONTEXT) -> bool:
+        """Whether the last entry ends where it claims to: another one follows it, or it is intact.
+        True if the dialect's brokers say where entries are."""
+        return True
+
     def entry_around(
         self, records: memoryview, from_offset: int, target: int
     ) -> tuple[int, int | None]:

@@ -151,6 +151,12 @@ class AskWhetherMisplaced(RecordsQuestion):
 
 
 @dataclass(frozen=True, slots=True)
+class AskForNextEntry(RecordsQuestion):
+    """Ask for the entry at the offset at which the last one claims to end: that one is damaged, and
+    the next may begin earlier."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskLogEnd:
     """Ask where the log ends: the records go on after the readable end, which a broker determines
     before it reads. Either the log has grown, or the offset stored in the last of them is
@@ -193,8 +199,10 @@ def judge_records(
     """The judgement with the answer to a question. ``found`` is None if that is an error."""
     match question:
         case AskWhetherReplaced(error=error):
-            is_replaced = found is not None and _has_entry_across(response, found)
+            is_replaced = found is not None and _has_entry_across(response, found, response.offset)
             return Replaced() if is_replaced else _judge_damage(response, error)
+        case AskForNextEntry():
+            return _judge_next_entry(response, question.offset, found)
         case AskWhetherDamaged():
             return _judge_left_out(response, question, found)
         case AskForGapEntry(gap=gap):
@@ -235,9 +243,12 @@ def _judge_end(response: SliceResponse, next_offset: int) -> Judgement:
         until = _end_within(response, readable_end)
         return AskLogEnd(next_offset) if until is None else Take(until)
     gap = response.dialect.unconfirmed_gap(part.records, response.offset, response.context)
-    if gap is None:
+    if gap is not None:
+        return AskForGapEntry(gap.last_offset, max(len(gap.entry), MIN_FETCH_BYTES), gap)
+    is_log_end = readable_end == next_offset
+    if is_log_end or response.dialect.has_certain_end(part.records, response.context):
         return Take(next_offset)
-    return AskForGapEntry(gap.last_offset, max(len(gap.entry), MIN_FETCH_BYTES), gap)
+    return AskForNextEntry(next_offset, response.request.max_bytes)
 
 
 def _end_within(response: SliceResponse, readable_end: int) -> int | None:
@@ -269,6 +280,17 @@ def _judge_left_out(
     return _damaged_batch(response, question.why, damage)
 
 
+def _judge_next_entry(
+    response: SliceResponse, claimed_end: int, found: FetchedPartition | None
+) -> Take:
+    """The last entry is damaged. It ends where an intact one begins that goes on after the end that
+    it claims; otherwise there."""
+    if found is None or not _has_entry_across(response, found, claimed_end):
+        return Take(claimed_end, is_damaged=True)
+    begin = response.dialect.first_offset(found.records, 0)
+    return Take(begin if begin > response.offset else claimed_end, is_damaged=True)
+
+
 def _judge_gap_entry(
     response: SliceResponse, gap: UnconfirmedGap, is_there: bool | None
 ) -> Judgement:
@@ -288,10 +310,11 @@ def _begins_with(found: FetchedPartition | None, entry: memoryview) -> bool | No
     return found.records[: len(entry)] == entry
 
 
-def _has_entry_across(response: SliceResponse, found: FetchedPartition) -> bool:
-    """Whether one intact entry begins before the requested offset and ends after it."""
-    dialect, offset, context = response.dialect, response.offset, found.context
-    preceding, isolation = offset - 1, response.isolation
+def _has_entry_across(response: SliceResponse, found: FetchedPartition, offset: int) -> bool:
+    """Whether one intact entry, the first that was found, begins before the offset and ends after
+    it."""
+    dialect, context, isolation = response.dialect, found.context, response.isolation
+    preceding = offset - 1
     try:
         stored = dialect.cut_out(found.records, preceding, preceding, offset, context)
         end = dialect.next_offset(stored, 0, context) or offset

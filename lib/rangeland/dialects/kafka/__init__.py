@@ -50,6 +50,7 @@ class KafkaDialect(Dialect):
     next_offset = staticmethod(entry_scan.next_offset)
     first_offset = staticmethod(entry_scan.first_offset)
     unconfirmed_gap = staticmethod(entry_scan.unconfirmed_gap)
+    has_certain_end = staticmethod(entry_scan.has_certain_end)
     cut_out = staticmethod(entry_scan.cut_out)
     aborted_within = staticmethod(aborted_transactions.aborted_within)
     decode_chunks = staticmethod(records.decode_chunks)

@@ -186,6 +186,20 @@ def unconfirmed_gap(
     return UnconfirmedGap(begin, base, floor - 1, records[byte_index:end])
 
 
+def has_certain_end(records: memoryview, context: FetchContext = NO_CONTEXT) -> bool:
+    """False if the end that the last batch claims is shown by nothing else: not even the beginning
+    of another entry follows it, and its checksum, which covers the claim, is wrong."""
+    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
+    if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
+        return True
+    *_, (byte_index, end) = spans(records)
+    try:
+        batch_of(records[byte_index:end]).check()
+    except BadRecord:
+        return False
+    return True
+
+
 def _is_before(records: memoryview, offset: int) -> bool:
     """Whether the first entry claims to end before the offset."""
     if not offset or len(records) < BATCH_V2.size:
