@@ -121,7 +121,7 @@ def redrive(
     progress.step("reading the quarantine")
     runner.target.refresh()
     left = in_quarantine(job, runner.target, runner.row_format)
-    return RedriveResult(job.job, job.sink.table, tuple(left), time.monotonic() - started, done)
+    return RedriveResult(job.name, job.sink.table, tuple(left), time.monotonic() - started, done)
 
 
 def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
@@ -186,8 +186,8 @@ class Runner:
         return self._with_lease(self._land_until_done)
 
     def apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> RunResult:
-        if plan.job != self.job.job:
-            what = f"the plan belongs to the job {plan.job}, the job file to {self.job.job}"
+        if plan.job != self.job.name:
+            what = f"the plan belongs to the job {plan.job}, the job file to {self.job.name}"
             raise Conflict(what)
         return self._with_lease(partial(self._apply, plan, unplanned_losses))
 
@@ -227,7 +227,7 @@ class Runner:
             if self.finished:
                 self._mirror(to_the_end=False)
         raise Conflict(
-            f"the job {self.job.job} could not enter a plan in {MAX_LOST_RACES} tries",
+            f"the job {self.job.name} could not enter a plan in {MAX_LOST_RACES} tries",
             why="other drivers keep entering plans for the same table",
             do="run it again when they are done",
         )

@@ -6,9 +6,9 @@ import pytest
 
 from rangeland.errors import Unreachable
 from rangeland.fleet.fleet_result import FleetResult, JobOutcome, most_severe
-from rangeland.fleet.fleet_run import NoJobsProgress, TableJobs, for_each
+from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, for_each
 from rangeland.fleet.table_job import TableJob
-from rangeland.fleet.table_jobs import FailedFile
+from rangeland.fleet.topic_jobs import FailedFile
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
 from rangeland.results import CheckResult
@@ -40,17 +40,17 @@ def table_job(name: str) -> TableJob:
 
 
 def work(one: TableJob) -> CheckResult:
-    if one.job.job == "gone":
+    if one.job.name == "gone":
         raise Unreachable("no broker answers", do="start one")
-    if one.job.job == "odd":
+    if one.job.name == "odd":
         raise KeyError("odd")
-    return CheckResult(one.job.job)
+    return CheckResult(one.job.name)
 
 
 def test_one_job_s_failure_is_its_own() -> None:
     jobs = [table_job(name) for name in ("a", "gone", "odd", "b")]
     failed = FailedFile("bad.yaml", Unreachable("bad"))
-    found = for_each(TableJobs(tuple(jobs), (failed,)), work, NoJobsProgress(), 2)
+    found = for_each(Fleet(tuple(jobs), (failed,)), work, NoJobsProgress(), 2)
     assert [(o.job, o.exit_code) for o in found.outcomes] == [
         ("bad.yaml", 75),
         ("a", 0),

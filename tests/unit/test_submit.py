@@ -407,7 +407,7 @@ def test_a_driver_in_the_cluster_gets_its_job_as_one_file(
     alone = sent.rename(tmp_path / "alone.yaml")
     (tmp_path / "base.yaml").unlink()
     found = Job.load(alone)
-    assert (found.job, found.source.topics) == ("child", ("orders",))
+    assert (found.name, found.source.topics) == ("child", ("orders",))
 
 
 def test_submit_finds_mistakes_in_the_job_before_anything_is_made(

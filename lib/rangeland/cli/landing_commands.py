@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rangeland.fleet.fleet_result import FleetResult
-    from rangeland.fleet.fleet_run import JobsProgress, TableJobs
+    from rangeland.fleet.fleet_run import Fleet, JobsProgress
     from rangeland.fleet.table_job import TableJob
     from rangeland.planning.plan import PlanKind
     from rangeland.progress_events import Progress
@@ -225,7 +225,7 @@ def backfill(
 
 
 def _run_all(
-    jobs: TableJobs,
+    fleet: Fleet,
     spark: SparkSession,
     progress: JobsProgress,
     parallel: int | None,
@@ -233,7 +233,7 @@ def _run_all(
 ) -> FleetResult[RunResult]:
     from rangeland.fleet.fleet_run import run_all
 
-    return run_all(jobs, spark, progress, parallel, kind)
+    return run_all(fleet, spark, progress, parallel, kind)
 
 
 def _preview(
@@ -289,7 +289,7 @@ def _make_empty_folder(out: Path) -> None:
 def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) -> None:
     """Applies each plan file of a folder, which ``plan --out`` has written."""
     from rangeland.fleet.job_folders import files_in
-    from rangeland.fleet.table_jobs import FailedFile, LoadedFile
+    from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
     from rangeland.landing.plan_file import job_of_plan, read_plan_file
 
     files: list[LoadedFile] = []

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rangeland.fleet.fleet_result import Answer, FleetResult
-    from rangeland.fleet.fleet_run import JobsProgress, TableJobs
+    from rangeland.fleet.fleet_run import Fleet, JobsProgress
     from rangeland.fleet.table_job import TableJob
-    from rangeland.fleet.table_jobs import FailedFile, LoadedFile
+    from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
     from rangeland.job import Job
     from rangeland.job.job_text import JobText
     from rangeland.progress_events import Progress
@@ -50,9 +50,7 @@ class TableCommand:
 
     work: Callable[[TableJob, Any, Progress], Answer]
     render: Callable[[Any], RenderableType]
-    work_for_many: Callable[[TableJobs, Any, JobsProgress, int | None], FleetResult[Any]] | None = (
-        None
-    )
+    work_for_many: Callable[[Fleet, Any, JobsProgress, int | None], FleetResult[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def load_jobs(
             return TableJob(job, text)
 
     from rangeland.fleet.job_folders import job_files
-    from rangeland.fleet.table_jobs import load_files
+    from rangeland.fleet.topic_jobs import load_files
 
     files, failed = load_files(job_files(paths), load, asks_cluster=asks_cluster)
     return ManyJobs(files, failed, parallel)
@@ -121,17 +119,17 @@ def _answer_many(
         many = _without_unreachable(output, many)
     spark: Any = _session(output, many) if many.files else None
 
-    from rangeland.fleet.fleet_run import TableProgress, for_each, jobs_of
+    from rangeland.fleet.fleet_run import TableProgress, fleet_of, for_each
     from rangeland.render.fleet_view import LiveJobs, render_fleet
 
     command = table_command()
     progress = LiveJobs(output.progress())
-    jobs = jobs_of(many.files, many.failed, spark, progress)
+    fleet = fleet_of(many.files, many.failed, spark, progress)
     if command.work_for_many is not None:
-        result = command.work_for_many(jobs, spark, progress, many.parallel)
+        result = command.work_for_many(fleet, spark, progress, many.parallel)
     else:
         result = for_each(
-            jobs,
+            fleet,
             lambda one: command.work(one, spark, TableProgress(one, progress)),
             progress,
             many.parallel,
@@ -143,7 +141,7 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     """The jobs without the files whose clusters cannot be reached. Files with a pattern are not
     asked for: their clusters have been asked for topics already."""
     from rangeland.cluster_access.broker_check import find_unreachable
-    from rangeland.fleet.table_jobs import FailedFile
+    from rangeland.fleet.topic_jobs import FailedFile
 
     output.progress().step("asking for leaders")
     was_asked = [bool(file.job.source.topic_pattern and file.topics) for file in many.files]
@@ -155,7 +153,7 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
         if error is None:
             left.append(file)
         else:
-            failed.append(FailedFile(file.text.name, error, file.job.job))
+            failed.append(FailedFile(file.text.name, error, file.job.name))
     return ManyJobs(left, failed, many.parallel)
 
 
@@ -167,7 +165,7 @@ def _session(output: CommandOutput, many: ManyJobs) -> SparkSession:
     output.progress().step("starting Spark")
     tables = [file.job.sink.table for file in many.files]
     on_s3 = next((table for table in tables if scheme_of(table) in S3_SCHEMES), tables[0])
-    names = sorted({file.job.job for file in many.files})
+    names = sorted({file.job.name for file in many.files})
     fair = {"spark.scheduler.mode": "FAIR"}
     app = f"rangeland {', '.join(names)[:100]}"
     return open_deferred(

@@ -185,7 +185,7 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
     from rangeland.spark.spark_session import open_deferred
 
     output.progress().step("starting Spark")
-    app = f"rangeland {job.job}"
+    app = f"rangeland {job.name}"
     return open_deferred(
         app, table=job.sink.table, meanwhile=import_commands, makes_archive=output.writes
     )

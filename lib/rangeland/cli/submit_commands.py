@@ -230,7 +230,7 @@ def _whole_job_file(job: Job, text: JobText, out: Path) -> Path:
     from rangeland.submit.shipped_files import write_text
 
     return write_text(
-        out / f"{job.job}.whole.yaml", yaml.safe_dump(dict(text.values), sort_keys=False)
+        out / f"{job.name}.whole.yaml", yaml.safe_dump(dict(text.values), sort_keys=False)
     )
 
 

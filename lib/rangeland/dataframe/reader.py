@@ -115,7 +115,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
     survey = survey_of(job, request_for_range(job))
     settings = _settings(job, survey)
     terms = PlanTerms(
-        job=job.job,
+        job=job.name,
         application="rangeland/read",
         dialect=job.source.dialect,
         isolation=job.source.isolation,

@@ -21,7 +21,7 @@ from rangeland.errors import Conflict, RangelandError
 from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
-from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
+from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_offsets
 from rangeland.planning.plan import PlanKind
 from rangeland.progress_events import NoProgress
@@ -57,8 +57,8 @@ class NoJobsProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class TableJobs:
-    """The jobs of some files: those whose tables are known, and what cannot be used."""
+class Fleet:
+    """The jobs of one command: those whose tables are known, and the files that cannot be used."""
 
     jobs: tuple[TableJob, ...]
     failed: tuple[FailedFile, ...] = ()
@@ -67,20 +67,20 @@ class TableJobs:
 class TableProgress(NoProgress):
     """The progress of one job of many: only its warnings are shown, with its table's name."""
 
-    def __init__(self, job: TableJob, progress: JobsProgress) -> None:
-        self._table = job.job.sink.table
+    def __init__(self, table_job: TableJob, progress: JobsProgress) -> None:
+        self._table = table_job.table
         self._progress = progress
 
     def warn(self, text: str) -> None:
         self._progress.warn(f"{self._table}: {text}")
 
 
-def jobs_of(
+def fleet_of(
     files: Iterable[LoadedFile],
     failed: Iterable[FailedFile],
     spark: SparkSession,
     progress: JobsProgress,
-) -> TableJobs:
+) -> Fleet:
     """The jobs of these files, each table once for each name of a job."""
     progress.step("looking for the tables of the jobs")
     jobs: list[TableJob] = []
@@ -93,12 +93,12 @@ def jobs_of(
                 _check_named_once(one, file.text.name, seen)
             jobs += found
         except RangelandError as error:
-            bad.append(FailedFile(file.text.name, error, file.job.job))
-    return TableJobs(tuple(jobs), tuple(bad))
+            bad.append(FailedFile(file.text.name, error, file.job.name))
+    return Fleet(tuple(jobs), tuple(bad))
 
 
 def _check_named_once(one: TableJob, name: str, seen: dict[tuple[str, str], str]) -> None:
-    key = (one.job.job, one.job.sink.table)
+    key = (one.job.name, one.table)
     other = seen.setdefault(key, name)
     if other != name:
         raise Conflict(
@@ -109,14 +109,14 @@ def _check_named_once(one: TableJob, name: str, seen: dict[tuple[str, str], str]
 
 
 def for_each(
-    jobs: TableJobs,
+    fleet: Fleet,
     work: Callable[[TableJob], A],
     progress: JobsProgress,
     parallel: int | None = None,
 ) -> FleetResult[A]:
     """Does the work for every job, at most ``parallel`` at a time, in the order given."""
-    works = [(job, partial(work, job)) for job in jobs.jobs]
-    return _work_side_by_side(works, jobs.failed, progress, parallel)
+    works = [(table_job, partial(work, table_job)) for table_job in fleet.jobs]
+    return _work_side_by_side(works, fleet.failed, progress, parallel)
 
 
 def _work_side_by_side(
@@ -155,9 +155,9 @@ def tables_at_a_time(asked: int | None) -> int:
     return max(1, asked if asked is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
 
 
-def _outcome(job: TableJob, work: Callable[[], A]) -> JobOutcome[A]:
+def _outcome(table_job: TableJob, work: Callable[[], A]) -> JobOutcome[A]:
     started = time.monotonic()
-    names = (job.job.job, job.job.sink.table)
+    names = (table_job.job.name, table_job.table)
     try:
         result = work()
         return JobOutcome(*names, result, None, result.exit_code, time.monotonic() - started)
@@ -174,7 +174,7 @@ def _as_own_error(error: Exception) -> RangelandError:
 
 
 def run_all(
-    jobs: TableJobs,
+    fleet: Fleet,
     spark: SparkSession,
     progress: JobsProgress,
     parallel: int | None = None,
@@ -185,25 +185,25 @@ def run_all(
     surveys = SharedSurveys()
     parallel = tables_at_a_time(parallel)
 
-    def open_table(job: TableJob) -> OpenedJob | UnopenedJob:
+    def open_table(table_job: TableJob) -> OpenedJob | UnopenedJob:
         try:
-            return OpenedJob(job, spark, progress, kind, surveys)
+            return OpenedJob(table_job, spark, progress, kind, surveys)
         except Exception as error:  # raised where the job is run
-            return UnopenedJob(job, error)
+            return UnopenedJob(table_job, error)
 
-    progress.step(f"looking at {len(jobs.jobs)} tables")
+    progress.step(f"looking at {len(fleet.jobs)} tables")
     with ThreadPoolExecutor(parallel) as pool:
-        all_jobs = list(pool.map(open_table, jobs.jobs))
+        all_jobs = list(pool.map(open_table, fleet.jobs))
     opened = [one for one in all_jobs if isinstance(one, OpenedJob)]
     if kind in SURVEYED:
         for one in opened:
             one.ticket.announce(one.request)
     progress.step("asking for leaders and offsets")
     largest_first = sorted(all_jobs, key=lambda one: -one.offsets_to_read())
-    progress.step(f"landing {len(jobs.jobs)} tables, {parallel} at a time")
-    works = [(one.job, one.run) for one in largest_first]
-    landed = _work_side_by_side(works, jobs.failed, progress, parallel)
-    outcomes = _in_order(landed.outcomes, jobs.jobs)
+    progress.step(f"landing {len(fleet.jobs)} tables, {parallel} at a time")
+    works = [(one.table_job, one.run) for one in largest_first]
+    landed = _work_side_by_side(works, fleet.failed, progress, parallel)
+    outcomes = _in_order(landed.outcomes, fleet.jobs)
     if kind is PlanKind.RUN:
         outcomes = mirror_outcomes(outcomes, opened, progress)
     return replace(landed, outcomes=outcomes)
@@ -218,19 +218,19 @@ class OpenedJob:
 
     def __init__(
         self,
-        job: TableJob,
+        table_job: TableJob,
         spark: SparkSession,
         progress: JobsProgress,
         kind: PlanKind,
         surveys: SharedSurveys,
     ) -> None:
-        self.job = job
-        of_table = TableProgress(job, progress)
-        self.ticket = SurveyTicket(job.job, surveys)
-        self.runner = Runner(job.job, spark, of_table, kind, self.ticket.survey_of)
-        self._position = self.runner.target.history.position(job.job.application)
-        if job.template is not None:
-            _check_only_its_topic_has_landed(job, self._position.topics)
+        self.table_job = table_job
+        of_table = TableProgress(table_job, progress)
+        self.ticket = SurveyTicket(table_job.job, surveys)
+        self.runner = Runner(table_job.job, spark, of_table, kind, self.ticket.survey_of)
+        self._position = self.runner.target.history.position(table_job.job.application)
+        if table_job.template is not None:
+            _check_only_its_topic_has_landed(table_job, self._position.topics)
         self.request = self.runner.surveys.request_for_plan(self._position)
 
     def run(self) -> RunResult:
@@ -252,7 +252,7 @@ class OpenedJob:
 class UnopenedJob:
     """A job whose table could not be looked at."""
 
-    job: TableJob
+    table_job: TableJob
     error: Exception
 
     def run(self) -> RunResult:
@@ -262,11 +262,11 @@ class UnopenedJob:
         return 0
 
 
-def _check_only_its_topic_has_landed(job: TableJob, landed: Iterable[str]) -> None:
-    (topic,) = job.job.source.topics
+def _check_only_its_topic_has_landed(table_job: TableJob, landed: Iterable[str]) -> None:
+    (topic,) = table_job.job.source.topics
     if others := sorted(set(landed) - {topic}):
         raise Conflict(
-            f"the table {job.job.sink.table} has {', '.join(others)}, not {topic}",
+            f"the table {table_job.table} has {', '.join(others)}, not {topic}",
             why="another topic of this job was landed in it",
             do="land one of them in another table, with a job file of its own",
         )
@@ -276,7 +276,7 @@ def _in_order(
     outcomes: Sequence[JobOutcome[A]], jobs: Sequence[TableJob]
 ) -> tuple[JobOutcome[A], ...]:
     """The outcomes in the order of the files and topics, not in that of the landings."""
-    place = {(one.job.job, one.job.sink.table): index for index, one in enumerate(jobs)}
+    place = {(one.job.name, one.table): index for index, one in enumerate(jobs)}
     return tuple(sorted(outcomes, key=lambda o: place.get((o.job, o.table or ""), -1)))
 
 
@@ -288,7 +288,7 @@ def mirror_outcomes(
 ) -> tuple[JobOutcome[RunResult], ...]:
     """Commits what the tables of a template have landed to its group, in one go. A failure is a
     warning of its results: the rows are safe, and the next run commits it."""
-    for template, jobs in groupby(opened, key=lambda one: one.job.template):
+    for template, jobs in groupby(opened, key=lambda one: one.table_job.template):
         if template is None or template.group is None:
             continue
         of_template = list(jobs)
@@ -303,7 +303,7 @@ def mirror_outcomes(
         except Exception as error:  # what has landed is reported, whatever this is
             text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)
-            tables = {one.job.job.sink.table for one in of_template}
+            tables = {one.table_job.table for one in of_template}
             outcomes = tuple(
                 _add_warning(one, text) if one.table in tables else one for one in outcomes
             )

@@ -272,7 +272,7 @@ def _join(
 ) -> HeartbeatThread | None:
     joining = JoinRequest(
         group=group.id,
-        job=job.job,
+        job=job.name,
         partitions=tuple(sorted(partitions)),
         assignment=group.assignment,
         client_id=job.source.client_id,

@@ -66,7 +66,7 @@ def group_of(job: Job) -> Group:
     """The group of a job. Raises JobFileError where it has none."""
     if job.group is None:
         raise JobFileError(
-            f"the job {job.job} has no group to mirror its checkpoint to",
+            f"the job {job.name} has no group to mirror its checkpoint to",
             do="add group: {id: NAME} to the job file",
         )
     return job.group
@@ -91,7 +91,7 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     found, name = push_offsets(job, cluster, checkpoint)
     state: MirrorState = "mirrored" if found.changed else "unchanged"
     return MirrorResult(
-        job=job.job,
+        job=job.name,
         group=group.id,
         backend=name,
         state=state if checkpoint else "nothing-landed",

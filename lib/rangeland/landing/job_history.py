@@ -214,7 +214,7 @@ class JobHistory:
         left rows missing; 0 if there are only such repairs. Any other plan is entered only where
         no rows are missing, or to adopt the table."""
         planned_at = None
-        for event in ledger.plans_of(self._job.job):
+        for event in ledger.plans_of(self._job.name):
             if not _is_repair(event) or self._has_repaired_all(ledger, event):
                 return event.table_version
             planned_at = 0

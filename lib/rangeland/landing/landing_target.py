@@ -201,7 +201,7 @@ class LandingTarget:
         now_ms = _now_ms()
         job = self._job
         if events := seen_losses(
-            job.application, job.job, sequence, seen, seen_at_ms or now_ms, now_ms
+            job.application, job.name, sequence, seen, seen_at_ms or now_ms, now_ms
         ):
             ledger.refresh()
             ledger.record_losses(self._with_columns(events))

@@ -58,7 +58,7 @@ def result_of_plans(
     files = [one.file for f in ours for one in f.outcome.files]
     last = finished[-1] if finished else None
     return RunResult(
-        job=job.job,
+        job=job.name,
         application=last.plan.application if last else job.application,
         sequence=last.plan.sequence if last else target.identity.landed_sequence(job.application),
         state=state,

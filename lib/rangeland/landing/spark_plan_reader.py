@@ -138,12 +138,12 @@ class SparkPlanReader:
     ) -> tuple[dict[int, Receipt], list[EventFile]]:
         """The leaders in a plan that is not new may have changed, or lead another log: readers
         then look them up first and check that the log is the same."""
-        if plan.job != self.job.job:
+        if plan.job != self.job.name:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
                 why=f"{plan.id} is prepared, and its files "
                 "are gone or no longer fit the table; "
-                f"{self.job.job} has other brokers, or another transform",
+                f"{self.job.name} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
             )
         if not plan.slices:

@@ -77,7 +77,7 @@ def adopt_table(
     landed_at = target.land(outcome, target.table.version)
     target.table.delta.wait_for_maintenance()
     version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.table.version
-    return AdoptResult(job.job, job.sink.table, plan.sequence, version, tuple(ranges))
+    return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
 def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
@@ -123,7 +123,7 @@ def _plan(
     job: Job, ranges: list[Range], checkpoint: Mapping[Partition, LogMark], sequence: int
 ) -> Plan:
     return Plan(
-        job=job.job,
+        job=job.name,
         application=job.application,
         sequence=sequence,
         dialect=job.source.dialect,

@@ -42,7 +42,7 @@ class TargetTable:
     def __init__(self, spark: SparkSession, job: Job) -> None:
         if job.sink.is_per_topic:
             raise UsageError(
-                f"{job.sink.table} stands for one table for each topic of the job {job.job}",
+                f"{job.sink.table} stands for one table for each topic of the job {job.name}",
                 do="use a command that takes all of them, such as `rangeland run`, or "
                 "`rangeland.run_jobs` in Python; or name one table, with --set sink.table=TABLE "
                 "and --set source.topics=[TOPIC]",

@@ -42,7 +42,7 @@ class ScriptEntry:
         from rangeland.spark.spark_session import open_spark
 
         self.progress.step("starting Spark")
-        return open_spark(f"rangeland {self.job.job}", table=self.job.sink.table)
+        return open_spark(f"rangeland {self.job.name}", table=self.job.sink.table)
 
 
 def main(
