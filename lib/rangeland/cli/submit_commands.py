@@ -123,7 +123,7 @@ def submit(
     """
     output.writes = run
 
-    from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
+    from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
     from rangeland.job.command_line_overrides import load_job
     from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.supported_versions import installed_spark
@@ -148,7 +148,9 @@ def submit(
     )
     check_choices_can_work(choices)
     if _ships_jars(delta):
-        choices = replace(choices, jars=_delta_jars(spark), kernel=fetch_jars(KERNEL_JARS))
+        choices = replace(
+            choices, jars=_delta_jars(spark), delta_kernel=fetch_jars(DELTA_KERNEL_JARS)
+        )
     shipped = _shipped_files(job, job_file, choices, out, entry, only)
     if choices.deploy_mode == "cluster":
         job_file = _whole_job_file(job, text, out)
@@ -196,7 +198,7 @@ def _shipped_files(
     entry: Path | None,
     only: list[str] | None,
 ) -> ShippedFiles:
-    from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
+    from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
     from rangeland.job.connection_settings import tls_files
     from rangeland.jvm.jars import jar_files
     from rangeland.submit import packed_environment, shipped_files
@@ -214,12 +216,12 @@ def _shipped_files(
         package = packed_environment.pack_environment(out, only)
     if entry is None:
         entry = shipped_files.write_text(out / "land.py", LANDING_SCRIPT)
-    kernel = None
+    delta_kernel = None
     if choices.deploy_mode == "cluster":
-        kernel = shipped_files.make_kernel_zip(out, KERNEL_JARS, jar_files(KERNEL_JARS))
+        delta_kernel = shipped_files.zip_jars(out, DELTA_KERNEL_JARS, jar_files(DELTA_KERNEL_JARS))
     here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
-        package, entry, tuple(modules), tuple(shipped_files.kernel_platforms()), here, kernel
+        package, entry, tuple(modules), tuple(shipped_files.kernel_platforms()), here, delta_kernel
     )
 
 
