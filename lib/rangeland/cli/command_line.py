@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except BrokenPipeError:
             # The reader, such as `head`, has closed the pipe. Python would fail again on flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return 0 if output.answered else 141
+            return 0 if output.has_printed else 141
         except Exception as error:
             return output.fail(error)
 

@@ -15,8 +15,8 @@ from rangeland.cli.many_jobs import (
     ManyJobs,
     Parallel,
     TableCommand,
-    answer_each,
     load_jobs,
+    run_table_command,
 )
 from rangeland.cli.options import (
     From,
@@ -112,7 +112,7 @@ def run(
         )
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    answer_each(output, jobs, table_command, asks_brokers=True)
+    run_table_command(output, jobs, table_command, asks_brokers=True)
 
 
 @command
@@ -155,7 +155,7 @@ def apply(
     from rangeland.job.payload_formats import check_schemas_are_usable
 
     check_schemas_are_usable(job)
-    answer_each(output, TableJob(job, reviewed.text, reviewed=reviewed), _apply_command)
+    run_table_command(output, TableJob(job, reviewed.text, reviewed=reviewed), _apply_command)
 
 
 @command
@@ -218,7 +218,7 @@ def backfill(
     if dry_run:
         _preview(output, jobs, kind)
     else:
-        answer_each(output, jobs, table_command, asks_brokers=True)
+        run_table_command(output, jobs, table_command, asks_brokers=True)
 
 
 # --- shared --------------------------------------------------------------------
@@ -265,7 +265,7 @@ def _preview(
         return TableCommand(work, render_plan)
 
     try:
-        answer_each(output, jobs, table_command, asks_brokers=True)
+        run_table_command(output, jobs, table_command, asks_brokers=True)
     finally:  # Some of many plans may be there although others have failed.
         if written and not output.quiet:
             print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
@@ -302,7 +302,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
         except RangelandError as error:
             failed.append(FailedFile(str(path), error))
 
-    answer_each(output, ManyJobs(files, failed), _apply_command)
+    run_table_command(output, ManyJobs(files, failed), _apply_command)
 
 
 def _apply_command() -> TableCommand:

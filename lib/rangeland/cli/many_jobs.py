@@ -1,7 +1,7 @@
 """Commands about one table or many: several job files, a folder of them, or a table for each topic.
 
-A command first loads its files. With one job of one table the answer is its result. Otherwise the
-same work is done for each table in one Spark session, and the answer lists the jobs.
+A command first loads its files. With one job of one table it prints its result. Otherwise the
+same work is done for each table in one Spark session, and the result lists the jobs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import answer_result, import_commands, spark_for
+from rangeland.cli.options import end_with_result, import_commands, spark_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import RenderableType
 
-    from rangeland.fleet.fleet_result import Answer, FleetResult
+    from rangeland.fleet.fleet_result import CommandResult, FleetResult
     from rangeland.fleet.fleet_run import Fleet, JobsProgress
     from rangeland.fleet.table_job import TableJob
     from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
@@ -48,7 +48,7 @@ class TableCommand:
     """What a command does with a table, and what draws the result. ``work_for_many`` does it for
     many tables together; without it each of many is a work of its own."""
 
-    work: Callable[[TableJob, Any, Progress], Answer]
+    work: Callable[[TableJob, Any, Progress], CommandResult]
     render: Callable[[Any], RenderableType]
     work_for_many: Callable[[Fleet, Any, JobsProgress, int | None], FleetResult[Any]] | None = None
 
@@ -86,34 +86,34 @@ def load_jobs(
     return ManyJobs(files, failed, parallel)
 
 
-def answer_each(
+def run_table_command(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
     table_command: Callable[[], TableCommand],
     *,
     asks_brokers: bool = False,
 ) -> None:
-    """Does the work for each table, and prints the answer. ``table_command`` is called once Spark
+    """Does the work for each table, and prints the result. ``table_command`` is called once Spark
     has been started, so that the JVM starts while it imports modules. ``asks_brokers``: jobs fail
     without them, so those that no broker answers fail at once."""
     if isinstance(jobs, ManyJobs):
-        _answer_many(output, jobs, table_command, asks_brokers=asks_brokers)
+        _run_for_many(output, jobs, table_command, asks_brokers=asks_brokers)
         return
     spark = spark_for(output, jobs.job, asks_brokers=asks_brokers)
     command = table_command()
     result = command.work(jobs, spark, output.progress())
-    answer_result(output, result, command.render(result))
+    end_with_result(output, result, command.render(result))
 
 
-def _answer_many(
+def _run_for_many(
     output: CommandOutput,
     many: ManyJobs,
     table_command: Callable[[], TableCommand],
     *,
     asks_brokers: bool,
 ) -> None:
-    """Prints the answers with the most severe exit code. Spark is not started where no file can be
-    used."""
+    """Prints the results, and ends with the most severe exit code. Spark is not started where no
+    file can be used."""
     output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
     if asks_brokers:
         many = _without_unreachable(output, many)
@@ -134,7 +134,7 @@ def _answer_many(
             progress,
             many.parallel,
         )
-    answer_result(output, result, render_fleet(result))
+    end_with_result(output, result, render_fleet(result))
 
 
 def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:

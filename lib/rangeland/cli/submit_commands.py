@@ -156,7 +156,7 @@ def submit(
         job_file = _whole_job_file(job, text, out)
     flags = _flags(settings or (), from_bound, until_bound)
     made = submission(job, job_file, choices, shipped, flags)
-    _answer(output, made, shipped.package, run, spark.support.java)
+    _run_or_print(output, made, shipped.package, run, spark.support.java)
 
 
 def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
@@ -166,11 +166,13 @@ def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | N
     return [*(f"--set={setting}" for setting in settings), *typed]
 
 
-def _answer(output: CommandOutput, made: Submission, package: Path, run: bool, java: int) -> None:
+def _run_or_print(
+    output: CommandOutput, made: Submission, package: Path, run: bool, java: int
+) -> None:
     code = _run(made.command, java) if run else None
     if output.json:
         done = {} if code is None else {"exit": code}
-        output.answer({**made.to_json(), "package": str(package), **done}, "")
+        output.print_result({**made.to_json(), "package": str(package), **done}, "")
     elif not run:
         print(made.to_shell())  # Not through a console, which would break its lines.
     if code:

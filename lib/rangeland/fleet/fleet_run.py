@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import Conflict, RangelandError
-from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
+from rangeland.fleet.fleet_result import CommandResult, FleetResult, JobOutcome
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
@@ -32,7 +32,7 @@ from rangeland.spark.spark_errors import unexpected_error
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-A = TypeVar("A", bound=Answer)
+R = TypeVar("R", bound=CommandResult)
 MOST_AT_A_TIME = 16
 
 
@@ -110,32 +110,32 @@ def _check_named_once(one: TableJob, name: str, seen: dict[tuple[str, str], str]
 
 def for_each(
     fleet: Fleet,
-    work: Callable[[TableJob], A],
+    work: Callable[[TableJob], R],
     progress: JobsProgress,
     parallel: int | None = None,
-) -> FleetResult[A]:
+) -> FleetResult[R]:
     """Does the work for every job, at most ``parallel`` at a time, in the order given."""
     works = [(table_job, partial(work, table_job)) for table_job in fleet.jobs]
     return _work_side_by_side(works, fleet.failed, progress, parallel)
 
 
 def _work_side_by_side(
-    works: Sequence[tuple[TableJob, Callable[[], A]]],
+    works: Sequence[tuple[TableJob, Callable[[], R]]],
     failed_files: Sequence[FailedFile],
     progress: JobsProgress,
     parallel: int | None,
-) -> FleetResult[A]:
+) -> FleetResult[R]:
     started = time.monotonic()
     count = len(works) + len(failed_files)
     failed = [
-        JobOutcome[A](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
+        JobOutcome[R](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
         for one in failed_files
     ]
     for done, outcome in enumerate(failed, 1):
         progress.job_done(outcome, done, count)
 
     pool = ThreadPoolExecutor(tables_at_a_time(parallel), thread_name_prefix="rangeland-job")
-    outcomes: dict[int, JobOutcome[A]] = {}
+    outcomes: dict[int, JobOutcome[R]] = {}
     try:
         futures = {
             pool.submit(_outcome, job, work): index for index, (job, work) in enumerate(works)
@@ -155,7 +155,7 @@ def tables_at_a_time(asked: int | None) -> int:
     return max(1, asked if asked is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
 
 
-def _outcome(table_job: TableJob, work: Callable[[], A]) -> JobOutcome[A]:
+def _outcome(table_job: TableJob, work: Callable[[], R]) -> JobOutcome[R]:
     started = time.monotonic()
     names = (table_job.job.name, table_job.table)
     try:
@@ -273,8 +273,8 @@ def _check_only_its_topic_has_landed(table_job: TableJob, landed: Iterable[str])
 
 
 def _in_order(
-    outcomes: Sequence[JobOutcome[A]], jobs: Sequence[TableJob]
-) -> tuple[JobOutcome[A], ...]:
+    outcomes: Sequence[JobOutcome[R]], jobs: Sequence[TableJob]
+) -> tuple[JobOutcome[R], ...]:
     """The outcomes in the order of the files and topics, not in that of the landings."""
     place = {(one.job.name, one.table): index for index, one in enumerate(jobs)}
     return tuple(sorted(outcomes, key=lambda o: place.get((o.job, o.table or ""), -1)))

@@ -41,7 +41,7 @@ class EnteredPlan:
 
 
 class JobHistory:
-    """Answers are as of the last refresh of the ledger."""
+    """What table and ledger said at the last refresh of the ledger."""
 
     def __init__(
         self, job: Job, table: TargetTable, ledger: TargetLedger, identity: IdentityCheck

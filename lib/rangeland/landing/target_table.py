@@ -37,7 +37,7 @@ RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
 
 
 class TargetTable:
-    """Answers are as of the last snapshot."""
+    """The table as of the last snapshot."""
 
     def __init__(self, spark: SparkSession, job: Job) -> None:
         if job.sink.is_per_topic:

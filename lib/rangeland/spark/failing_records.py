@@ -2,7 +2,7 @@
 
 The slices of the failed task are read through the transform again, then half of them, and so
 on, for a few seconds. Only what failed in a trial is named, so for a transform that fails now
-and then, or only with all of its input, the answer is a wider range. Where a policy leaves such
+and then, or only with all of its input, the result is a wider range. Where a policy leaves such
 records out, all of them are searched for.
 """
 

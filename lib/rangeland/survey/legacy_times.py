@@ -46,11 +46,11 @@ def corrected_times(
         written_before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
     except NoCommonVersion:
         return {}
-    answers = {p: (written_before.get(p, _NOTHING), logs.get(p, _NOTHING)) for p in late}
-    better = {p: x for p, pair in answers.items() for x in pair if x.meaning is not ErrorMeaning.OK}
+    both = {p: (written_before.get(p, _NOTHING), logs.get(p, _NOTHING)) for p in late}
+    better = {p: x for p, pair in both.items() for x in pair if x.meaning is not ErrorMeaning.OK}
     suspects = {
         p: first
-        for p, (before, log) in answers.items()
+        for p, (before, log) in both.items()
         if p not in better
         for first in (_first_after(log, before),)
         if first is not None

@@ -75,7 +75,7 @@ FIELDS = ("id", "user", "event", "url", "price", "ts", "agent")
 
 
 def show(output: CommandOutput, records: int, keep: bool) -> None:
-    """Runs the demo and answers with a summary. Raises UsageError if Java or the client library
+    """Runs the demo and prints a summary. Raises UsageError if Java or the client library
     is missing, and Bug if a promise was broken."""
     find_java()
     library()  # It writes the records. If it is missing, fail before a long wait.
@@ -96,7 +96,7 @@ def show(output: CommandOutput, records: int, keep: bool) -> None:
         if not keep:
             remove_directory(folder)
     summary = _summary(story, records, folder if keep else None)
-    output.answer(summary, _closing_words(story, folder if keep else None))
+    output.print_result(summary, _closing_words(story, folder if keep else None))
 
 
 def _make_folder(keep: bool) -> Path:

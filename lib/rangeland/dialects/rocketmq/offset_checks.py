@@ -35,7 +35,7 @@ class MisplacedMessage(NamedTuple):
     fault: StoredFault | None = None
 
 
-class AnsweredRun(NamedTuple):
+class ResponseRun(NamedTuple):
     """The messages at bytes ``[start, end)`` account for ``[from_offset, until_offset)``.
     ``misplaced``: what is wrong after them, if anything."""
 
@@ -46,15 +46,15 @@ class AnsweredRun(NamedTuple):
     misplaced: MisplacedMessage | None
 
 
-def answered_runs(given: PullResult) -> Iterator[AnsweredRun]:
+def response_runs(given: PullResult) -> Iterator[ResponseRun]:
     """All fetched bytes; the broker must have said which offsets they account for."""
     spans = given.context.spans
     start, offset = 0, spans[0].from_offset
     for one in misplaced_messages(given):
-        yield AnsweredRun(start, one.start, offset, one.offset, one)
+        yield ResponseRun(start, one.start, offset, one.offset, one)
         start = one.end
         offset = one.offset if one.until_offset is None else one.until_offset
-    yield AnsweredRun(start, len(given.messages), offset, spans[-1].until_offset, None)
+    yield ResponseRun(start, len(given.messages), offset, spans[-1].until_offset, None)
 
 
 def misplaced_messages(given: PullResult) -> list[MisplacedMessage]:

@@ -76,9 +76,9 @@ def find_leaders(
     views: dict[str, TopicView] = {}
     listed: list[frozenset[str]] = []
     wanted = None if topics is None else list(dict.fromkeys(topics))
-    has_answered = False
+    has_responded = False
     for seed in seeds:
-        if has_answered and not _unknown_topics(wanted, views):
+        if has_responded and not _unknown_topics(wanted, views):
             break
         found = yield from _ask_server(
             seed, wanted if not views else _unknown_topics(wanted, views)
@@ -86,11 +86,11 @@ def find_leaders(
         if isinstance(found, NoReply):
             silences.append(found)
         elif found is not None:
-            has_answered = True
+            has_responded = True
             views |= {name: view for name, view in found.items() if _is_new(view, views)}
             brokers = yield from _ask_for_brokers(seed)
             listed += [] if brokers is None else [brokers]
-    if not has_answered:
+    if not has_responded:
         raise NoReply.join_all(silences).as_error()
     registered = frozenset[str]().union(*listed)
     has_no_brokers = bool(listed) and not registered
