@@ -1,7 +1,7 @@
 """The command line: options into a job, a job into ``run``, a result onto stdout.
 
 Nothing is decided here. The command modules declare what each command takes, ``run`` and
-``queries`` do the work, ``command_output`` prints the outcome and ``render`` shows it. Commands
+``queries`` do the work, ``command_output`` prints the result and ``render`` shows it. Commands
 import slow modules themselves, and start Spark last, after everything that can be refused without
 it.
 """

@@ -35,7 +35,7 @@ R = TypeVar("R", bound=CommandResult, covariant=True)
 
 
 @dataclass(frozen=True)
-class JobOutcome(Generic[R]):
+class JobResult(Generic[R]):
     """One job of many: its result, or the error that ended it. ``table`` is None where the job's
     tables are not known. ``exit_code`` may differ from 0 for a result, too, such as a table that
     lacks rows."""
@@ -56,19 +56,19 @@ class JobOutcome(Generic[R]):
 
 @dataclass(frozen=True)
 class FleetResult(Generic[R]):
-    """The outcomes of all jobs of one command, in the order of their files and tables."""
+    """The results of all jobs of one command, in the order of their files and tables."""
 
-    outcomes: tuple[JobOutcome[R], ...]
+    jobs: tuple[JobResult[R], ...]
     seconds: float
 
     @property
     def exit_code(self) -> int:
         """The most severe one."""
-        return most_severe(outcome.exit_code for outcome in self.outcomes)
+        return most_severe(job.exit_code for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "jobs": [outcome.to_json() for outcome in self.outcomes],
+            "jobs": [job.to_json() for job in self.jobs],
             "exit": self.exit_code,
             "seconds": round(self.seconds, 3),
         }

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import Conflict, RangelandError
-from rangeland.fleet.fleet_result import CommandResult, FleetResult, JobOutcome
+from rangeland.fleet.fleet_result import CommandResult, FleetResult, JobResult
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
@@ -43,7 +43,7 @@ class JobsProgress(Protocol):
 
     def warn(self, text: str) -> None: ...
 
-    def job_done(self, outcome: JobOutcome[Any], done: int, count: int) -> None: ...
+    def job_done(self, job_result: JobResult[Any], done: int, count: int) -> None: ...
 
 
 class NoJobsProgress:
@@ -53,7 +53,7 @@ class NoJobsProgress:
 
     def warn(self, text: str) -> None: ...
 
-    def job_done(self, outcome: JobOutcome[Any], done: int, count: int) -> None: ...
+    def job_done(self, job_result: JobResult[Any], done: int, count: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,25 +128,25 @@ def _work_side_by_side(
     started = time.monotonic()
     count = len(works) + len(failed_files)
     failed = [
-        JobOutcome[R](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
+        JobResult[R](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
         for one in failed_files
     ]
-    for done, outcome in enumerate(failed, 1):
-        progress.job_done(outcome, done, count)
+    for done, job_result in enumerate(failed, 1):
+        progress.job_done(job_result, done, count)
 
     pool = ThreadPoolExecutor(tables_at_a_time(parallel), thread_name_prefix="rangeland-job")
-    outcomes: dict[int, JobOutcome[R]] = {}
+    job_results: dict[int, JobResult[R]] = {}
     try:
         futures = {
-            pool.submit(_outcome, job, work): index for index, (job, work) in enumerate(works)
+            pool.submit(_result_of, job, work): index for index, (job, work) in enumerate(works)
         }
         for future in as_completed(futures):
-            outcome = outcomes[futures[future]] = future.result()
-            progress.job_done(outcome, len(failed) + len(outcomes), count)
+            job_result = job_results[futures[future]] = future.result()
+            progress.job_done(job_result, len(failed) + len(job_results), count)
     finally:
         # After an interruption nothing more begins, and what has begun is not waited for.
         pool.shutdown(wait=False, cancel_futures=True)
-    all_of_them = (*failed, *(outcomes[index] for index in sorted(outcomes)))
+    all_of_them = (*failed, *(job_results[index] for index in sorted(job_results)))
     return FleetResult(all_of_them, time.monotonic() - started)
 
 
@@ -155,15 +155,15 @@ def tables_at_a_time(asked: int | None) -> int:
     return max(1, asked if asked is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
 
 
-def _outcome(table_job: TableJob, work: Callable[[], R]) -> JobOutcome[R]:
+def _result_of(table_job: TableJob, work: Callable[[], R]) -> JobResult[R]:
     started = time.monotonic()
     names = (table_job.job.name, table_job.table)
     try:
         result = work()
-        return JobOutcome(*names, result, None, result.exit_code, time.monotonic() - started)
+        return JobResult(*names, result, None, result.exit_code, time.monotonic() - started)
     except Exception as error:  # one job's failure is its own, whatever it is
         ours = _as_own_error(error)
-        return JobOutcome(*names, None, ours, ours.exit_code, time.monotonic() - started)
+        return JobResult(*names, None, ours, ours.exit_code, time.monotonic() - started)
 
 
 def _as_own_error(error: Exception) -> RangelandError:
@@ -203,10 +203,10 @@ def run_all(
     progress.step(f"landing {len(fleet.jobs)} tables, {parallel} at a time")
     works = [(one.table_job, one.run) for one in largest_first]
     landed = _work_side_by_side(works, fleet.failed, progress, parallel)
-    outcomes = _in_order(landed.outcomes, fleet.jobs)
+    job_results = _in_order(landed.jobs, fleet.jobs)
     if kind is PlanKind.RUN:
-        outcomes = mirror_outcomes(outcomes, opened, progress)
-    return replace(landed, outcomes=outcomes)
+        job_results = mirror_checkpoints(job_results, opened, progress)
+    return replace(landed, jobs=job_results)
 
 
 SURVEYED = frozenset({PlanKind.RUN, PlanKind.BACKFILL, PlanKind.REPLACE})
@@ -273,19 +273,21 @@ def _check_only_its_topic_has_landed(table_job: TableJob, landed: Iterable[str])
 
 
 def _in_order(
-    outcomes: Sequence[JobOutcome[R]], jobs: Sequence[TableJob]
-) -> tuple[JobOutcome[R], ...]:
-    """The outcomes in the order of the files and topics, not in that of the landings."""
+    job_results: Sequence[JobResult[R]], jobs: Sequence[TableJob]
+) -> tuple[JobResult[R], ...]:
+    """The results in the order of the files and topics, not in that of the landings."""
     place = {(one.job.name, one.table): index for index, one in enumerate(jobs)}
-    return tuple(sorted(outcomes, key=lambda o: place.get((o.job, o.table or ""), -1)))
+    return tuple(sorted(job_results, key=lambda o: place.get((o.job, o.table or ""), -1)))
 
 
 # --- groups ----------------------------------------------------------------------------------
 
 
-def mirror_outcomes(
-    outcomes: tuple[JobOutcome[RunResult], ...], opened: Sequence[OpenedJob], progress: JobsProgress
-) -> tuple[JobOutcome[RunResult], ...]:
+def mirror_checkpoints(
+    job_results: tuple[JobResult[RunResult], ...],
+    opened: Sequence[OpenedJob],
+    progress: JobsProgress,
+) -> tuple[JobResult[RunResult], ...]:
     """Commits what the tables of a template have landed to its group, in one go. A failure is a
     warning of its results: the rows are safe, and the next run commits it."""
     for template, jobs in groupby(opened, key=lambda one: one.table_job.template):
@@ -304,14 +306,14 @@ def mirror_outcomes(
             text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)
             tables = {one.table_job.table for one in of_template}
-            outcomes = tuple(
-                _add_warning(one, text) if one.table in tables else one for one in outcomes
+            job_results = tuple(
+                _add_warning(one, text) if one.table in tables else one for one in job_results
             )
-    return outcomes
+    return job_results
 
 
-def _add_warning(outcome: JobOutcome[RunResult], text: str) -> JobOutcome[RunResult]:
-    if outcome.result is None:
-        return outcome
-    warnings = (*outcome.result.warnings, text)
-    return replace(outcome, result=replace(outcome.result, warnings=warnings))
+def _add_warning(job_result: JobResult[RunResult], text: str) -> JobResult[RunResult]:
+    if job_result.result is None:
+        return job_result
+    warnings = (*job_result.result.warnings, text)
+    return replace(job_result, result=replace(job_result.result, warnings=warnings))
