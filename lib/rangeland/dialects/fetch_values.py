@@ -52,7 +52,7 @@ NO_CONTEXT = FetchContext()
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """One partition's part of the response to a fetch."""
+    """One partition in the response to a fetch."""
 
     partition: Partition
     meaning: ErrorMeaning
@@ -89,7 +89,7 @@ class FetchResult:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFetch:
-    """One partition's part of a fetch."""
+    """One partition in a fetch."""
 
     partition: Partition
     topic_id: str | None

@@ -55,12 +55,12 @@ def corrected_times(
         for first in (_first_after(log, before),)
         if first is not None
     }
-    for partition, part in _fetch_samples(brokers, address, late, suspects).items():
-        if part.meaning is not ErrorMeaning.OK:
-            better[partition] = OffsetResult(part.meaning, part.code, None)
-        elif part.is_empty:
+    for partition, fetched in _fetch_samples(brokers, address, late, suspects).items():
+        if fetched.meaning is not ErrorMeaning.OK:
+            better[partition] = OffsetResult(fetched.meaning, fetched.code, None)
+        elif fetched.is_empty:
             better[partition] = _NOTHING
-        elif lacks_timestamp(part.records):
+        elif lacks_timestamp(fetched.records):
             better[partition] = replace(written_before[partition], borders=())
     return better
 
@@ -109,5 +109,5 @@ def _fetch_samples(
         found[one.partition] = FetchedPartition(
             one.partition, whole.meaning, whole.code, memoryview(b"")
         )
-        found |= {part.partition: part for part in whole.partitions}
+        found |= {fetched.partition: fetched for fetched in whole.partitions}
     return found
