@@ -27,7 +27,9 @@ ALL_OR_NOTHING = (
 )
 """What is known of the data after errors that may have come between the commit and its
 confirmation."""
-PLAN_STAYS = "nothing of this run was landed; its plan is in the ledger for the next run to finish"
+PLAN_STAYS = (
+    "no rows from this run were landed; its plan is in the ledger for the next run to finish"
+)
 """The same after one of ``FOUND_BEFORE_PLANS`` that was found while reading."""
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
@@ -46,7 +48,7 @@ class RangelandError(Exception):
     """
 
     exit_code: ClassVar[int] = 70
-    data: str = "nothing of this run was landed"
+    data: str = "no rows from this run were landed"
     retry: str = "no"
     acts: str = "the maintainers of Rangeland: report it, with the message and its facts"
 
@@ -346,7 +348,7 @@ class RangeLost(RangelandError):
     """Requested offsets are no longer in the log, or never were."""
 
     exit_code = 66
-    data = "nothing of this run was landed; this log no longer has the lost offsets"
+    data = "no rows from this run were landed; this log no longer has the lost offsets"
     retry = "no, it would fail again"
     acts = "the owner of the job, who decides: skip and record the loss, or restore the log"
 
@@ -376,7 +378,7 @@ class Conflict(RangelandError):
     """The state has changed: another run, backfill or restore is in the way."""
 
     exit_code = 73
-    data = "nothing of this run was landed, and rows that are in the table stay as they are"
+    data = "no rows from this run were landed, and rows that are in the table stay as they are"
     retry = "not before what is in the way is resolved; `rangeland status JOB.yaml` shows it"
     acts = "the operator"
 

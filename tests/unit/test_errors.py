@@ -94,8 +94,8 @@ def test_an_error_after_landings_says_that_they_are_landed() -> None:
     error = errors.RangeLost("orders/0 [0, 5)")
     assert error.after_landing(0).data == errors.RangeLost.data
     assert error.after_landing(2).data == (
-        "2 plans had been landed completely; after that, nothing of this run was landed; this log "
-        "no longer has the lost offsets"
+        "2 plans had been landed completely; after that, no rows from this run were landed; this "
+        "log no longer has the lost offsets"
     )
 
 

@@ -256,8 +256,8 @@ class JobHistory:
 
     @property
     def is_untouched(self) -> bool:
-        """Nothing can have landed here yet: there is no table, and no ledger or an empty one; or
-        there is no ledger, and a table that has never been written to."""
+        """Whether nothing can have landed here yet: there is no table, and no ledger or an empty
+        one; or there is no ledger, and a table that has never been written to."""
         ledger = self._ledger.opened
         if self._table.snapshot is None:
             return ledger is None or ledger.newest() is None

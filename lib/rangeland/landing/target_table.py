@@ -114,8 +114,8 @@ class TargetTable:
         )
 
     def store_warning(self, *, replaces: bool) -> str:
-        """The warning of a store that is safe for one driver only, until a log store is chosen;
-        if it ``replaces`` rows, which Spark's own writer commits, that of any other store, too."""
+        """The warning about a store that is safe for one driver only, until a log store is chosen.
+        Where the plan ``replaces`` rows, which Spark's own writer commits, any store's warning."""
         store = None if self.path is None else self.delta.store(self.path)
         if store is None or store.kind is StoreKind.LOCAL:
             return ""

@@ -33,8 +33,8 @@ def corrected_times(
     when: AtTime,
     found: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, OffsetResult]:
-    """Better results for those of ``found`` that may be wrong, and the errors of those for which it
-    is unknown whether they are."""
+    """Better results for those of ``found`` that are wrong, and errors for those that could not be
+    checked."""
     late = {
         p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
     }
