@@ -320,9 +320,8 @@ class BrokerConnection:
         """The peer closed at the very first request: most often it is the wrong port."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return diagnosis.tls_port_error(self.address)
-        closed = ConnectionClosed.of(error, do=diagnosis.SILENT_CLOSE)
-        closed.is_unwelcome = self._is_known and self._settings.sasl is None
-        return closed
+        is_unwelcome = self._is_known and self._settings.sasl is None
+        return ConnectionClosed.of(error, do=diagnosis.SILENT_CLOSE, is_unwelcome=is_unwelcome)
 
     def _not_a_broker_error(self, error: RemoteProtocolError) -> RangelandError:
         first = error.first_bytes

@@ -117,7 +117,7 @@ class FrameReader:
             do=do,
             length=length,
             max_frame_bytes=self._max_frame_bytes,
-            first_bytes=first.hex(),
+            first_bytes=first,
         )
 
 
