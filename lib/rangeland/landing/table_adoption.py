@@ -26,7 +26,7 @@ from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage import Coverage, leave_out
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import Runs
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
@@ -72,8 +72,8 @@ def adopt_table(
             why="another driver entered a plan at the same time",
             do="stop the runs of this table, then adopt it again",
         )
-    outcomes = [RangeOutcome(r, Counts(landed=r.width)) for r in ranges]
-    outcome, _ = target.prepare(plan, outcomes, (), {})
+    results = [RangeResult(r, Counts(landed=r.width)) for r in ranges]
+    outcome, _ = target.prepare(plan, results, (), {})
     landed_at = target.land(outcome, target.table.version)
     target.table.delta.wait_for_maintenance()
     version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.table.version

@@ -31,10 +31,10 @@ _PARTS = (KEY.name, VALUE.name)
 
 @dataclass(frozen=True)
 class UndecodableRow:
-    """A row whose key or value cannot be decoded. ``part`` says which."""
+    """A row whose key or value cannot be decoded. ``field`` says which."""
 
     row: int
-    part: str
+    field: str
     reason: str
     schema_id: int | None = None
 
@@ -157,9 +157,9 @@ class RowDecoder:
 def _undecodable(found: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
     """The first reason for each row, in order of rows."""
     by_row: dict[int, UndecodableRow] = {}
-    for part, decoded in found.items():
+    for name, decoded in found.items():
         for one in decoded.undecodable:
-            by_row.setdefault(one.row, UndecodableRow(one.row, part, one.reason, one.schema_id))
+            by_row.setdefault(one.row, UndecodableRow(one.row, name, one.reason, one.schema_id))
     return [by_row[row] for row in sorted(by_row)]
 
 
