@@ -100,8 +100,8 @@ def run(job: Job, spark: SparkSession, progress: Progress) -> RunResult:
 def backfill(
     job: Job, spark: SparkSession, progress: Progress, kind: PlanKind = PlanKind.BACKFILL
 ) -> RunResult:
-    """Lands the job's range beside its scheduled runs, without moving their checkpoint. ``kind``
-    may ask for what the table has lost, or for landing the range again."""
+    """Lands the job's range apart from its scheduled runs, without moving their checkpoint.
+    ``kind`` may ask for what the table has lost, or for landing the range again."""
     return Runner(job, spark, progress, kind).run()
 
 
