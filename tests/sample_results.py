@@ -8,7 +8,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.results import (
     CheckedItem,
@@ -118,7 +118,7 @@ def a_result(
         state=state,  # type: ignore[arg-type]
         table="lake/orders",
         table_version=34,
-        ranges=tuple(RangeOutcome(r, counts) for r, counts in outcomes),
+        ranges=tuple(RangeResult(r, counts) for r, counts in outcomes),
         seconds=2.0,
         rows=landed,
         files=4,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rangeland import run as commands
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.fleet.fleet_result import FleetResult
-from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, jobs_of, run_all
+from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, fleet_of, run_all
 from rangeland.fleet.job_folders import job_files
-from rangeland.fleet.table_jobs import load_files
+from rangeland.fleet.topic_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.model import Range, Slice
@@ -98,7 +98,7 @@ def run_jobs(
     files, failed = load_files(
         job_files(map(Path, paths)), lambda path: load_job(path, settings), asks_cluster=True
     )
-    return run_all(jobs_of(files, failed, spark, shown), spark, shown, parallel)
+    return run_all(fleet_of(files, failed, spark, shown), spark, shown, parallel)
 
 
 def backfill(

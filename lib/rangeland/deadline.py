@@ -1,4 +1,4 @@
-"""A deadline, and the waiting before it, for whatever is asked again until the time is up."""
+"""A deadline for requests that are repeated until the time is up, and the waits between them."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ retry, who has to act. A class has the usual answers, which the documentation re
 known, an error gets its own (``with_answers``).
 
 A foreign exception never reaches the library's callers: it is turned into one of these. An error
-carries its facts by name, for display and JSON. What callers branch on is an attribute of its
-class, of which facts may be derived. Both survive pickling, since executors send their errors to
+carries its facts by name, for display and JSON. What callers branch on is a typed value of its
+class, from which facts may be derived. Both survive pickling, since executors send their errors to
 the driver. Broker codes never become classes: a dialect's ``error_code_of`` turns a code into an
 ``ErrorMeaning``, and the fetch loop turns that into an action or into one of these.
 """
@@ -27,7 +27,9 @@ ALL_OR_NOTHING = (
 )
 """What is known of the data after errors that may have come between the commit and its
 confirmation."""
-PLAN_STAYS = "nothing of this run was landed; its plan is in the ledger for the next run to finish"
+PLAN_STAYS = (
+    "no rows from this run were landed; its plan is in the ledger for the next run to finish"
+)
 """The same after one of ``FOUND_BEFORE_PLANS`` that was found while reading."""
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
@@ -42,11 +44,13 @@ class RangelandError(Exception):
 
     ``what`` names the things involved (partition, offsets, file, broker). ``facts`` are
     plain JSON values, for machines; the sentence repeats those that matter to a person.
-    ``data``, ``retry`` and ``acts`` answer the three questions.
+    ``data``, ``retry`` and ``acts`` answer the three questions. ``VALUES`` names the typed values:
+    each is a parameter and an attribute.
     """
 
+    VALUES: ClassVar[tuple[str, ...]] = ()
     exit_code: ClassVar[int] = 70
-    data: str = "nothing of this run was landed"
+    data: str = "no rows from this run were landed"
     retry: str = "no"
     acts: str = "the maintainers of Rangeland: report it, with the message and its facts"
 
@@ -59,21 +63,27 @@ class RangelandError(Exception):
 
     @property
     def values(self) -> dict[str, Any]:
-        """The typed values that facts are derived from, by the name of their parameter."""
-        return {}
+        return {name: getattr(self, name) for name in self.VALUES}
 
     @property
     def facts(self) -> dict[str, Any]:
         """Plain JSON values: those that it was given, and those derived from its ``values``."""
-        return self.own_facts
+        return self.own_facts | _derived_facts(self.values)
 
     @classmethod
     def of(
         cls, error: RangelandError, *, what: str = "", why: str = "", do: str = "", **facts: Any
     ) -> Self:
-        """The same error as one of this class. What is given replaces what it had."""
-        known = (error.values if isinstance(error, cls) else {}) | error.own_facts | facts
-        return cls(what or error.what, why=why or error.why, do=do or error.do, **known)
+        """The same error as one of this class. What is given replaces what it had. Values that this
+        class lacks become facts. The error's own answers are kept between related classes; those
+        of another one could contradict this one's exit code."""
+        kept = {name: value for name, value in error.values.items() if name in cls.VALUES}
+        lost = {name: value for name, value in error.values.items() if name not in kept}
+        known = _derived_facts(lost) | error.own_facts | kept | facts
+        made = cls(what or error.what, why=why or error.why, do=do or error.do, **known)
+        is_related = isinstance(error, cls) or issubclass(cls, type(error))
+        own_answers = {name: vars(error).get(name, "") for name in ("data", "retry", "acts")}
+        return made.with_answers(**own_answers) if is_related else made
 
     def with_answers(self, *, data: str = "", retry: str = "", acts: str = "") -> Self:
         """A copy with other answers than its class has."""
@@ -140,8 +150,20 @@ def _bare(kind: type[E], *args: Any) -> E:
     return kind.__new__(kind, *args)
 
 
-def _drop_none(**facts: Any) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if value is not None}
+def _derived_facts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Typed values as facts, without those that are not known."""
+    facts: dict[str, Any] = {}
+    for name, value in values.items():
+        match value:
+            case None | False | () | b"":
+                continue
+            case Damage() | DamagedLog():
+                facts |= value.facts
+            case tuple():
+                facts[name] = [loss.facts for loss in value]
+            case _:
+                facts[name] = value.hex() if isinstance(value, bytes) else value
+    return facts
 
 
 class UsageError(RangelandError):
@@ -165,6 +187,7 @@ class AccessDenied(RangelandError):
     ``closed_at``: the only evidence is that the peer closed the connection at this step of a
     login, so it is certain only if it happens twice."""
 
+    VALUES = ("closed_at",)
     exit_code = 78
     retry = "not before the login is corrected or access is given"
     acts = "whoever manages access there"
@@ -180,8 +203,9 @@ class AccessDenied(RangelandError):
         closed_at: int | None = None,
         **facts: Any,
     ) -> None:
-        super().__init__(what, why=why, do=do, **_drop_none(closed_at=closed_at), **facts)
-        self.acts = operator or self.acts
+        super().__init__(what, why=why, do=do, **facts)
+        if operator:
+            self.acts = operator
         if login_is_in_doubt:
             self.acts = f"{JOB_AUTHOR}, or {self.acts}"
         self.closed_at = closed_at
@@ -204,6 +228,7 @@ class Unreachable(RangelandError):
 
     ``closed``: the peer closed the connection."""
 
+    VALUES: ClassVar[tuple[str, ...]] = ("closed",)
     exit_code = 75
     retry = "yes, later"
     acts = f"the scheduler; {BROKER_OPERATOR} if it lasts"
@@ -211,7 +236,7 @@ class Unreachable(RangelandError):
     def __init__(
         self, what: str, *, why: str = "", do: str = "", closed: bool = False, **facts: Any
     ) -> None:
-        super().__init__(what, why=why, do=do, **_drop_none(closed=closed or None), **facts)
+        super().__init__(what, why=why, do=do, **facts)
         self.closed = closed
 
 
@@ -236,9 +261,9 @@ class RemoteProtocolError(RangelandError):
     """A broker or a registry sent what its protocol does not allow, or an impossible number. It
     may be another kind of server, one that is restarting, or the bytes were damaged on the way.
 
-    ``length`` and ``first_bytes`` (hex): the length of a frame that was refused, and the bytes
-    it was read from."""
+    ``length`` and ``first_bytes`` are those of a frame that was refused."""
 
+    VALUES = ("length", "first_bytes")
     exit_code = 75
     retry = "yes, later"
     acts = f"{BROKER_OPERATOR}, with the facts of the message"
@@ -250,13 +275,12 @@ class RemoteProtocolError(RangelandError):
         why: str = "",
         do: str = "",
         length: int | None = None,
-        first_bytes: str = "",
+        first_bytes: bytes = b"",
         **facts: Any,
     ) -> None:
-        frame = _drop_none(length=length, first_bytes=first_bytes or None)
-        super().__init__(what, why=why, do=do, **frame, **facts)
+        super().__init__(what, why=why, do=do, **facts)
         self.length = length
-        self.first_bytes = bytes.fromhex(first_bytes)
+        self.first_bytes = first_bytes
 
 
 class LocalProtocolError(RangelandError):
@@ -280,7 +304,7 @@ class Damage:
     @property
     def facts(self) -> dict[str, Any]:
         edges = {"next_offset": self.next_offset, "good_until": self.good_until}
-        return {"base_offset": self.base_offset, **_drop_none(**edges)}
+        return {"base_offset": self.base_offset} | _derived_facts(edges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +316,7 @@ class DamagedLog:
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {**partition_facts(self.partition), **_drop_none(position=self.read_until)}
+        return partition_facts(self.partition) | _derived_facts({"position": self.read_until})
 
 
 class BadRecord(RangelandError):
@@ -300,6 +324,7 @@ class BadRecord(RangelandError):
 
     ``damage`` is None where the offset of the batch is unknown, ``log`` where the partition is."""
 
+    VALUES = ("damage", "log")
     exit_code = 65
     acts = "the owner of the topic"
 
@@ -316,15 +341,6 @@ class BadRecord(RangelandError):
         super().__init__(what, why=why, do=do, **facts)
         self.damage = damage
         self.log = log
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return _drop_none(damage=self.damage, log=self.log)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        derived = {name: fact for one in self.values.values() for name, fact in one.facts.items()}
-        return self.own_facts | derived
 
 
 class UndecodablePayload(BadRecord):
@@ -345,38 +361,24 @@ class TransformFailed(RangelandError):
 class RangeLost(RangelandError):
     """Requested offsets are no longer in the log, or never were."""
 
+    VALUES = ("losses",)
     exit_code = 66
-    data = "nothing of this run was landed; this log no longer has the lost offsets"
+    data = "no rows from this run were landed; this log no longer has the lost offsets"
     retry = "no, it would fail again"
     acts = "the owner of the job, who decides: skip and record the loss, or restore the log"
 
     def __init__(
-        self,
-        what: str,
-        *,
-        why: str = "",
-        do: str = "",
-        losses: Iterable[Loss] = (),
-        **facts: Any,
+        self, what: str, *, why: str = "", do: str = "", losses: Iterable[Loss] = (), **facts: Any
     ) -> None:
         super().__init__(what, why=why, do=do, **facts)
         self.losses = tuple(losses)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return {"losses": self.losses}
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        derived = {"losses": [loss.facts for loss in self.losses]} if self.losses else {}
-        return self.own_facts | derived
 
 
 class Conflict(RangelandError):
     """The state has changed: another run, backfill or restore is in the way."""
 
     exit_code = 73
-    data = "nothing of this run was landed, and rows that are in the table stay as they are"
+    data = "no rows from this run were landed, and rows that are in the table stay as they are"
     retry = "not before what is in the way is resolved; `rangeland status JOB.yaml` shows it"
     acts = "the operator"
 

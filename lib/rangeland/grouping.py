@@ -1,5 +1,5 @@
-"""Values by a key. Plans have ten thousand ranges, slices or losses, so none is searched for among
-all others. Pure.
+"""Groups values by a key. Plans have up to ten thousand ranges, slices or losses, so they are
+grouped once, not searched again for each. Pure.
 """
 
 from __future__ import annotations

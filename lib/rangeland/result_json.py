@@ -15,7 +15,7 @@ from rangeland.loss import Loss
 from rangeland.model import Partition, Range
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import Audit, LandedRange
 from rangeland.record_codec import AS_IT_IS, ColumnType, RecordCodec
 
@@ -29,7 +29,7 @@ RESULT_JSON = RecordCodec(
     views={
         Partition: "topic number=partition broker",
         Range: "*partition from_offset until_offset",
-        RangeOutcome: "*range *counts",
+        RangeResult: "*range *counts",
         LandedRange: "*range topic_id landed",
         Audit: "holes duplicates unknown_rows=strangers suspect unproved",
         LossEvent: "*loss sequence seen_at_ms",

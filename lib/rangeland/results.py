@@ -19,7 +19,7 @@ from rangeland.planning.intervals import Interval, overlap, width
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.result_json import RESULT_JSON, JsonResult
@@ -56,7 +56,7 @@ class RunResult(JsonResult):
     state: RunState
     table: str
     table_version: int | None
-    ranges: tuple[RangeOutcome, ...]
+    ranges: tuple[RangeResult, ...]
     """The ranges of its plans, and what became of each offset."""
     seconds: float
     rows: int = 0
@@ -84,7 +84,7 @@ class RunResult(JsonResult):
 
     @property
     def counts(self) -> Counts:
-        return Counts.sum(outcome.counts for outcome in self.ranges)
+        return Counts.sum(one.counts for one in self.ranges)
 
     @property
     def landed(self) -> int:

@@ -101,8 +101,8 @@ def run(job: Job, spark: SparkSession, progress: Progress) -> RunResult:
 def backfill(
     job: Job, spark: SparkSession, progress: Progress, kind: PlanKind = PlanKind.BACKFILL
 ) -> RunResult:
-    """Lands the job's range beside its scheduled runs, without moving their checkpoint. ``kind``
-    may ask for what the table has lost, or for landing the range again."""
+    """Lands the job's range apart from its scheduled runs, without moving their checkpoint.
+    ``kind`` may ask for what the table has lost, or for landing the range again."""
     return Runner(job, spark, progress, kind).run()
 
 
@@ -122,7 +122,7 @@ def redrive(
     progress.step("reading the quarantine")
     runner.target.refresh()
     left = in_quarantine(job, runner.target, runner.row_format)
-    return RedriveResult(job.job, job.sink.table, tuple(left), time.monotonic() - started, done)
+    return RedriveResult(job.name, job.sink.table, tuple(left), time.monotonic() - started, done)
 
 
 def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
@@ -184,8 +184,8 @@ class Runner:
         return self._with_lease(self._land_until_done)
 
     def apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> RunResult:
-        if plan.job != self.job.job:
-            what = f"the plan belongs to the job {plan.job}, the job file to {self.job.job}"
+        if plan.job != self.job.name:
+            what = f"the plan belongs to the job {plan.job}, the job file to {self.job.name}"
             raise Conflict(what)
         return self._with_lease(partial(self._apply, plan, unplanned_losses))
 
@@ -225,7 +225,7 @@ class Runner:
             if self.finished:
                 self._mirror(to_the_end=False)
         raise Conflict(
-            f"the job {self.job.job} could not enter a plan in {MAX_LOST_RACES} tries",
+            f"the job {self.job.name} could not enter a plan in {MAX_LOST_RACES} tries",
             why="other drivers keep entering plans for the same table",
             do="run it again when they are done",
         )

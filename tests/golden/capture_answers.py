@@ -38,7 +38,7 @@ from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
 from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.queries.payload_sample import SampleResult
@@ -115,7 +115,7 @@ def _result() -> RunResult:
         state="landed",
         table="lake/orders",
         table_version=9,
-        ranges=(RangeOutcome(R0, counts, ((10, 20),), "b1:9092"), RangeOutcome(R1, Counts(4))),
+        ranges=(RangeResult(R0, counts, ((10, 20),), "b1:9092"), RangeResult(R1, Counts(4))),
         seconds=1.23456,
         rows=11,
         files=2,

@@ -117,14 +117,14 @@ def test_errors_of_a_fetch_are_reported_by_code(name: str, code: str) -> None:
 def test_each_part_of_a_multi_fetch_has_its_own_code_and_records() -> None:
     response = response_of("MultiFetch.all-kinds")
     assert response.error_code == 0
-    codes = [error_code_of(part.error_code).name for part in response.parts]
+    codes = [error_code_of(part.error_code).name for part in response.responses]
     assert codes == ["NONE", "NONE", "WRONG_PARTITION", "OFFSET_OUT_OF_RANGE", "NONE"]
-    records = [bytes(part.records) for part in response.parts]
+    records = [bytes(part.records) for part in response.responses]
     plain, packed = (bytes(response_of(f"Fetch.{kind}").records) for kind in ("plain", "packed"))
     assert records == [plain, packed, b"", b"", b""]
     request = REQUESTS["MultiFetch.all-kinds"]
     assert isinstance(request, m.MultiFetchRequest)
-    assert tuple(part.request for part in response.parts) == request.parts
+    assert tuple(part.request for part in response.responses) == request.fetches
 
 
 def test_offsets_are_the_end_and_the_segments() -> None:

@@ -87,7 +87,7 @@ def test_a_plan_file_is_read(version: Path) -> None:
     found = read_plan_file(version / "plan.json")
     assert found.plan.width == 60
     assert found.plan.application == JOB
-    assert found.job.job == "golden"
+    assert found.job.name == "golden"
     assert found.location is not None
 
 

@@ -40,8 +40,8 @@ def test_a_request_reads_back(request: Any) -> None:
 def test_a_multi_fetch_is_a_count_and_its_fetches(request: m.MultiFetchRequest) -> None:
     _, frame = JafkaSession("p").encode(request)
     size, key, count = struct.unpack_from(">ihh", frame)
-    assert (size, key, count) == (len(frame) - 4, 2, len(request.parts))
-    assert frame[8:] == b"".join(encode(part, 0) for part in request.parts)
+    assert (size, key, count) == (len(frame) - 4, 2, len(request.fetches))
+    assert frame[8:] == b"".join(encode(part, 0) for part in request.fetches)
 
 
 @many
@@ -49,13 +49,13 @@ def test_a_multi_fetch_is_a_count_and_its_fetches(request: m.MultiFetchRequest) 
 def test_a_multi_fetchs_response_reads_back(
     request: m.MultiFetchRequest, data: st.DataObject, code: int
 ) -> None:
-    given = [(data.draw(CODE), data.draw(st.binary(max_size=30))) for _ in request.parts]
+    given = [(data.draw(CODE), data.draw(st.binary(max_size=30))) for _ in request.fetches]
     parts = [struct.pack(">ih", 2 + len(body), error) + body for error, body in given]
     whole = struct.pack(">h", code) + b"".join(parts)
     response = read_three_ways(lambda b, at: m.read_response(request, b, at), whole)
     assert isinstance(response, m.MultiFetchResponse)
     assert response.error_code == code
-    assert [(p.error_code, bytes(p.records)) for p in response.parts] == given
+    assert [(p.error_code, bytes(p.records)) for p in response.responses] == given
 
 
 @many

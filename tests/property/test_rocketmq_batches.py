@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
+from rangeland.dialects.fetch_values import FetchContext, FetchOptions, PartitionFetch, ResponseSpan
 from rangeland.dialects.rocketmq import inner_batches
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
@@ -254,7 +254,7 @@ def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
     some = [inner(b"%d" % n, properties_of(("TAGS", "AB"[n % 2]))) for n in range(4)]
     bodies = [batch(some, at, crc=crc) for at, crc in ((4, None), (8, 1), (12, None))]
     records = memoryview(b"".join(bodies))
-    context = FetchContext(spans=(AnsweredSpan(len(records), 6, 16),), tags=(b"A",))
+    context = FetchContext(spans=(ResponseSpan(len(records), 6, 16),), tags=(b"A",))
     with pytest.raises(BadRecord) as caught:
         list(decode_chunks(records, 6, 16, COMMITTED, (), context))
     facts = caught.value.facts
@@ -263,7 +263,7 @@ def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
     assert kept == bodies[1]
     mended = kept.replace(bodies[1], batch(some, 8))
     alone = FetchContext(
-        spans=(AnsweredSpan(len(mended), 8, 12),), has_gaps=True, tags=(b"A",), from_quarantine=True
+        spans=(ResponseSpan(len(mended), 8, 12),), has_gaps=True, tags=(b"A",), from_quarantine=True
     )
     (chunk,) = decode_chunks(memoryview(mended), 8, 12, COMMITTED, (), alone)
     assert chunk.counts == Counts(landed=2, filtered=2)

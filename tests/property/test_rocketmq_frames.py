@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext
+from rangeland.dialects.fetch_values import FetchContext, ResponseSpan
 from rangeland.dialects.rocketmq.frames import Frame, HeaderReader, read_frame, write_frame
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
@@ -157,7 +157,7 @@ def test_every_offset_has_a_class_whatever_is_asked_for(
         stored(zlib.compress(b"body"), offset, flags=1) if i in packed else stored(b"body", offset)
         for i, offset in enumerate(offsets)
     )
-    spans = (AnsweredSpan(len(data), 0, offsets[-1] + 1),) if offsets else ()
+    spans = (ResponseSpan(len(data), 0, offsets[-1] + 1),) if offsets else ()
     context = FetchContext(spans=spans, has_gaps=True)
     chunks = list(decode_chunks(memoryview(data), first, end, COMMITTED, (), context))
     wanted = [offset for offset in offsets if first <= offset < end]

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    AnsweredSpan,
     FetchContext,
     FetchedPartition,
     FetchOptions,
     PartitionFetch,
+    ResponseSpan,
 )
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
@@ -197,7 +197,7 @@ def test_a_damaged_message_under_tags_is_named_at_its_position_and_can_be_passed
     good = [stored(b"v", offset, tagged) for offset in (5, 9)]
     bodies = [good[0], stored(b"x", 7, tagged, crc=1), good[1]]
     records = memoryview(b"".join(bodies))
-    context = FetchContext(spans=(AnsweredSpan(len(records), 4, 12),), has_gaps=True, tags=(b"A",))
+    context = FetchContext(spans=(ResponseSpan(len(records), 4, 12),), has_gaps=True, tags=(b"A",))
     assert next_offset(records, 4, context) == 12
     with pytest.raises(BadRecord) as caught:
         list(decode_chunks(records, 4, 12, COMMITTED, (), context))
@@ -235,7 +235,7 @@ def test_what_an_earlier_release_has_put_into_quarantine_is_read_by_its_tags() -
     )
     kept = b"\xff\xff\xff\xffTAGS" + struct.pack(">qi", 12, 1) + b"A" + some
     context = FetchContext(
-        spans=(AnsweredSpan(len(kept), 8, 12),), has_gaps=True, from_quarantine=True
+        spans=(ResponseSpan(len(kept), 8, 12),), has_gaps=True, from_quarantine=True
     )
     (chunk,) = decode_chunks(memoryview(kept), 8, 12, COMMITTED, (), context)
     assert chunk.counts == Counts(landed=1, filtered=3)

@@ -130,7 +130,7 @@ def test_of_two_drivers_with_other_types_the_later_is_refused_until_it_is_correc
         text = str(found[late])
         assert f"column {PRICE} of table" in text
         assert f"is {old}: the rows have {new} there" in text
-        topic = jobs[late].job
+        topic = jobs[late].name
         landed = [place for place in lake.written if place[0] != topic or place[1] < BEFORE]
         assert lake.places() == sorted(landed)
         # What it has prepared is not landed as it is, but read again without that field.

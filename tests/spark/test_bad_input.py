@@ -141,7 +141,7 @@ def test_a_mistake_in_a_job_file_is_reported_by_file_line_and_field(
 def job_file(tmp_path: Path, job: Job, **source: Any) -> str:
     """A file for the command line that says what this job says of servers and table."""
     document = {
-        "job": job.job,
+        "job": job.name,
         "source": {
             "servers": list(job.source.servers),
             "topics": list(job.source.topics),

@@ -57,7 +57,7 @@ def offsets_in(table: Path) -> list[tuple[str, int, int]]:
 def states(found: FleetResult[RunResult]) -> list[tuple[str, str, int]]:
     return [
         (Path(o.table or o.job).name, o.result.state if o.result else "", o.exit_code)
-        for o in found.outcomes
+        for o in found.jobs
     ]
 
 
@@ -100,7 +100,7 @@ def test_each_topic_has_a_table_of_its_own(spark: Any, kafka: KafkaCluster, tmp_
         ("fleet.c", "nothing", 0),
         ("fleet.d", "landed", 0),
     ]
-    assert "vanished" in str(found.outcomes[1].error)
+    assert "vanished" in str(found.jobs[1].error)
     assert offsets_in(lake / "fleet.a") == [("fleet.a", 0, offset) for offset in range(10)]
     again = rangeland.run_jobs([path], spark, settings=["policy.vanished=skip"])
     assert [state for _, state, _ in states(again)] == ["nothing"] * 4
@@ -158,11 +158,11 @@ def test_a_catalog_has_a_table_for_each_topic(
     tables = ["default.`Fleet_catalog_a_1`", "default.`Fleet_catalog_b`"]
     try:
         found = rangeland.run_jobs([path], spark)
-        assert [(o.table, o.exit_code) for o in found.outcomes] == [(t, 0) for t in tables]
+        assert [(o.table, o.exit_code) for o in found.jobs] == [(t, 0) for t in tables]
         assert [spark.table(table).count() for table in tables] == [3, 3]
         delete_topic(kafka.bootstrap, topics[0])
         found = rangeland.run_jobs([path], spark)
-        assert [(o.table, o.exit_code) for o in found.outcomes] == [(tables[0], 66), (tables[1], 0)]
+        assert [(o.table, o.exit_code) for o in found.jobs] == [(tables[0], 66), (tables[1], 0)]
     finally:
         for table in tables:
             spark.sql(f"DROP TABLE IF EXISTS {table[:-1]}__rangeland`")

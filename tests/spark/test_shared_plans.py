@@ -265,7 +265,7 @@ def test_a_member_that_never_reads_is_not_waited_for_without_end(
     partitions = tuple(Partition(topic, n) for n in range(4))
     idle = InMemoryGroupBackend(backends.groups, "z")
     session_ms = GROUP["session_ms"]
-    joining = JoinRequest("g", job.job, partitions, session_ms=session_ms, rebalance_ms=20_000)
+    joining = JoinRequest("g", job.name, partitions, session_ms=session_ms, rebalance_ms=20_000)
     keeper = HeartbeatThread(idle.join(joining), session_ms)
     try:
         result = run(job, spark, NoProgress())

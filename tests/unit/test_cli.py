@@ -71,7 +71,7 @@ class Runs:
     ) -> Any:
         self.redriven = (from_log, dry_run)
         done = None if dry_run else made.a_result()
-        result = RedriveResult(job.job, job.sink.table, (), 1.5, done)
+        result = RedriveResult(job.name, job.sink.table, (), 1.5, done)
         return self._answer("redrive", job, progress, result)
 
     def status(self, job: Job, spark: object, progress: Any) -> Any:

@@ -49,7 +49,7 @@ def as_editors_see_it(text: str) -> Any:
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: path.stem)
 def test_a_job_file_is_named_after_its_job(path: Path) -> None:
-    assert Job.load(path).job == path.stem
+    assert Job.load(path).name == path.stem
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -38,6 +38,7 @@ from rangeland.wire.encoding import encode
 from tests.certificates import Authority
 
 KAFKA = load_dialect("kafka")
+TLS_HANDSHAKE = 0x16
 METADATA = BrokerRequest(m.MetadataRequest(topics=()))
 VERSIONS = ((3, 0, 13), (18, 0, 4), (1, 4, 17), (17, 0, 1))
 API_VERSIONS, FETCH, METADATA_KEY, HANDSHAKE = 18, 1, 3, 17
@@ -62,8 +63,8 @@ def peer(*replies: Reply) -> Iterator[Address]:
                     except TimeoutError:
                         continue
                     connection.settimeout(30)
-                    if len(length) < 4:
-                        return
+                    if len(length) < 4 or length[0] == TLS_HANDSHAKE:
+                        return  # what looks for TLS may be read long after it was sent
                     response = reply(connection.recv(int.from_bytes(length, "big") & 0xFFFF))
                     if response is None:
                         return

@@ -18,7 +18,7 @@ def test_threads_that_ask_at_once_get_the_same_kernel(monkeypatch: pytest.Monkey
     compiled: list[Any] = []
 
     def compile_slowly(gateway: Any, jars: Any) -> Any:
-        facade = SimpleNamespace(version=lambda: loader.KERNEL)
+        facade = SimpleNamespace(version=lambda: loader.DELTA_KERNEL_VERSION)
         time.sleep(0.05)
         compiled.append(facade)
         return facade

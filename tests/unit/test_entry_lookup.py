@@ -48,7 +48,7 @@ class Broker:
 
     def _answer(self, request: m.FetchRequest | m.MultiFetchRequest) -> Any:
         if isinstance(request, m.MultiFetchRequest):
-            return m.MultiFetchResponse(0, tuple(self._part(part) for part in request.parts))
+            return m.MultiFetchResponse(0, tuple(self._part(part) for part in request.fetches))
         return self._part(request)
 
     def _part(self, one: m.FetchRequest) -> m.FetchResponse:

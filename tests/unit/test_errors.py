@@ -8,7 +8,10 @@ import pickle
 import pytest
 
 from rangeland import errors
+from rangeland.connection.failures import ConnectionClosed
 from rangeland.errors import BadRecord, Damage, RangelandError, Unreachable
+from rangeland.loss import Loss, LossKind
+from rangeland.model import Partition
 
 EVERY_CLASS = [
     cls
@@ -94,8 +97,8 @@ def test_an_error_after_landings_says_that_they_are_landed() -> None:
     error = errors.RangeLost("orders/0 [0, 5)")
     assert error.after_landing(0).data == errors.RangeLost.data
     assert error.after_landing(2).data == (
-        "2 plans had been landed completely; after that, nothing of this run was landed; this log "
-        "no longer has the lost offsets"
+        "2 plans had been landed completely; after that, no rows from this run were landed; this "
+        "log no longer has the lost offsets"
     )
 
 
@@ -139,7 +142,7 @@ def test_a_refused_table_is_a_conflict_that_is_not_retried() -> None:
         (errors.Unreachable("u", closed=True), "closed", True),
         (errors.AccessDenied("a", closed_at=2), "closed_at", 2),
         (
-            errors.RemoteProtocolError("r", length=-1, first_bytes="1503"),
+            errors.RemoteProtocolError("r", length=-1, first_bytes=b"\x15\x03"),
             "first_bytes",
             b"\x15\x03",
         ),
@@ -183,4 +186,39 @@ def test_an_error_as_one_of_another_class_keeps_what_is_not_replaced() -> None:
     assert type(found) is Unreachable
     assert (found.what, found.why, found.do) == ("it broke", "age", "mend it")
     assert (found.facts, error.facts["port"]) == ({"broker": "b1", "port": 2}, 1)
-    assert BadRecord.of(BadRecord("bad", why="torn", damage=Damage(4))).damage == Damage(4)
+
+
+VALUES = {
+    "closed": True,
+    "is_unwelcome": True,
+    "closed_at": 2,
+    "length": -1,
+    "first_bytes": b"\x15\x03",
+    "damage": Damage(4, 7),
+    "log": errors.DamagedLog(Partition("orders", 0), 3),
+    "losses": (Loss(Partition("orders", 0), 1, 2, LossKind.EXPIRED, "too old"),),
+}
+ANSWERS = {"data": "safe", "retry": "at noon", "acts": "the janitor"}
+
+
+@pytest.mark.parametrize("cls", [*EVERY_CLASS, ConnectionClosed])
+def test_an_error_keeps_its_values_and_answers_as_one_of_its_class_and_when_pickled(
+    cls: type[RangelandError],
+) -> None:
+    values = {name: VALUES[name] for name in cls.VALUES}
+    error = cls("it broke", broker="b1", **values).with_answers(**ANSWERS)
+    for same in (cls.of(error), pickle.loads(pickle.dumps(error)), error.with_facts()):
+        assert type(same) is cls
+        assert same.values == values
+        assert same.facts == error.facts
+        assert {name: getattr(same, name) for name in ANSWERS} == ANSWERS
+
+
+def test_the_values_that_another_class_lacks_become_facts_and_its_answers_are_its_own() -> None:
+    refused = errors.AccessDenied("no", operator="the janitor", closed_at=2)
+    found = ConnectionClosed.of(refused)
+    assert (found.facts, found.acts) == ({"closed_at": 2}, ConnectionClosed.acts)
+    gone = ConnectionClosed.of(Unreachable("gone", closed=True), is_unwelcome=True)
+    assert (gone.closed, gone.is_unwelcome, gone.facts) == (True, True, {"closed": True})
+    replaced = BadRecord.of(BadRecord("bad", damage=Damage(4, 7)), damage=Damage(5))
+    assert replaced.facts == {"base_offset": 5}

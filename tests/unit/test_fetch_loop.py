@@ -731,7 +731,7 @@ def test_what_would_be_refused_again_is_not_tried_again(
     with pytest.raises(kind, match=f"{what}.*{name}") as caught:
         loop.on_error(ask(loop).requests[0], meaning, name)
     assert caught.value.acts == meaning.refusal_error("", why="", do="").acts
-    assert caught.value.data == "nothing of this run was landed"
+    assert caught.value.data == "no rows from this run were landed"
 
 
 def test_a_leader_that_does_not_support_a_fetch_ends_the_run_for_good() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.fleet.fleet_result import FleetResult, JobOutcome, most_severe
-from rangeland.fleet.fleet_run import NoJobsProgress, TableJobs, for_each
+from rangeland.fleet.fleet_result import FleetResult, JobResult, most_severe
+from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, for_each
 from rangeland.fleet.table_job import TableJob
-from rangeland.fleet.table_jobs import FailedFile
+from rangeland.fleet.topic_jobs import FailedFile
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
 from rangeland.results import CheckResult
@@ -40,18 +40,18 @@ def table_job(name: str) -> TableJob:
 
 
 def work(one: TableJob) -> CheckResult:
-    if one.job.job == "gone":
+    if one.job.name == "gone":
         raise Unreachable("no broker answers", do="start one")
-    if one.job.job == "odd":
+    if one.job.name == "odd":
         raise KeyError("odd")
-    return CheckResult(one.job.job)
+    return CheckResult(one.job.name)
 
 
 def test_one_job_s_failure_is_its_own() -> None:
     jobs = [table_job(name) for name in ("a", "gone", "odd", "b")]
     failed = FailedFile("bad.yaml", Unreachable("bad"))
-    found = for_each(TableJobs(tuple(jobs), (failed,)), work, NoJobsProgress(), 2)
-    assert [(o.job, o.exit_code) for o in found.outcomes] == [
+    found = for_each(Fleet(tuple(jobs), (failed,)), work, NoJobsProgress(), 2)
+    assert [(o.job, o.exit_code) for o in found.jobs] == [
         ("bad.yaml", 75),
         ("a", 0),
         ("gone", 75),
@@ -71,5 +71,5 @@ def test_nothing_to_do_is_well() -> None:
 
 
 def test_the_name_of_the_job_is_that_of_its_file_where_nothing_else_is_known() -> None:
-    outcome = JobOutcome[CheckResult]("bad.yaml", None, None, Unreachable("bad"), 75, 0.0)
-    assert outcome.to_json()["table"] is None
+    found = JobResult[CheckResult]("bad.yaml", None, None, Unreachable("bad"), 75, 0.0)
+    assert found.to_json()["table"] is None

@@ -80,10 +80,10 @@ def test_a_part_that_has_no_room_for_its_code_is_refused() -> None:
     assert caught.value.facts["reason"] == "bad length"
 
 
-def test_too_many_parts_are_not_sent() -> None:
+def test_too_many_fetches_are_not_sent() -> None:
     part = m.FetchRequest(topic="t", partition=0, offset=0, max_bytes=9)
-    with pytest.raises(LocalProtocolError, match="32768 parts"):
-        jafka.open_session("c").encode(m.MultiFetchRequest((part,) * (m.MAX_PARTS + 1)))
+    with pytest.raises(LocalProtocolError, match="32768 fetches"):
+        jafka.open_session("c").encode(m.MultiFetchRequest((part,) * (m.MAX_FETCHES + 1)))
 
 
 # --- codes ------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Broker:
         if isinstance(request, m.MultiFetchRequest):
             parts = tuple(
                 m.FetchResponse(part, self._code(part.topic, part.partition), NOTHING)
-                for part in request.parts
+                for part in request.fetches
             )
             return m.MultiFetchResponse(0, parts)
         assert isinstance(request, m.OffsetsRequest)

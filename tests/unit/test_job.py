@@ -69,9 +69,14 @@ sink: {table: lake/orders}
 """
 
 
+def test_a_job_made_in_python_is_named_by_the_key_of_the_job_file() -> None:
+    least = Job.parse(LEAST)
+    assert Job(job="orders", source=least.source, sink=least.sink) == least
+
+
 def test_every_field_of_the_contract_parses() -> None:
     job = Job.parse(WHOLE)
-    assert job.job == "orders-hourly"
+    assert job.name == "orders-hourly"
     assert job.source.dialect == "kafka"
     assert job.source.addresses == (Address("127.0.0.1", 9092), Address("::1", 9093))
     assert job.source.zookeeper == "127.0.0.1:2181/jafka"

@@ -12,7 +12,7 @@ from rangeland.cli import command_line
 from rangeland.cli.many_jobs import ManyJobs, load_jobs
 from rangeland.cluster_access import broker_check
 from rangeland.errors import JobFileError, Unreachable, UsageError
-from rangeland.fleet import table_jobs
+from rangeland.fleet import topic_jobs
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.table_job import TableJob
 from rangeland.job.command_line_overrides import load_job
@@ -48,7 +48,7 @@ def test_what_is_not_there_is_refused_without_being_repeated(tmp_path: Path) -> 
 def test_one_job_of_one_table_is_what_it_always_was(tmp_path: Path) -> None:
     found = load_jobs([write(tmp_path, "a")], load_job)
     assert isinstance(found, TableJob)
-    assert found.job.job == "a"
+    assert found.job.name == "a"
 
 
 def test_a_table_for_each_topic_makes_many_of_one(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_one_bad_file_is_an_error_alone_and_a_failure_among_others(tmp_path: Pat
         load_jobs([bad], load_job)
     found = load_jobs([write(tmp_path, "a"), bad], load_job)
     assert isinstance(found, ManyJobs)
-    assert [file.job.job for file in found.files] == ["a"]
+    assert [file.job.name for file in found.files] == ["a"]
     assert [(one.name, one.error.exit_code) for one in found.failed] == [(str(bad), 78)]
 
 
@@ -156,9 +156,9 @@ def test_a_table_is_surely_new_only_where_its_folder_can_be_looked_for(
 def test_the_topics_of_a_list_are_known_without_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_jobs, "survey_of", _never)
+    monkeypatch.setattr(topic_jobs, "survey_of", _never)
     job, _ = load_job(write(tmp_path, "a", "lake/{topic}", "[x, y]"))
-    assert table_jobs.topics_of(job) == ("x", "y")
+    assert topic_jobs.topics_of(job) == ("x", "y")
 
 
 def _never(*_: object, **__: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices, offsets_to_commit
+from rangeland.groups.offset_mirror import MirroredOffsets, mirror, notices, offsets_to_commit
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.planning.incarnation import LogMark
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
@@ -36,7 +36,7 @@ def test_what_the_group_has_already_is_not_written_again() -> None:
 
 
 def test_a_group_that_somebody_has_moved_is_named_with_where_it_stood() -> None:
-    found = MirrorOutcome({P0: 10, P1: 20}, {P0: 99, P1: 15}, {P0: 10, P1: 20})
+    found = MirroredOffsets({P0: 10, P1: 20}, {P0: 99, P1: 15}, {P0: 10, P1: 20})
     assert list(notices("g", found, {(P1, 15)})) == [
         "group g was at 99 of t/0, an offset that no landing of this job has committed: it is at "
         "the checkpoint now, 10"
@@ -44,11 +44,11 @@ def test_a_group_that_somebody_has_moved_is_named_with_where_it_stood() -> None:
 
 
 def test_what_is_read_back_otherwise_is_named() -> None:
-    found = MirrorOutcome({P0: 10}, {P0: None}, {P0: 12})
+    found = MirroredOffsets({P0: 10}, {P0: None}, {P0: 12})
     (text,) = notices("g", found, ())
     assert "is at 12 of t/0 after the checkpoint 10 was mirrored" in text
 
 
 def test_nothing_is_said_of_what_an_earlier_run_could_not_mirror() -> None:
-    found = MirrorOutcome({P0: 10}, {P0: 5}, {P0: 10})
+    found = MirroredOffsets({P0: 10}, {P0: 5}, {P0: 10})
     assert list(notices("g", found, {(P0, 5), (P0, 10)})) == []

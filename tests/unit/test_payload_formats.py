@@ -168,7 +168,7 @@ def test_schemas_of_a_registry_make_the_columns(tmp_path: Path) -> None:
     (decoded,) = decoder.decode(pa.record_batch(columns))
     assert decoded.schema_ids == {7: 1}
     (bad,) = decoded.undecodable
-    assert (bad.part, bad.reason) == (
+    assert (bad.field, bad.reason) == (
         "key",
         "schema 7 is registered as orders-value, not orders-key",
     )

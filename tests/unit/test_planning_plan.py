@@ -16,7 +16,7 @@ from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance, canonical, renumber_plan
 from rangeland.planning.plan_kind import TRAITS, PlanKind
-from rangeland.planning.proof import RangeOutcome, prove
+from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.untrusted import parse_address
 
@@ -208,8 +208,8 @@ RECEIPTS = {slice_.index: receipt(slice_) for slice_ in PLAN.slices}
 def test_an_exact_tiling_is_proved_range_by_range() -> None:
     receipts = RECEIPTS | {1: receipt(PLAN.slices[1], landed=4, control=1, aborted=2, compacted=3)}
     assert prove(PLAN, receipts) == [
-        RangeOutcome(PLAN.ranges[0], Counts(landed=14, control=1, aborted=2, compacted=3, lost=10)),
-        RangeOutcome(PLAN.ranges[1], Counts(landed=4)),
+        RangeResult(PLAN.ranges[0], Counts(landed=14, control=1, aborted=2, compacted=3, lost=10)),
+        RangeResult(PLAN.ranges[1], Counts(landed=4)),
     ]
 
 

@@ -122,7 +122,7 @@ def all_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 JOB = SimpleNamespace(
-    job="orders",
+    name="orders",
     application=APP,
     source=SimpleNamespace(dialect="kafka", max_batch_bytes=300 * MIB),
     decode=Decode(),
@@ -358,7 +358,7 @@ class Turning(run.Runner):
     """A redrive of so many plans; another driver comes first as often as ``outrun`` says."""
 
     def __init__(self, plans: int, outrun: int = 0) -> None:
-        self.job = cast(Job, SimpleNamespace(job="orders", application=APP, group=None))
+        self.job = cast(Job, SimpleNamespace(name="orders", application=APP, group=None))
         self.kind = PlanKind.REDRIVE
         self.target = cast(LandingTarget, _Still())
         self.progress = NoProgress()

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.fleet.fleet_result import FleetResult, JobOutcome
-from rangeland.render.fleet_view import outcome_line, render_fleet
+from rangeland.fleet.fleet_result import FleetResult, JobResult
+from rangeland.render.fleet_view import job_line, render_fleet
 from tests import sample_results as made
 from tests.unit.test_render import lines_with, rendered
 
 
-def an_outcome(table: str | None, result: Any, error: RangelandError | None = None) -> Any:
-    return JobOutcome("shop", table, result, error, error.exit_code if error else 0, 1.25)
+def a_job_result(table: str | None, result: Any, error: RangelandError | None = None) -> Any:
+    return JobResult("shop", table, result, error, error.exit_code if error else 0, 1.25)
 
 
-LANDED = an_outcome("lake/orders", made.a_result())
-NOTHING = an_outcome("lake/clicks", made.a_result([], state="nothing"))
-FAILED = an_outcome(None, None, Unreachable("no broker could be reached"))
+LANDED = a_job_result("lake/orders", made.a_result())
+NOTHING = a_job_result("lake/clicks", made.a_result([], state="nothing"))
+FAILED = a_job_result(None, None, Unreachable("no broker could be reached"))
 
 
 def test_each_table_has_a_line_and_each_error_a_name() -> None:
@@ -31,8 +31,8 @@ def test_each_table_has_a_line_and_each_error_a_name() -> None:
 
 
 def test_a_job_that_is_done_is_one_line() -> None:
-    status = an_outcome("lake/orders", made.a_status())
-    lines = [outcome_line(outcome, 1, 4) for outcome in (LANDED, NOTHING, status, FAILED)]
+    status = a_job_result("lake/orders", made.a_status())
+    lines = [job_line(one, 1, 4) for one in (LANDED, NOTHING, status, FAILED)]
     assert lines[0] == "1 of 4: lake/orders: landed 33,985 records (1.2 s)"
     assert lines[1] == "1 of 4: lake/clicks: nothing new (1.2 s)"
     assert lines[2].startswith("1 of 4: lake/orders: behind, ")

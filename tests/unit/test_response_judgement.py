@@ -12,7 +12,7 @@ import pytest
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchedPartition
+from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, ResponseSpan
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_judgement import (
@@ -207,7 +207,7 @@ def test_a_broker_that_is_gone_has_replaced_nothing() -> None:
 
 def test_what_contradicts_the_broker_s_own_account_is_damage() -> None:
     given, _ = backwards()
-    context = FetchContext(spans=(AnsweredSpan(len(given.part.records), 8, 16),))
+    context = FetchContext(spans=(ResponseSpan(len(given.part.records), 8, 16),))
     told = replace(given, part=replace(given.part, context=context))
     assert judge_response(told) == Take(12, is_damaged=True)
 

@@ -19,7 +19,7 @@ from rangeland.model import (
 )
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.results import (
     CheckedItem,
     CheckResult,
@@ -58,8 +58,8 @@ def test_run_json_has_the_keys_of_the_contract() -> None:
         table="lake/orders",
         table_version=9,
         ranges=(
-            RangeOutcome(Range(P0, 10, 20), Counts(landed=7, control=1, lost=2)),
-            RangeOutcome(Range(P1, 0, 3), Counts(landed=3)),
+            RangeResult(Range(P0, 10, 20), Counts(landed=7, control=1, lost=2)),
+            RangeResult(Range(P1, 0, 3), Counts(landed=3)),
         ),
         seconds=1.23456,
         already_landed=(Range(P0, 0, 10),),

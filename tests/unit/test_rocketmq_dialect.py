@@ -12,7 +12,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import LeaderRequest, NoReply
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
+from rangeland.dialects.fetch_values import FetchContext, FetchOptions, PartitionFetch, ResponseSpan
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import CODES, STATUSES, error_code_of, pull_code_of
@@ -398,7 +398,7 @@ def test_offsets_between_messages_are_counted_as_compacted() -> None:
     assert (chunk.next_offset, chunk.counts) == (9, Counts(landed=2, compacted=2))
     (chunk,) = decode_chunks(records, 5, 7, COMMITTED, ())
     assert (chunk.next_offset, chunk.counts) == (6, Counts(landed=1))
-    told = FetchContext(spans=(AnsweredSpan(len(records), 5, 9),), has_gaps=True)
+    told = FetchContext(spans=(ResponseSpan(len(records), 5, 9),), has_gaps=True)
     (chunk,) = decode_chunks(records, 5, 7, COMMITTED, (), told)
     assert (chunk.next_offset, chunk.counts) == (7, Counts(landed=1, compacted=1))
 

@@ -42,7 +42,7 @@ def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:
 
 def _job() -> Any:
     return SimpleNamespace(
-        job="orders",
+        name="orders",
         application=NAME[0],
         sink=SimpleNamespace(table="lake/orders"),
         decode=Decode(),

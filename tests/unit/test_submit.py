@@ -229,9 +229,11 @@ def test_a_packed_environment_is_the_tasks_python_and_not_the_drivers(job_file: 
 
 
 def test_delta_kernel_is_shipped_beside_an_environment(job_file: Path) -> None:
-    chosen = SubmitChoices("yarn", DELTA, deploy_mode="cluster", env="packed", kernel=Path("/k"))
+    chosen = SubmitChoices(
+        "yarn", DELTA, deploy_mode="cluster", env="packed", delta_kernel=Path("/k")
+    )
     shipped = ShippedFiles(
-        Path("a.tar.gz"), Path("land.py"), kernel=Path("d/delta-kernel-4.4.0.zip")
+        Path("a.tar.gz"), Path("land.py"), delta_kernel=Path("d/delta-kernel-4.4.0.zip")
     )
     command = submission(Job.load(job_file), job_file, chosen, shipped).command
     archives = "a.tar.gz#environment,d/delta-kernel-4.4.0.zip#delta-kernel-4.4.0"
@@ -240,7 +242,7 @@ def test_delta_kernel_is_shipped_beside_an_environment(job_file: Path) -> None:
 
 
 def test_a_driver_here_finds_delta_kernel_in_a_folder(job_file: Path) -> None:
-    command = made(job_file, kernel=Path("/cache/delta-kernel-4.4.0")).command
+    command = made(job_file, delta_kernel=Path("/cache/delta-kernel-4.4.0")).command
     assert settings_of(command)["spark.rangeland.kernelJars"] == "/cache/delta-kernel-4.4.0"
     assert "--archives" not in command
 
@@ -407,7 +409,7 @@ def test_a_driver_in_the_cluster_gets_its_job_as_one_file(
     alone = sent.rename(tmp_path / "alone.yaml")
     (tmp_path / "base.yaml").unlink()
     found = Job.load(alone)
-    assert (found.job, found.source.topics) == ("child", ("orders",))
+    assert (found.name, found.source.topics) == ("child", ("orders",))
 
 
 def test_submit_finds_mistakes_in_the_job_before_anything_is_made(

@@ -241,7 +241,10 @@ def test_the_look_that_shows_schema_ids_makes_the_first_plan(
     monkeypatch.setattr(run, "row_format_of", lambda *about: None)
     driver = Grouped(drivers.another())
     decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
-    text = {**json.loads(drivers.job.model_dump_json(exclude_defaults=True)), "decode": decode}
+    text = {
+        **json.loads(drivers.job.model_dump_json(exclude_defaults=True, by_alias=True)),
+        "decode": decode,
+    }
     driver.job = Job.parse(json.dumps(text))
     assert (driver._row_format(), cluster.looks) == (None, 1)
     assert seen == [driver.surveys.last]

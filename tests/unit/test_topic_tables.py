@@ -42,7 +42,7 @@ def test_the_job_of_a_topic_has_only_what_belongs_to_it() -> None:
     assert dict(found.source.partitions) == {"a": (0,)}
     assert found.policy.topics == {}
     assert found.group is None
-    assert (found.job, found.application) == ("all", "rangeland/all")
+    assert (found.name, found.application) == ("all", "rangeland/all")
     assert Job.of(of_topic) == found
 
 

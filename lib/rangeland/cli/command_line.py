@@ -1,7 +1,7 @@
 """The command line: options into a job, a job into ``run``, a result onto stdout.
 
 Nothing is decided here. The command modules declare what each command takes, ``run`` and
-``queries`` do the work, ``command_output`` prints the outcome and ``render`` shows it. Commands
+``queries`` do the work, ``command_output`` prints the result and ``render`` shows it. Commands
 import slow modules themselves, and start Spark last, after everything that can be refused without
 it.
 """
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except BrokenPipeError:
             # The reader, such as `head`, has closed the pipe. Python would fail again on flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return 0 if output.answered else 141
+            return 0 if output.has_printed else 141
         except Exception as error:
             return output.fail(error)
 

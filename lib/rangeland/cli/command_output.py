@@ -1,7 +1,7 @@
-"""What a command writes, and how it ends: one answer on stdout, an exit code, and errors that
+"""What a command writes, and how it ends: one result on stdout, an exit code, and errors that
 say what to do.
 
-With ``--json`` stdout carries the answer and nothing else, down to the file descriptor: whatever
+With ``--json`` stdout carries the result and nothing else, down to the file descriptor: whatever
 a JVM or a transform prints goes to stderr. Progress, logs, and errors for people always go to
 stderr. Every command ends through ``CommandOutput``: with a result, one of our errors, a mistyped
 option, an interruption or a bug.
@@ -52,7 +52,7 @@ class CommandOutput:
         self.writes = False
         self.when_interrupted = ""
         self.signals = StopSignals()
-        self.answered = False
+        self.has_printed = False
         self._logs_json = False
         self._progress: LiveProgress | None = None
 
@@ -72,7 +72,7 @@ class CommandOutput:
             self._progress = LiveProgress(console, self.quiet)
         return self._progress
 
-    def answer(self, document: dict[str, Any], renderable: RenderableType) -> None:
+    def print_result(self, document: dict[str, Any], renderable: RenderableType) -> None:
         """Prints the JSON with ``--json``, the text otherwise; both on stdout."""
         self._stop_progress()
         if self.json:
@@ -81,7 +81,7 @@ class CommandOutput:
             from rangeland.render.text_drawing import console_for
 
             console_for(self.stdout).print(renderable, crop=False)
-        self.answered = True
+        self.has_printed = True
 
     def fail(self, error: BaseException) -> int:
         """Reports the error and returns its exit code. What fails because a command was
@@ -130,7 +130,7 @@ class CommandOutput:
     def _print_json(self, document: dict[str, Any]) -> None:
         # ASCII, so that no locale can break the line that machines read.
         print(json.dumps(document, default=str), file=self.stdout, flush=True)
-        self.answered = True
+        self.has_printed = True
 
 
 def _caused_by_interrupt(error: BaseException | None) -> bool:
@@ -161,7 +161,7 @@ def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:
 
 @contextmanager
 def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
-    """The output of one command. While it is open, with ``--json``, only the answer reaches
+    """The output of one command. While it is open, with ``--json``, only the result reaches
     stdout; SIGTERM ends the command as Ctrl-C does."""
     for stream in (sys.stdout, sys.stderr):
         # A path that the locale cannot encode must not fail a command whose work is done.

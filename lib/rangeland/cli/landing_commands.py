@@ -15,8 +15,8 @@ from rangeland.cli.many_jobs import (
     ManyJobs,
     Parallel,
     TableCommand,
-    answer_each,
     load_jobs,
+    run_table_command,
 )
 from rangeland.cli.options import (
     From,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rangeland.fleet.fleet_result import FleetResult
-    from rangeland.fleet.fleet_run import JobsProgress, TableJobs
+    from rangeland.fleet.fleet_run import Fleet, JobsProgress
     from rangeland.fleet.table_job import TableJob
     from rangeland.planning.plan_kind import PlanKind
     from rangeland.progress_events import Progress
@@ -112,7 +112,7 @@ def run(
         )
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
-    answer_each(output, jobs, table_command, asks_brokers=True)
+    run_table_command(output, jobs, table_command, asks_brokers=True)
 
 
 @command
@@ -155,7 +155,7 @@ def apply(
     from rangeland.job.payload_formats import check_schemas_are_usable
 
     check_schemas_are_usable(job)
-    answer_each(output, TableJob(job, reviewed.text, reviewed=reviewed), _apply_command)
+    run_table_command(output, TableJob(job, reviewed.text, reviewed=reviewed), _apply_command)
 
 
 @command
@@ -218,14 +218,14 @@ def backfill(
     if dry_run:
         _preview(output, jobs, kind)
     else:
-        answer_each(output, jobs, table_command, asks_brokers=True)
+        run_table_command(output, jobs, table_command, asks_brokers=True)
 
 
 # --- shared --------------------------------------------------------------------
 
 
 def _run_all(
-    jobs: TableJobs,
+    fleet: Fleet,
     spark: SparkSession,
     progress: JobsProgress,
     parallel: int | None,
@@ -233,7 +233,7 @@ def _run_all(
 ) -> FleetResult[RunResult]:
     from rangeland.fleet.fleet_run import run_all
 
-    return run_all(jobs, spark, progress, parallel, kind)
+    return run_all(fleet, spark, progress, parallel, kind)
 
 
 def _preview(
@@ -265,7 +265,7 @@ def _preview(
         return TableCommand(work, render_plan)
 
     try:
-        answer_each(output, jobs, table_command, asks_brokers=True)
+        run_table_command(output, jobs, table_command, asks_brokers=True)
     finally:  # Some of many plans may be there although others have failed.
         if written and not output.quiet:
             print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
@@ -289,7 +289,7 @@ def _make_empty_folder(out: Path) -> None:
 def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) -> None:
     """Applies each plan file of a folder, which ``plan --out`` has written."""
     from rangeland.fleet.job_folders import files_in
-    from rangeland.fleet.table_jobs import FailedFile, LoadedFile
+    from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
     from rangeland.landing.plan_file import job_of_plan, read_plan_file
 
     files: list[LoadedFile] = []
@@ -302,7 +302,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
         except RangelandError as error:
             failed.append(FailedFile(str(path), error))
 
-    answer_each(output, ManyJobs(files, failed), _apply_command)
+    run_table_command(output, ManyJobs(files, failed), _apply_command)
 
 
 def _apply_command() -> TableCommand:

@@ -1,7 +1,7 @@
 """Commands about one table or many: several job files, a folder of them, or a table for each topic.
 
-A command first loads its files. With one job of one table the answer is its result. Otherwise the
-same work is done for each table in one Spark session, and the answer lists the jobs.
+A command first loads its files. With one job of one table it prints its result. Otherwise the
+same work is done for each table in one Spark session, and the result lists the jobs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.options import answer_result, import_commands, spark_for
+from rangeland.cli.options import end_with_result, import_commands, spark_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import RenderableType
 
-    from rangeland.fleet.fleet_result import Answer, FleetResult
-    from rangeland.fleet.fleet_run import JobsProgress, TableJobs
+    from rangeland.fleet.fleet_result import CommandResult, FleetResult
+    from rangeland.fleet.fleet_run import Fleet, JobsProgress
     from rangeland.fleet.table_job import TableJob
-    from rangeland.fleet.table_jobs import FailedFile, LoadedFile
+    from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
     from rangeland.job import Job
     from rangeland.job.job_text import JobText
     from rangeland.progress_events import Progress
@@ -48,11 +48,9 @@ class TableCommand:
     """What a command does with a table, and what draws the result. ``work_for_many`` does it for
     many tables together; without it each of many is a work of its own."""
 
-    work: Callable[[TableJob, Any, Progress], Answer]
+    work: Callable[[TableJob, Any, Progress], CommandResult]
     render: Callable[[Any], RenderableType]
-    work_for_many: Callable[[TableJobs, Any, JobsProgress, int | None], FleetResult[Any]] | None = (
-        None
-    )
+    work_for_many: Callable[[Fleet, Any, JobsProgress, int | None], FleetResult[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,68 +80,68 @@ def load_jobs(
             return TableJob(job, text)
 
     from rangeland.fleet.job_folders import job_files
-    from rangeland.fleet.table_jobs import load_files
+    from rangeland.fleet.topic_jobs import load_files
 
     files, failed = load_files(job_files(paths), load, asks_cluster=asks_cluster)
     return ManyJobs(files, failed, parallel)
 
 
-def answer_each(
+def run_table_command(
     output: CommandOutput,
     jobs: TableJob | ManyJobs,
     table_command: Callable[[], TableCommand],
     *,
     asks_brokers: bool = False,
 ) -> None:
-    """Does the work for each table, and prints the answer. ``table_command`` is called once Spark
+    """Does the work for each table, and prints the result. ``table_command`` is called once Spark
     has been started, so that the JVM starts while it imports modules. ``asks_brokers``: jobs fail
     without them, so those that no broker answers fail at once."""
     if isinstance(jobs, ManyJobs):
-        _answer_many(output, jobs, table_command, asks_brokers=asks_brokers)
+        _run_for_many(output, jobs, table_command, asks_brokers=asks_brokers)
         return
     spark = spark_for(output, jobs.job, asks_brokers=asks_brokers)
     command = table_command()
     result = command.work(jobs, spark, output.progress())
-    answer_result(output, result, command.render(result))
+    end_with_result(output, result, command.render(result))
 
 
-def _answer_many(
+def _run_for_many(
     output: CommandOutput,
     many: ManyJobs,
     table_command: Callable[[], TableCommand],
     *,
     asks_brokers: bool,
 ) -> None:
-    """Prints the answers with the most severe exit code. Spark is not started where no file can be
-    used."""
+    """Prints the results, and ends with the most severe exit code. Spark is not started where no
+    file can be used."""
     output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
     if asks_brokers:
         many = _without_unreachable(output, many)
     spark: Any = _session(output, many) if many.files else None
 
-    from rangeland.fleet.fleet_run import TableProgress, for_each, jobs_of
+    from rangeland.fleet.fleet_run import TableProgress, fleet_of, for_each
     from rangeland.render.fleet_view import LiveJobs, render_fleet
 
     command = table_command()
     progress = LiveJobs(output.progress())
-    jobs = jobs_of(many.files, many.failed, spark, progress)
+    fleet = fleet_of(many.files, many.failed, spark, progress)
     if command.work_for_many is not None:
-        result = command.work_for_many(jobs, spark, progress, many.parallel)
+        result = command.work_for_many(fleet, spark, progress, many.parallel)
     else:
         result = for_each(
-            jobs,
+            fleet,
             lambda one: command.work(one, spark, TableProgress(one, progress)),
             progress,
             many.parallel,
         )
-    answer_result(output, result, render_fleet(result))
+    end_with_result(output, result, render_fleet(result))
 
 
 def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     """The jobs without the files whose clusters cannot be reached. Files with a pattern are not
     asked for: their clusters have been asked for topics already."""
     from rangeland.cluster_access.broker_check import find_unreachable
-    from rangeland.fleet.table_jobs import FailedFile
+    from rangeland.fleet.topic_jobs import FailedFile
 
     output.progress().step("asking for leaders")
     was_asked = [bool(file.job.source.topic_pattern and file.topics) for file in many.files]
@@ -155,7 +153,7 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
         if error is None:
             left.append(file)
         else:
-            failed.append(FailedFile(file.text.name, error, file.job.job))
+            failed.append(FailedFile(file.text.name, error, file.job.name))
     return ManyJobs(left, failed, many.parallel)
 
 
@@ -167,7 +165,7 @@ def _session(output: CommandOutput, many: ManyJobs) -> SparkSession:
     output.progress().step("starting Spark")
     tables = [file.job.sink.table for file in many.files]
     on_s3 = next((table for table in tables if scheme_of(table) in S3_SCHEMES), tables[0])
-    names = sorted({file.job.job for file in many.files})
+    names = sorted({file.job.name for file in many.files})
     fair = {"spark.scheduler.mode": "FAIR"}
     app = f"rangeland {', '.join(names)[:100]}"
     return open_deferred(

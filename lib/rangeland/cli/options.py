@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.console import RenderableType
 
-    from rangeland.fleet.fleet_result import Answer
+    from rangeland.fleet.fleet_result import CommandResult
     from rangeland.job import Job
     from rangeland.job.job_text import JobText
 
@@ -166,9 +166,11 @@ def write_out(out: Path, text: str) -> None:
         ) from error
 
 
-def answer_result(output: CommandOutput, result: Answer, renderable: RenderableType) -> None:
+def end_with_result(
+    output: CommandOutput, result: CommandResult, renderable: RenderableType
+) -> None:
     """Prints a result, and ends the command with its exit code."""
-    output.answer(result.to_json(), renderable)
+    output.print_result(result.to_json(), renderable)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
 
@@ -185,7 +187,7 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
     from rangeland.spark.spark_session import open_deferred
 
     output.progress().step("starting Spark")
-    app = f"rangeland {job.job}"
+    app = f"rangeland {job.name}"
     return open_deferred(
         app, table=job.sink.table, meanwhile=import_commands, makes_archive=output.writes
     )

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import ManyJobs, Parallel, TableCommand, answer_each, load_jobs
+from rangeland.cli.many_jobs import ManyJobs, Parallel, TableCommand, load_jobs, run_table_command
 from rangeland.cli.options import (
     JobPath,
     JobPaths,
     Settings,
-    answer_result,
     command,
+    end_with_result,
     load_job_with,
     spark_for,
     write_out,
@@ -47,11 +47,11 @@ def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None)
         )
 
     if isinstance(jobs, ManyJobs):
-        answer_each(output, jobs, table_command)
+        run_table_command(output, jobs, table_command)
         return
     job = jobs.job
     result = check_job(job, lambda: spark_for(output, job), output.progress())
-    answer_result(output, result, render_check(result))
+    end_with_result(output, result, render_check(result))
 
 
 @command
@@ -76,7 +76,7 @@ def status(
         return TableCommand(lambda one, *about: status_job(one.job, *about), render_status)
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel)
-    answer_each(output, jobs, table_command, asks_brokers=True)
+    run_table_command(output, jobs, table_command, asks_brokers=True)
 
 
 @command
@@ -105,7 +105,7 @@ def verify(
         return TableCommand(lambda one, *about: verify_job(one.job, *about), render_verify)
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel, asks_cluster=False)
-    answer_each(output, jobs, table_command)
+    run_table_command(output, jobs, table_command)
 
 
 @command
@@ -153,7 +153,7 @@ def find(
     from rangeland.render.verify_view import render_find
 
     result = find_offset(job, spark, wanted, offset, output.progress())
-    answer_result(output, result, render_find(result))
+    end_with_result(output, result, render_find(result))
 
 
 @command
@@ -199,7 +199,7 @@ def reached(
 
     idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)
     result = query_reach(job, output.progress(), idle_after_ms)
-    answer_result(output, result, render_reach(result))
+    end_with_result(output, result, render_reach(result))
 
 
 @command
@@ -240,7 +240,7 @@ def sample(
     result = sample_job(job, output.progress(), records)
     if out is not None:
         write_schema(result, out)
-    output.answer(result.to_json(), render_sample(result, str(out or "")))
+    output.print_result(result.to_json(), render_sample(result, str(out or "")))
 
 
 def write_schema(result: SampleResult, out: Path) -> None:

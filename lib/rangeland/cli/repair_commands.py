@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import TableCommand, answer_each, load_jobs
+from rangeland.cli.many_jobs import TableCommand, load_jobs, run_table_command
 from rangeland.cli.options import (
     JobPath,
     JobPaths,
@@ -72,7 +72,7 @@ def redrive(
         act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
         return TableCommand(lambda one, *about: act(one.job, *about), render_redrive)
 
-    answer_each(output, load_jobs(job_files, load_with_schemas(settings)), table_command)
+    run_table_command(output, load_jobs(job_files, load_with_schemas(settings)), table_command)
 
 
 @command
@@ -96,7 +96,7 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
     from rangeland.run import adopt as adopt_table
 
     result = adopt_table(job, spark_for(output, job), output.progress())
-    output.answer(result.to_json(), render_adopt(result))
+    output.print_result(result.to_json(), render_adopt(result))
 
 
 @command
@@ -119,4 +119,4 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
 
     group_of(job)
     result = push(job, spark_for(output, job), output.progress())
-    output.answer(result.to_json(), render_mirror(result))
+    output.print_result(result.to_json(), render_mirror(result))

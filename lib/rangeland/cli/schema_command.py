@@ -30,10 +30,10 @@ def schema(
 
     if out is not None:
         write_out(out, schema_text())
-        output.answer({"file": str(out)}, f"Written to {out}")
+        output.print_result({"file": str(out)}, f"Written to {out}")
     elif output.json:
-        output.answer(job_schema(), "")
+        output.print_result(job_schema(), "")
     else:
-        # Not through `answer`, which wraps lines at the width of the terminal.
+        # Not through `print_result`, which wraps lines at the width of the terminal.
         print(schema_text(), end="", file=output.stdout)
-        output.answered = True
+        output.has_printed = True

@@ -123,7 +123,7 @@ def submit(
     """
     output.writes = run
 
-    from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
+    from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
     from rangeland.job.command_line_overrides import load_job
     from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.supported_versions import installed_spark
@@ -148,13 +148,15 @@ def submit(
     )
     check_choices_can_work(choices)
     if _ships_jars(delta):
-        choices = replace(choices, jars=_delta_jars(spark), kernel=fetch_jars(KERNEL_JARS))
+        choices = replace(
+            choices, jars=_delta_jars(spark), delta_kernel=fetch_jars(DELTA_KERNEL_JARS)
+        )
     shipped = _shipped_files(job, job_file, choices, out, entry, only)
     if choices.deploy_mode == "cluster":
         job_file = _whole_job_file(job, text, out)
     flags = _flags(settings or (), from_bound, until_bound)
     made = submission(job, job_file, choices, shipped, flags)
-    _answer(output, made, shipped.package, run, spark.support.java)
+    _run_or_print(output, made, shipped.package, run, spark.support.java)
 
 
 def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
@@ -164,11 +166,13 @@ def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | N
     return [*(f"--set={setting}" for setting in settings), *typed]
 
 
-def _answer(output: CommandOutput, made: Submission, package: Path, run: bool, java: int) -> None:
+def _run_or_print(
+    output: CommandOutput, made: Submission, package: Path, run: bool, java: int
+) -> None:
     code = _run(made.command, java) if run else None
     if output.json:
         done = {} if code is None else {"exit": code}
-        output.answer({**made.to_json(), "package": str(package), **done}, "")
+        output.print_result({**made.to_json(), "package": str(package), **done}, "")
     elif not run:
         print(made.to_shell())  # Not through a console, which would break its lines.
     if code:
@@ -196,7 +200,7 @@ def _shipped_files(
     entry: Path | None,
     only: list[str] | None,
 ) -> ShippedFiles:
-    from rangeland.delta.java_bridge.delta_kernel_loader import KERNEL_JARS
+    from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
     from rangeland.job.connection_settings import tls_files
     from rangeland.jvm.jars import jar_files
     from rangeland.submit import packed_environment, shipped_files
@@ -214,12 +218,12 @@ def _shipped_files(
         package = packed_environment.pack_environment(out, only)
     if entry is None:
         entry = shipped_files.write_text(out / "land.py", LANDING_SCRIPT)
-    kernel = None
+    delta_kernel = None
     if choices.deploy_mode == "cluster":
-        kernel = shipped_files.make_kernel_zip(out, KERNEL_JARS, jar_files(KERNEL_JARS))
+        delta_kernel = shipped_files.zip_jars(out, DELTA_KERNEL_JARS, jar_files(DELTA_KERNEL_JARS))
     here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
-        package, entry, tuple(modules), tuple(shipped_files.kernel_platforms()), here, kernel
+        package, entry, tuple(modules), tuple(shipped_files.kernel_platforms()), here, delta_kernel
     )
 
 
@@ -230,7 +234,7 @@ def _whole_job_file(job: Job, text: JobText, out: Path) -> Path:
     from rangeland.submit.shipped_files import write_text
 
     return write_text(
-        out / f"{job.job}.whole.yaml", yaml.safe_dump(dict(text.values), sort_keys=False)
+        out / f"{job.name}.whole.yaml", yaml.safe_dump(dict(text.values), sort_keys=False)
     )
 
 

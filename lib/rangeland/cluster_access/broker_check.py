@@ -27,8 +27,7 @@ def check_brokers_answer(job: Job) -> None:
 
 
 def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
-    """The reason why the cluster of each job cannot be used, or None. Each cluster is asked
-    once."""
+    """For each job, why its cluster cannot be used, or None. Each cluster is asked once."""
     found: list[tuple[ClusterSettings | None, RangelandError | None]] = []
     asked: list[tuple[ClusterSettings, Job]] = []
     for job in jobs:

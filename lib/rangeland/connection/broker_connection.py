@@ -74,7 +74,7 @@ class BrokerConnection:
         self._is_probe = is_probe
         self._was_served = was_served
         self._may_want_tls = settings.tls is None and not is_probe and not answers_plainly
-        self._is_known = self._has_answered = False
+        self._is_known = self._has_responded = False
         sasl = settings.sasl
         self._authentication = (
             None if sasl is None else Authentication(sasl, settings.request_ms, address.host)
@@ -207,7 +207,7 @@ class BrokerConnection:
         self._session = self._dialect.open_session(self._settings.client_id)
         self._unanswered.clear()
         self._early.clear()
-        self._is_known = self._has_answered = False
+        self._is_known = self._has_responded = False
         self._connect_again()
         self._open(self.reports_versions)
         self._stream.take_large_frames()
@@ -289,10 +289,10 @@ class BrokerConnection:
             self.close()
             if isinstance(error, RemoteProtocolError):
                 raise self._invalid_response_error(error) from error
-            if isinstance(error, ConnectionClosed) and not self._has_answered:
+            if isinstance(error, ConnectionClosed) and not self._has_responded:
                 raise self._closed_at_once_error(error) from error
             raise self._at_broker(error) from error.__cause__
-        self._is_known = self._has_answered = True
+        self._is_known = self._has_responded = True
         return self._early.pop(wanted)
 
     def _at_broker(self, error: E) -> E:
@@ -320,9 +320,8 @@ class BrokerConnection:
         """The peer closed at the very first request: most often it is the wrong port."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return diagnosis.tls_port_error(self.address)
-        closed = ConnectionClosed.of(error, do=diagnosis.SILENT_CLOSE)
-        closed.is_unwelcome = self._is_known and self._settings.sasl is None
-        return closed
+        is_unwelcome = self._is_known and self._settings.sasl is None
+        return ConnectionClosed.of(error, do=diagnosis.SILENT_CLOSE, is_unwelcome=is_unwelcome)
 
     def _not_a_broker_error(self, error: RemoteProtocolError) -> RangelandError:
         first = error.first_bytes

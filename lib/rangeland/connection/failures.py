@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rangeland.errors import Unreachable
 
 
@@ -21,7 +23,15 @@ class ConnectionClosed(ConnectionLost):
     """The peer closed the connection. ``is_unwelcome``: at the first request, after it had
     answered as a broker, and without a login."""
 
-    is_unwelcome = False
+    VALUES = (*ConnectionLost.VALUES, "is_unwelcome")
+
+    def __init__(self, what: str, *, is_unwelcome: bool = False, **others: Any) -> None:
+        super().__init__(what, **others)
+        self.is_unwelcome = is_unwelcome
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {name: fact for name, fact in super().facts.items() if name != "is_unwelcome"}
 
 
 class TokenUnavailable(ConnectionLost):

@@ -158,8 +158,8 @@ class ConnectionPool:
             connection.close()
 
     def close(self) -> None:
-        """Closes all for good: another thread that still asks gets ConnectionLost, not a new
-        connection."""
+        """Closes all connections for good: a thread that still uses the pool gets ConnectionLost,
+        not a new connection."""
         self._closed = True
         for address in list(self._open):
             self.drop(address)

@@ -40,7 +40,7 @@ class Stream:
         self._settings = settings
         # Missing files are reported before a connection is made.
         self._tls = None if settings.tls is None else tls_context(settings.tls)
-        self._peer_has_answered = False
+        self._peer_has_responded = False
         self._frames = FrameReader(MAX_OPENING_BYTES)
         self._socket = self._connect()
 
@@ -120,7 +120,7 @@ class Stream:
                 raise self._lost_error("receive from", error) from error
             frame = self._frames.advance(count)
             if frame is not None:
-                self._peer_has_answered = True
+                self._peer_has_responded = True
                 return frame
 
     def _close_error(self, error: OSError) -> OSError:
@@ -147,13 +147,13 @@ class Stream:
                 getattr(error, "verify_message", ""),
             )
             mistake = diagnosis.tls_error(self._address, failed, tls)
-            if mistake is not None and not self._peer_has_answered:
+            if mistake is not None and not self._peer_has_responded:
                 return mistake
             # An alert on a connection that has worked has another cause.
             why = failed.reason
             do = (
                 ""
-                if self._peer_has_answered
+                if self._peer_has_responded
                 else "check source.security.tls and that the port speaks TLS"
             )
         what = f"could not {doing} {self._address}"

@@ -115,7 +115,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
     survey = survey_of(job, request_for_range(job))
     settings = _settings(job, survey)
     terms = PlanTerms(
-        job=job.job,
+        job=job.name,
         application="rangeland/read",
         dialect=job.source.dialect,
         isolation=job.source.isolation,
@@ -135,7 +135,7 @@ def _settings(job: Job, survey: Survey | None) -> ReadSettings:
 
 
 def _with_rates(job: Job, settings: ReadSettings, plan: Plan, at_once: int) -> ReadSettings:
-    """The settings with the rate that the job allows, shared by slices: each may be a task of its
+    """The settings, with the job's rate divided among the slices: each may be a task of its
     own."""
     if (rate := job.limits.broker_bytes_per_second) is None:
         return settings

@@ -94,7 +94,7 @@ Search = Generator[LeaderRequest, "list[Any] | NoReply", ClusterView]
 
 @dataclass(frozen=True, slots=True)
 class OffsetResult:
-    """A broker's answer to the request for the offset of a time or of one end of a log."""
+    """A broker's response to the request for the offset of a time or of one end of a log."""
 
     meaning: ErrorMeaning
     code: str

@@ -12,7 +12,7 @@ from rangeland.model import Counts, Isolation, Leader, Partition
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 
-class AnsweredSpan(NamedTuple):
+class ResponseSpan(NamedTuple):
     """One of the responses that were joined into the fetched records: its bytes end at ``end``, and
     it accounts for the offsets ``[from_offset, until_offset)``."""
 
@@ -31,7 +31,7 @@ class FetchContext:
     unknown."""
     asked_at: int = 0
     """The requested offset, which is in the first entry or before it; 0 if unknown."""
-    spans: tuple[AnsweredSpan, ...] = ()
+    spans: tuple[ResponseSpan, ...] = ()
     """The broker's own account of the offsets, in order; empty if it gives none."""
     has_gaps: bool = False
     """The broker has confirmed that offsets may be missing because the topic is compacted."""
@@ -52,7 +52,7 @@ NO_CONTEXT = FetchContext()
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """One partition's part of the response to a fetch."""
+    """One partition in the response to a fetch."""
 
     partition: Partition
     meaning: ErrorMeaning
@@ -89,7 +89,7 @@ class FetchResult:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFetch:
-    """One partition's part of a fetch."""
+    """One partition in a fetch."""
 
     partition: Partition
     topic_id: str | None

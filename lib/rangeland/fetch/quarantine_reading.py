@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from rangeland.decode.columns import BROKER, OFFSET, PARTITION, RECORDS, TOPIC, with_partition
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext
+from rangeland.dialects.fetch_values import FetchContext, ResponseSpan
 from rangeland.dialects.row_schema import rows_of
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
@@ -29,7 +29,7 @@ def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Itera
     for s in slices:
         kept = settings.quarantined_bytes[s.index]
         records = memoryview(kept.records)
-        spans = (AnsweredSpan(len(records), s.from_offset, s.until_offset),)
+        spans = (ResponseSpan(len(records), s.from_offset, s.until_offset),)
         tags = tuple(tag.encode() for tag in settings.tags)
         context = FetchContext(
             spans=spans,
@@ -86,7 +86,7 @@ def decodable(
         for decoded in row_format.decoder(where.partition.topic).decode(batch):
             for one in decoded.undecodable:
                 entry = int(entries.of_row[begin + one.row])
-                reasons.setdefault(entry, f"{one.part}: {reason_of(one)}")
+                reasons.setdefault(entry, f"{one.field}: {reason_of(one)}")
             begin += decoded.batch.num_rows
     ranges = []
     for is_bad, group in groupby(range(len(entries.starts)), reasons.__contains__):

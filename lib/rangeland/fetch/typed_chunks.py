@@ -305,14 +305,14 @@ def undecodable_error(
     offset = offset_of(rows, one.row)
     more = f"; nor can {count - 1} more of the records read with it" if count > 1 else ""
     return UndecodablePayload(
-        f"{partition}: the {one.part} of the record at offset {offset} cannot be decoded",
+        f"{partition}: the {one.field} of the record at offset {offset} cannot be decoded",
         why=f"{reason_of(one)}; it begins with {_shown(rows, one)}{more}",
         do="correct the schema under `decode` in the job file, or choose what happens to such "
         "records with `policy: {undecodable: skip}` or `quarantine`",
         damage=Damage(offset, offset + 1),
         log=DamagedLog(partition),
         offset=offset,
-        part=one.part,
+        part=one.field,
         reason=one.reason,
         schema_id=one.schema_id,
         leader=leader,
@@ -322,10 +322,10 @@ def undecodable_error(
 def evidence_of(rows: pa.RecordBatch, run: Sequence[UndecodableRow]) -> str:
     first = run[0]
     offset = offset_of(rows, first.row)
-    if first.part == TRANSFORM:
+    if first.field == TRANSFORM:
         text = f"the transform fails on offset {offset}: {first.reason}; its value"
     else:
-        text = f"the {first.part} at offset {offset}: {reason_of(first)}; it"
+        text = f"the {first.field} at offset {offset}: {reason_of(first)}; it"
     text += f" begins with {_shown(rows, first)}"
     return text if len(run) == 1 else f"{count_noun(len(run), 'record')}; {text}"
 
@@ -340,6 +340,6 @@ def offset_of(rows: pa.RecordBatch, row: int) -> int:
 
 def _shown(rows: pa.RecordBatch, one: UndecodableRow) -> str:
     """The first bytes, escaped as in Python."""
-    column = KEY.name if one.part == KEY.name else VALUE.name
+    column = KEY.name if one.field == KEY.name else VALUE.name
     data: bytes = rows.column(column)[one.row].as_py() or b""
     return repr(data[:SHOWN_BYTES])[1:] + ("..." if len(data) > SHOWN_BYTES else "")

@@ -23,7 +23,7 @@ BY_SEVERITY = (Bug, JobFileError, UsageError, RangeLost, BadRecord, Conflict, Un
 pass by itself."""
 
 
-class Answer(Protocol):
+class CommandResult(Protocol):
     """The result of a command for one job."""
 
     @property
@@ -31,18 +31,18 @@ class Answer(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
 
-A = TypeVar("A", bound=Answer, covariant=True)
+R = TypeVar("R", bound=CommandResult, covariant=True)
 
 
 @dataclass(frozen=True)
-class JobOutcome(Generic[A]):
+class JobResult(Generic[R]):
     """One job of many: its result, or the error that ended it. ``table`` is None where the job's
     tables are not known. ``exit_code`` may differ from 0 for a result, too, such as a table that
     lacks rows."""
 
     job: str
     table: str | None
-    result: A | None
+    result: R | None
     error: RangelandError | None
     exit_code: int
     seconds: float
@@ -55,20 +55,20 @@ class JobOutcome(Generic[A]):
 
 
 @dataclass(frozen=True)
-class FleetResult(Generic[A]):
-    """The outcomes of all jobs of one command, in the order of their files and tables."""
+class FleetResult(Generic[R]):
+    """The results of all jobs of one command, in the order of their files and tables."""
 
-    outcomes: tuple[JobOutcome[A], ...]
+    jobs: tuple[JobResult[R], ...]
     seconds: float
 
     @property
     def exit_code(self) -> int:
         """The most severe one."""
-        return most_severe(outcome.exit_code for outcome in self.outcomes)
+        return most_severe(job.exit_code for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "jobs": [outcome.to_json() for outcome in self.outcomes],
+            "jobs": [job.to_json() for job in self.jobs],
             "exit": self.exit_code,
             "seconds": round(self.seconds, 3),
         }

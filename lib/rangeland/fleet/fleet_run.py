@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import Conflict, RangelandError
-from rangeland.fleet.fleet_result import Answer, FleetResult, JobOutcome
+from rangeland.fleet.fleet_result import CommandResult, FleetResult, JobResult
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
-from rangeland.fleet.table_jobs import FailedFile, LoadedFile, table_jobs
+from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_offsets
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
@@ -32,7 +32,7 @@ from rangeland.spark.spark_errors import unexpected_error
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-A = TypeVar("A", bound=Answer)
+R = TypeVar("R", bound=CommandResult)
 MOST_AT_A_TIME = 16
 
 
@@ -43,7 +43,7 @@ class JobsProgress(Protocol):
 
     def warn(self, text: str) -> None: ...
 
-    def job_done(self, outcome: JobOutcome[Any], done: int, count: int) -> None: ...
+    def job_done(self, job_result: JobResult[Any], done: int, count: int) -> None: ...
 
 
 class NoJobsProgress:
@@ -53,12 +53,12 @@ class NoJobsProgress:
 
     def warn(self, text: str) -> None: ...
 
-    def job_done(self, outcome: JobOutcome[Any], done: int, count: int) -> None: ...
+    def job_done(self, job_result: JobResult[Any], done: int, count: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class TableJobs:
-    """The jobs of some files: those whose tables are known, and what cannot be used."""
+class Fleet:
+    """The jobs of one command: those whose tables are known, and the files that cannot be used."""
 
     jobs: tuple[TableJob, ...]
     failed: tuple[FailedFile, ...] = ()
@@ -67,20 +67,20 @@ class TableJobs:
 class TableProgress(NoProgress):
     """The progress of one job of many: only its warnings are shown, with its table's name."""
 
-    def __init__(self, job: TableJob, progress: JobsProgress) -> None:
-        self._table = job.job.sink.table
+    def __init__(self, table_job: TableJob, progress: JobsProgress) -> None:
+        self._table = table_job.table
         self._progress = progress
 
     def warn(self, text: str) -> None:
         self._progress.warn(f"{self._table}: {text}")
 
 
-def jobs_of(
+def fleet_of(
     files: Iterable[LoadedFile],
     failed: Iterable[FailedFile],
     spark: SparkSession,
     progress: JobsProgress,
-) -> TableJobs:
+) -> Fleet:
     """The jobs of these files, each table once for each name of a job."""
     progress.step("looking for the tables of the jobs")
     jobs: list[TableJob] = []
@@ -93,12 +93,12 @@ def jobs_of(
                 _check_named_once(one, file.text.name, seen)
             jobs += found
         except RangelandError as error:
-            bad.append(FailedFile(file.text.name, error, file.job.job))
-    return TableJobs(tuple(jobs), tuple(bad))
+            bad.append(FailedFile(file.text.name, error, file.job.name))
+    return Fleet(tuple(jobs), tuple(bad))
 
 
 def _check_named_once(one: TableJob, name: str, seen: dict[tuple[str, str], str]) -> None:
-    key = (one.job.job, one.job.sink.table)
+    key = (one.job.name, one.table)
     other = seen.setdefault(key, name)
     if other != name:
         raise Conflict(
@@ -109,44 +109,44 @@ def _check_named_once(one: TableJob, name: str, seen: dict[tuple[str, str], str]
 
 
 def for_each(
-    jobs: TableJobs,
-    work: Callable[[TableJob], A],
+    fleet: Fleet,
+    work: Callable[[TableJob], R],
     progress: JobsProgress,
     parallel: int | None = None,
-) -> FleetResult[A]:
+) -> FleetResult[R]:
     """Does the work for every job, at most ``parallel`` at a time, in the order given."""
-    works = [(job, partial(work, job)) for job in jobs.jobs]
-    return _work_side_by_side(works, jobs.failed, progress, parallel)
+    works = [(table_job, partial(work, table_job)) for table_job in fleet.jobs]
+    return _work_side_by_side(works, fleet.failed, progress, parallel)
 
 
 def _work_side_by_side(
-    works: Sequence[tuple[TableJob, Callable[[], A]]],
+    works: Sequence[tuple[TableJob, Callable[[], R]]],
     failed_files: Sequence[FailedFile],
     progress: JobsProgress,
     parallel: int | None,
-) -> FleetResult[A]:
+) -> FleetResult[R]:
     started = time.monotonic()
     count = len(works) + len(failed_files)
     failed = [
-        JobOutcome[A](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
+        JobResult[R](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
         for one in failed_files
     ]
-    for done, outcome in enumerate(failed, 1):
-        progress.job_done(outcome, done, count)
+    for done, job_result in enumerate(failed, 1):
+        progress.job_done(job_result, done, count)
 
     pool = ThreadPoolExecutor(tables_at_a_time(parallel), thread_name_prefix="rangeland-job")
-    outcomes: dict[int, JobOutcome[A]] = {}
+    job_results: dict[int, JobResult[R]] = {}
     try:
         futures = {
-            pool.submit(_outcome, job, work): index for index, (job, work) in enumerate(works)
+            pool.submit(_result_of, job, work): index for index, (job, work) in enumerate(works)
         }
         for future in as_completed(futures):
-            outcome = outcomes[futures[future]] = future.result()
-            progress.job_done(outcome, len(failed) + len(outcomes), count)
+            job_result = job_results[futures[future]] = future.result()
+            progress.job_done(job_result, len(failed) + len(job_results), count)
     finally:
         # After an interruption nothing more begins, and what has begun is not waited for.
         pool.shutdown(wait=False, cancel_futures=True)
-    all_of_them = (*failed, *(outcomes[index] for index in sorted(outcomes)))
+    all_of_them = (*failed, *(job_results[index] for index in sorted(job_results)))
     return FleetResult(all_of_them, time.monotonic() - started)
 
 
@@ -155,15 +155,15 @@ def tables_at_a_time(asked: int | None) -> int:
     return max(1, asked if asked is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
 
 
-def _outcome(job: TableJob, work: Callable[[], A]) -> JobOutcome[A]:
+def _result_of(table_job: TableJob, work: Callable[[], R]) -> JobResult[R]:
     started = time.monotonic()
-    names = (job.job.job, job.job.sink.table)
+    names = (table_job.job.name, table_job.table)
     try:
         result = work()
-        return JobOutcome(*names, result, None, result.exit_code, time.monotonic() - started)
+        return JobResult(*names, result, None, result.exit_code, time.monotonic() - started)
     except Exception as error:  # one job's failure is its own, whatever it is
         ours = _as_own_error(error)
-        return JobOutcome(*names, None, ours, ours.exit_code, time.monotonic() - started)
+        return JobResult(*names, None, ours, ours.exit_code, time.monotonic() - started)
 
 
 def _as_own_error(error: Exception) -> RangelandError:
@@ -174,7 +174,7 @@ def _as_own_error(error: Exception) -> RangelandError:
 
 
 def run_all(
-    jobs: TableJobs,
+    fleet: Fleet,
     spark: SparkSession,
     progress: JobsProgress,
     parallel: int | None = None,
@@ -185,28 +185,28 @@ def run_all(
     surveys = SharedSurveys()
     parallel = tables_at_a_time(parallel)
 
-    def open_table(job: TableJob) -> OpenedJob | UnopenedJob:
+    def open_table(table_job: TableJob) -> OpenedJob | UnopenedJob:
         try:
-            return OpenedJob(job, spark, progress, kind, surveys)
+            return OpenedJob(table_job, spark, progress, kind, surveys)
         except Exception as error:  # raised where the job is run
-            return UnopenedJob(job, error)
+            return UnopenedJob(table_job, error)
 
-    progress.step(f"looking at {len(jobs.jobs)} tables")
+    progress.step(f"looking at {len(fleet.jobs)} tables")
     with ThreadPoolExecutor(parallel) as pool:
-        all_jobs = list(pool.map(open_table, jobs.jobs))
+        all_jobs = list(pool.map(open_table, fleet.jobs))
     opened = [one for one in all_jobs if isinstance(one, OpenedJob)]
     if kind.traits.resolves_bounds:
         for one in opened:
             one.ticket.announce(one.request)
     progress.step("asking for leaders and offsets")
     largest_first = sorted(all_jobs, key=lambda one: -one.offsets_to_read())
-    progress.step(f"landing {len(jobs.jobs)} tables, {parallel} at a time")
-    works = [(one.job, one.run) for one in largest_first]
-    landed = _work_side_by_side(works, jobs.failed, progress, parallel)
-    outcomes = _in_order(landed.outcomes, jobs.jobs)
+    progress.step(f"landing {len(fleet.jobs)} tables, {parallel} at a time")
+    works = [(one.table_job, one.run) for one in largest_first]
+    landed = _work_side_by_side(works, fleet.failed, progress, parallel)
+    job_results = _in_order(landed.jobs, fleet.jobs)
     if kind.traits.moves_checkpoint:
-        outcomes = mirror_outcomes(outcomes, opened, progress)
-    return replace(landed, outcomes=outcomes)
+        job_results = mirror_checkpoints(job_results, opened, progress)
+    return replace(landed, jobs=job_results)
 
 
 class OpenedJob:
@@ -214,19 +214,19 @@ class OpenedJob:
 
     def __init__(
         self,
-        job: TableJob,
+        table_job: TableJob,
         spark: SparkSession,
         progress: JobsProgress,
         kind: PlanKind,
         surveys: SharedSurveys,
     ) -> None:
-        self.job = job
-        of_table = TableProgress(job, progress)
-        self.ticket = SurveyTicket(job.job, surveys)
-        self.runner = Runner(job.job, spark, of_table, kind, self.ticket.survey_of)
-        self._position = self.runner.target.history.position(job.job.application)
-        if job.template is not None:
-            _check_only_its_topic_has_landed(job, self._position.topics)
+        self.table_job = table_job
+        of_table = TableProgress(table_job, progress)
+        self.ticket = SurveyTicket(table_job.job, surveys)
+        self.runner = Runner(table_job.job, spark, of_table, kind, self.ticket.survey_of)
+        self._position = self.runner.target.history.position(table_job.job.application)
+        if table_job.template is not None:
+            _check_only_its_topic_has_landed(table_job, self._position.topics)
         self.request = self.runner.surveys.request_for_plan(self._position)
 
     def run(self) -> RunResult:
@@ -248,7 +248,7 @@ class OpenedJob:
 class UnopenedJob:
     """A job whose table could not be looked at."""
 
-    job: TableJob
+    table_job: TableJob
     error: Exception
 
     def run(self) -> RunResult:
@@ -258,33 +258,35 @@ class UnopenedJob:
         return 0
 
 
-def _check_only_its_topic_has_landed(job: TableJob, landed: Iterable[str]) -> None:
-    (topic,) = job.job.source.topics
+def _check_only_its_topic_has_landed(table_job: TableJob, landed: Iterable[str]) -> None:
+    (topic,) = table_job.job.source.topics
     if others := sorted(set(landed) - {topic}):
         raise Conflict(
-            f"the table {job.job.sink.table} has {', '.join(others)}, not {topic}",
+            f"the table {table_job.table} has {', '.join(others)}, not {topic}",
             why="another topic of this job was landed in it",
             do="land one of them in another table, with a job file of its own",
         )
 
 
 def _in_order(
-    outcomes: Sequence[JobOutcome[A]], jobs: Sequence[TableJob]
-) -> tuple[JobOutcome[A], ...]:
-    """The outcomes in the order of the files and topics, not in that of the landings."""
-    place = {(one.job.job, one.job.sink.table): index for index, one in enumerate(jobs)}
-    return tuple(sorted(outcomes, key=lambda o: place.get((o.job, o.table or ""), -1)))
+    job_results: Sequence[JobResult[R]], jobs: Sequence[TableJob]
+) -> tuple[JobResult[R], ...]:
+    """The results in the order of the files and topics, not in that of the landings."""
+    place = {(one.job.name, one.table): index for index, one in enumerate(jobs)}
+    return tuple(sorted(job_results, key=lambda o: place.get((o.job, o.table or ""), -1)))
 
 
 # --- groups ----------------------------------------------------------------------------------
 
 
-def mirror_outcomes(
-    outcomes: tuple[JobOutcome[RunResult], ...], opened: Sequence[OpenedJob], progress: JobsProgress
-) -> tuple[JobOutcome[RunResult], ...]:
+def mirror_checkpoints(
+    job_results: tuple[JobResult[RunResult], ...],
+    opened: Sequence[OpenedJob],
+    progress: JobsProgress,
+) -> tuple[JobResult[RunResult], ...]:
     """Commits what the tables of a template have landed to its group, in one go. A failure is a
     warning of its results: the rows are safe, and the next run commits it."""
-    for template, jobs in groupby(opened, key=lambda one: one.job.template):
+    for template, jobs in groupby(opened, key=lambda one: one.table_job.template):
         if template is None or template.group is None:
             continue
         of_template = list(jobs)
@@ -299,15 +301,15 @@ def mirror_outcomes(
         except Exception as error:  # what has landed is reported, whatever this is
             text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)
-            tables = {one.job.job.sink.table for one in of_template}
-            outcomes = tuple(
-                _add_warning(one, text) if one.table in tables else one for one in outcomes
+            tables = {one.table_job.table for one in of_template}
+            job_results = tuple(
+                _add_warning(one, text) if one.table in tables else one for one in job_results
             )
-    return outcomes
+    return job_results
 
 
-def _add_warning(outcome: JobOutcome[RunResult], text: str) -> JobOutcome[RunResult]:
-    if outcome.result is None:
-        return outcome
-    warnings = (*outcome.result.warnings, text)
-    return replace(outcome, result=replace(outcome.result, warnings=warnings))
+def _add_warning(job_result: JobResult[RunResult], text: str) -> JobResult[RunResult]:
+    if job_result.result is None:
+        return job_result
+    warnings = (*job_result.result.warnings, text)
+    return replace(job_result, result=replace(job_result.result, warnings=warnings))

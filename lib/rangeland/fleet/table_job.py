@@ -27,5 +27,9 @@ class TableJob:
     def name(self) -> str:
         """The job's name, with its topic where the file has a table for each."""
         if self.template is None:
-            return self.job.job
-        return f"{self.job.job}.{self.job.source.topics[0]}"
+            return self.job.name
+        return f"{self.job.name}.{self.job.source.topics[0]}"
+
+    @property
+    def table(self) -> str:
+        return self.job.sink.table

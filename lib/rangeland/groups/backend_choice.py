@@ -27,7 +27,7 @@ def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
 
         return ZooKeeperGroups(
             job.source.zookeeper or "",
-            job.job,
+            job.name,
             zookeeper_access(job),
             connect_ms=job.source.timeouts.connect_ms,
         )

@@ -19,7 +19,7 @@ from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, GroupState, GroupView, JoinRequest
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.heartbeat_thread import HeartbeatThread
-from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices
+from rangeland.groups.offset_mirror import MirroredOffsets, mirror, notices
 from rangeland.job import Group, Job
 from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
@@ -219,7 +219,7 @@ class GroupLease:
         stand = {p: -1 if (at := offsets.get(p)) is None else at for p in theirs}
         return [p for p in theirs if stand[p] < checkpoint[p]]
 
-    def _commit(self, checkpoint: Mapping[Partition, int]) -> MirrorOutcome:
+    def _commit(self, checkpoint: Mapping[Partition, int]) -> MirroredOffsets:
         heartbeat = self._heartbeat
         if heartbeat is None or heartbeat.membership_error is not None:
             return mirror(
@@ -272,7 +272,7 @@ def _join(
 ) -> HeartbeatThread | None:
     joining = JoinRequest(
         group=group.id,
-        job=job.job,
+        job=job.name,
         partitions=tuple(sorted(partitions)),
         assignment=group.assignment,
         client_id=job.source.client_id,

@@ -16,7 +16,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.offset_mirror import MirrorOutcome, mirror, offsets_to_commit
+from rangeland.groups.offset_mirror import MirroredOffsets, mirror, offsets_to_commit
 from rangeland.job import Group, Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.landing_target import LandingTarget
@@ -66,7 +66,7 @@ def group_of(job: Job) -> Group:
     """The group of a job. Raises JobFileError where it has none."""
     if job.group is None:
         raise JobFileError(
-            f"the job {job.job} has no group to mirror its checkpoint to",
+            f"the job {job.name} has no group to mirror its checkpoint to",
             do="add group: {id: NAME} to the job file",
         )
     return job.group
@@ -91,7 +91,7 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     found, name = push_offsets(job, cluster, checkpoint)
     state: MirrorState = "mirrored" if found.changed else "unchanged"
     return MirrorResult(
-        job=job.job,
+        job=job.name,
         group=group.id,
         backend=name,
         state=state if checkpoint else "nothing-landed",
@@ -102,7 +102,7 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
 
 def push_offsets(
     job: Job, cluster: ClusterSettings, checkpoint: dict[Partition, int]
-) -> tuple[MirrorOutcome, str]:
+) -> tuple[MirroredOffsets, str]:
     """Commits these offsets to the job's group, and returns what changed with the name of the
     group's backend. Raises as ``push`` does."""
     backend = open_backend(job, cluster)
@@ -112,7 +112,7 @@ def push_offsets(
         backend.close()
 
 
-def _push(backend: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirrorOutcome:
+def _push(backend: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirroredOffsets:
     check_group_is_empty(group, backend.view(group))
     found = mirror(backend, group, checkpoint, lambda offsets: backend.commit(group, offsets))
     if found.differing:
@@ -145,7 +145,7 @@ def check_group_is_empty(group: str, view: GroupView) -> None:
 
 
 def _mirrored_partitions(
-    found: MirrorOutcome, logs: dict[Partition, LogState]
+    found: MirroredOffsets, logs: dict[Partition, LogState]
 ) -> tuple[MirroredPartition, ...]:
     return tuple(
         MirroredPartition(p, offset, found.before.get(p), found.after.get(p), logs[p].end_offset)

@@ -35,7 +35,7 @@ def offsets_to_commit(
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorOutcome:
+class MirroredOffsets:
     """The group's offsets before and after; None where it has none."""
 
     checkpoint: Offsets
@@ -66,14 +66,14 @@ class MirrorOutcome:
             and (p, offset_before) not in earlier
         )
 
-    def of(self, partitions: Collection[Partition]) -> MirrorOutcome:
+    def of(self, partitions: Collection[Partition]) -> MirroredOffsets:
         """The same for some of the partitions."""
         mine = {p: offset for p, offset in self.checkpoint.items() if p in partitions}
-        return MirrorOutcome(mine, self.before, self.after)
+        return MirroredOffsets(mine, self.before, self.after)
 
 
 def notices(
-    group: str, found: MirrorOutcome, earlier: Collection[tuple[Partition, int]]
+    group: str, found: MirroredOffsets, earlier: Collection[tuple[Partition, int]]
 ) -> Iterator[str]:
     """Warnings that another client has moved the group's offsets, or keeps moving them."""
     if moved := found.moved_partitions(earlier):
@@ -98,19 +98,19 @@ def _likewise(partitions: Sequence[Partition]) -> str:
 
 def mirror(
     backend: GroupBackend, group: str, checkpoint: Offsets, commit: Callable[[Offsets], None]
-) -> MirrorOutcome:
+) -> MirroredOffsets:
     """Commits the offsets that differ, with ``commit``, and reads them back. Raises Unreachable,
     and what ``commit`` raises."""
     if not checkpoint:
-        return MirrorOutcome({}, {}, {})
+        return MirroredOffsets({}, {}, {})
     partitions = tuple(checkpoint)
     before = backend.offsets(group, partitions)
     stale = {p: offset for p, offset in checkpoint.items() if before.get(p) != offset}
     if not stale:
-        return MirrorOutcome(checkpoint, before, before)
+        return MirroredOffsets(checkpoint, before, before)
     commit(stale)
     for partition, offset in stale.items():
         where = partition_fields(partition, offset)
         logger.debug("Committed offset %d of %s to group %s", offset, partition, group, extra=where)
     logger.info("Mirrored the checkpoint of %d partitions to group %s", len(stale), group)
-    return MirrorOutcome(checkpoint, before, backend.offsets(group, partitions))
+    return MirroredOffsets(checkpoint, before, backend.offsets(group, partitions))

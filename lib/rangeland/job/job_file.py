@@ -214,7 +214,8 @@ class Group(Section):
 class Job(Section):
     """One job file, validated."""
 
-    job: str = Field(
+    name: str = Field(
+        alias="job",
         pattern=r"^[a-z0-9][a-z0-9._-]*$",
         description="Names the checkpoint: a renamed job starts over, at `range.first_run`.",
     )
@@ -289,7 +290,7 @@ class Job(Section):
     @property
     def application(self) -> str:
         """Delta's application id of this job's sequence of landings."""
-        return f"rangeland/{self.job}"
+        return f"rangeland/{self.name}"
 
     @property
     def request(self) -> RangeRequest:

@@ -26,7 +26,8 @@ URLS: Schema = {
 
 
 def parse_urls(value: object) -> tuple[str, ...]:
-    """One URL or a list of them. Raises ValueError, which repeats none: it may hold a password."""
+    """One URL or a list of them. Raises ValueError without repeating a URL, which may hold a
+    password."""
     urls = [value] if isinstance(value, str) else value
     if not isinstance(urls, list | tuple) or not urls:
         raise ValueError("a URL such as http://registry:8081, or a list of them")

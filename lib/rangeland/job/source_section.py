@@ -159,7 +159,7 @@ class Source(Section):
         return ", ".join(self.servers) if named else f"the registry at {self.zookeeper}"
 
     def reads(self, topic: str) -> bool:
-        """True for a topic of this job."""
+        """Whether this is a topic of the job."""
         if self.topic_pattern:
             return matches(self.topic_pattern, topic)
         return topic in self.topics

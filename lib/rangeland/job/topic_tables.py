@@ -58,7 +58,7 @@ def check_tables_are_distinct(template: Job, topics: Iterable[str]) -> None:
         other = owners.setdefault(table, topic)
         if other != topic:
             raise JobFileError(
-                f"the topics {other} and {topic} of the job {template.job} would share the table "
+                f"the topics {other} and {topic} of the job {template.name} would share the table "
                 f"{table}",
                 why="in the name of a catalog table, capital letters become lower case, and "
                 "anything but letters, digits and _ becomes _",

@@ -47,7 +47,7 @@ from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, c
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile
 from rangeland.planning.plan import Plan
-from rangeland.planning.proof import RangeOutcome, prove
+from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.wording import count_noun
@@ -288,7 +288,7 @@ class PlanCommitter:
 
     def _prove(
         self, plan: Plan, receipts: PlanReceipts, instead_of: OutcomeEvent | None = None
-    ) -> list[RangeOutcome]:
+    ) -> list[RangeResult]:
         """What became of each range. Raises for counts that do not add up, and where what was read
         may not land."""
         outcomes = prove(plan, receipts.receipts)
@@ -313,7 +313,7 @@ class PlanCommitter:
     def _prepare(
         self,
         plan: Plan,
-        outcomes: Sequence[RangeOutcome],
+        outcomes: Sequence[RangeResult],
         receipts: PlanReceipts,
         instead_of: OutcomeEvent | None = None,
     ) -> tuple[OutcomeEvent, bool]:

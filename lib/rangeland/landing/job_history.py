@@ -42,7 +42,7 @@ class EnteredPlan:
 
 
 class JobHistory:
-    """Answers are as of the last refresh of the ledger."""
+    """What table and ledger said at the last refresh of the ledger."""
 
     def __init__(
         self, job: Job, table: TargetTable, ledger: TargetLedger, identity: IdentityCheck
@@ -215,7 +215,7 @@ class JobHistory:
         left rows missing; 0 if there are only such repairs. Any other plan is entered only where
         no rows are missing, or to adopt the table."""
         planned_at = None
-        for event in ledger.plans_of(self._job.job):
+        for event in ledger.plans_of(self._job.name):
             if not _is_repair(event) or self._has_repaired_all(ledger, event):
                 return event.table_version
             planned_at = 0
@@ -257,8 +257,8 @@ class JobHistory:
 
     @property
     def is_untouched(self) -> bool:
-        """Nothing can have landed here yet: there is no table, and no ledger or an empty one; or
-        there is no ledger, and a table that has never been written to."""
+        """Whether nothing can have landed here yet: there is no table, and no ledger or an empty
+        one; or there is no ledger, and a table that has never been written to."""
         ledger = self._ledger.opened
         if self._table.snapshot is None:
             return ledger is None or ledger.newest() is None

@@ -46,7 +46,7 @@ from rangeland.logging_setup import partition_fields
 from rangeland.loss import Loss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class LandingTarget:
     def prepare(
         self,
         plan: Plan,
-        outcomes: Iterable[RangeOutcome],
+        results: Iterable[RangeResult],
         files: Iterable[EventFile],
         receipts: Mapping[int, Receipt],
         regrown: Mapping[Loss, int] | None = None,
@@ -134,7 +134,7 @@ class LandingTarget:
             leaders = {e.range.partition: e.leader or "" for e in instead_of.ranges}
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
-        mine = self._outcome(plan, outcomes, files, receipts, leaders)
+        mine = self._outcome(plan, results, files, receipts, leaders)
         schema_json = plan.schema_json if schema_json is None else schema_json
         mine = replace(mine, attempt=attempt, schema_json=self.schema.as_written(schema_json))
         return self._prepare(plan, mine, losses)
@@ -201,7 +201,7 @@ class LandingTarget:
         now_ms = _now_ms()
         job = self._job
         if events := seen_losses(
-            job.application, job.job, sequence, seen, seen_at_ms or now_ms, now_ms
+            job.application, job.name, sequence, seen, seen_at_ms or now_ms, now_ms
         ):
             ledger.refresh()
             ledger.record_losses(self._with_columns(events))
@@ -249,7 +249,7 @@ class LandingTarget:
     def _outcome(
         self,
         plan: Plan,
-        outcomes: Iterable[RangeOutcome],
+        results: Iterable[RangeResult],
         files: Iterable[EventFile],
         receipts: Mapping[int, Receipt],
         leaders: Mapping[Partition, str | None],
@@ -268,7 +268,7 @@ class LandingTarget:
                     o.gaps,
                     o.in_bytes,
                 )
-                for o in outcomes
+                for o in results
             ),
             files=tuple(files),
             written_at_ms=_now_ms(),

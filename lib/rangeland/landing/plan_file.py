@@ -132,7 +132,7 @@ def job_of_plan(reviewed: ReviewedPlan, job_file: Path | None, settings: Sequenc
     job = reviewed.job_with(settings) if job_file is None else load_job(job_file, settings)[0]
     plan, planned = reviewed.plan, reviewed.job
     pairs = {
-        "job": (job.job, planned.job),
+        "job": (job.name, planned.name),
         "source.dialect": (job.source.dialect, plan.dialect),
         "source.isolation": (job.source.isolation, plan.isolation),
         "source.tags": (job.source.tags, plan.tags),
@@ -167,8 +167,8 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
 def _mismatch(reviewed: ReviewedPlan) -> str:
     job, plan = reviewed.job, reviewed.plan
     is_own = plan.application == job.application
-    if plan.job != job.job or not (is_own or plan.application.startswith(f"{job.application}/")):
-        return f"its plan is for the job {plan.job} ({plan.application}), but its job is {job.job}"
+    if plan.job != job.name or not (is_own or plan.application.startswith(f"{job.application}/")):
+        return f"its plan is for the job {plan.job} ({plan.application}), but its job is {job.name}"
     others = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
     if others and not plan.replaces and plan.application == job.application:
         return f"its plan reads {others[0]}, which its job does not ask for"

@@ -189,7 +189,7 @@ class Planner:
             # By default there is work for every core if there are enough bytes.
             slicing = replace(slicing, min_slices=parallelism_of(self.spark))
         return PlanTerms(
-            job=self.job.job,
+            job=self.job.name,
             application=self.job.application,
             dialect=self.job.source.dialect,
             isolation=self.job.source.isolation,
@@ -206,7 +206,7 @@ class Planner:
         if self.kind.traits.moves_checkpoint:
             return draft
         plan = replace(draft.plan, kind=self.kind)
-        application = self.kind.application(self.job.job, plan.hash)
+        application = self.kind.application(self.job.name, plan.hash)
         return replace(draft, plan=renumber_plan(plan, 1, application))
 
     # --- read options -----------------------------------------------------------

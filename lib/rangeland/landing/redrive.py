@@ -143,7 +143,7 @@ def _ranges_in_force(
         landed = coverage_of(one.range for one in outcome.ranges)
         for key, wanted in list(found.items()):
             found[key] = replace(wanted, ranges=tuple(leave_out(wanted.ranges, landed)))
-        if planned.job != job.job:
+        if planned.job != job.name:
             continue
         plan = Plan.parse(planned.document)
         read_filter = plan.isolation, plan.tags
@@ -203,7 +203,7 @@ def draft_from_quarantine(
     ranges = [replace(one.batch.range, estimated_bytes=one.batch.size_bytes) for one in taken]
     isolation, tags = taken[0].read_filter if taken else (job.source.isolation, ())
     plan = Plan(
-        job=job.job,
+        job=job.name,
         application=job.application,
         sequence=position.sequence,
         dialect=job.source.dialect,

@@ -14,7 +14,7 @@ from rangeland.landing.committer import CommittedPlan
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.loss import Action
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.results import RunResult, RunState, WriterSchema
 
 
@@ -50,7 +50,7 @@ def result_of_plans(
     else:
         state = "already-landed" if already_landed else "nothing"
     ranges = [
-        RangeOutcome(one.range, one.counts)
+        RangeResult(one.range, one.counts)
         for f in ours
         for one in f.outcome.ranges
         if one.counts is not None
@@ -58,7 +58,7 @@ def result_of_plans(
     files = [one.file for f in ours for one in f.outcome.files]
     last = finished[-1] if finished else None
     return RunResult(
-        job=job.job,
+        job=job.name,
         application=last.plan.application if last else job.application,
         sequence=last.plan.sequence if last else target.identity.landed_sequence(job.application),
         state=state,

@@ -41,7 +41,7 @@ from rangeland.loss import Loss
 from rangeland.model import Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan
-from rangeland.planning.proof import RangeOutcome, prove_part
+from rangeland.planning.proof import RangeResult, prove_part
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.deferred_session import parallelism_of
@@ -140,12 +140,12 @@ class SparkPlanReader:
     ) -> tuple[dict[int, Receipt], list[EventFile]]:
         """The leaders in a plan that is not new may have changed, or lead another log: readers
         then look them up first and check that the log is the same."""
-        if plan.job != self.job.job:
+        if plan.job != self.job.name:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
                 why=f"{plan.id} is prepared, and its files "
                 "are gone or no longer fit the table; "
-                f"{self.job.job} has other brokers, or another transform",
+                f"{self.job.name} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
             )
         if not plan.slices:
@@ -347,10 +347,10 @@ def check_files_are_visible(
         )
 
 
-def check_covers_outcome(old: OutcomeEvent, outcomes: Sequence[RangeOutcome]) -> None:
+def check_covers_outcome(old: OutcomeEvent, results: Sequence[RangeResult]) -> None:
     """Raises RangeLost where a new attempt lacks ranges of the old outcome, which count as
     landed."""
-    again = coverage_of(outcome.range for outcome in outcomes)
+    again = coverage_of(one.range for one in results)
     if left := leave_out([one.range for one in old.ranges], again):
         raise RangeLost(
             f"{left[0]} was prepared, its files are gone, and it cannot be read again",

@@ -26,7 +26,7 @@ from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage import Coverage, leave_out
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import Runs
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
@@ -72,12 +72,12 @@ def adopt_table(
             why="another driver entered a plan at the same time",
             do="stop the runs of this table, then adopt it again",
         )
-    outcomes = [RangeOutcome(r, Counts(landed=r.width)) for r in ranges]
-    outcome, _ = target.prepare(plan, outcomes, (), {})
+    results = [RangeResult(r, Counts(landed=r.width)) for r in ranges]
+    outcome, _ = target.prepare(plan, results, (), {})
     landed_at = target.land(outcome, target.table.version)
     target.table.delta.wait_for_maintenance()
     version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.table.version
-    return AdoptResult(job.job, job.sink.table, plan.sequence, version, tuple(ranges))
+    return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
 def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
@@ -123,7 +123,7 @@ def _plan(
     job: Job, ranges: list[Range], checkpoint: Mapping[Partition, LogMark], sequence: int
 ) -> Plan:
     return Plan(
-        job=job.job,
+        job=job.name,
         application=job.application,
         sequence=sequence,
         dialect=job.source.dialect,

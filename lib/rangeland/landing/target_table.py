@@ -37,12 +37,12 @@ RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
 
 
 class TargetTable:
-    """Answers are as of the last snapshot."""
+    """The table as of the last snapshot."""
 
     def __init__(self, spark: SparkSession, job: Job) -> None:
         if job.sink.is_per_topic:
             raise UsageError(
-                f"{job.sink.table} stands for one table for each topic of the job {job.job}",
+                f"{job.sink.table} stands for one table for each topic of the job {job.name}",
                 do="use a command that takes all of them, such as `rangeland run`, or "
                 "`rangeland.run_jobs` in Python; or name one table, with --set sink.table=TABLE "
                 "and --set source.topics=[TOPIC]",
@@ -114,8 +114,8 @@ class TargetTable:
         )
 
     def store_warning(self, *, replaces: bool) -> str:
-        """The warning of a store that is safe for one driver only, until a log store is chosen;
-        if it ``replaces`` rows, which Spark's own writer commits, that of any other store, too."""
+        """The warning about a store that is safe for one driver only, until a log store is chosen.
+        Where the plan ``replaces`` rows, which Spark's own writer commits, any store's warning."""
         store = None if self.path is None else self.delta.store(self.path)
         if store is None or store.kind is StoreKind.LOCAL:
             return ""

@@ -26,7 +26,7 @@ def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
     repair the table or land quarantined batches, are finished first too."""
     plan = unfinished.plan
     own = plan.application == job.application and kind.traits.moves_checkpoint
-    is_urgent = plan.job == job.job and plan.kind.traits.is_finished_first
+    is_urgent = plan.job == job.name and plan.kind.traits.is_finished_first
     return own or is_urgent or unfinished.outcome is not None
 
 
@@ -39,7 +39,7 @@ def plans_to_finish(job: Job, unfinished: Sequence[EnteredPlan]) -> tuple[PlanTo
 def _finished_by(job: Job, unfinished: EnteredPlan) -> FinishedBy:
     if comes_first(job, PlanKind.RUN, unfinished):
         return FinishedBy.NEXT_RUN
-    is_own = unfinished.plan.job == job.job
+    is_own = unfinished.plan.job == job.name
     return FinishedBy.SAME_OFFSETS if is_own else FinishedBy.OTHER_JOB
 
 
@@ -54,7 +54,7 @@ def find_overlap(plan: Plan, unfinished: Sequence[EnteredPlan]) -> EnteredPlan |
 def check_same_job(job: Job, unfinished: EnteredPlan) -> None:
     """Raises Conflict for a plan in the way that this job cannot finish."""
     plan = unfinished.plan
-    if plan.job == job.job:
+    if plan.job == job.name:
         return
     raise Conflict(
         f"the job {plan.job} is landing offsets of the same range in the table {job.sink.table}",

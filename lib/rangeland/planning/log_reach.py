@@ -1,4 +1,4 @@
-"""Has a log reached the end of a range? Arithmetic over a survey, no clock.
+"""Whether a log has reached the end of a range: arithmetic over a survey, without a clock.
 
 An offset is reached when the log ends at or after it. A time is reached when the log has a record
 at or after it: only then is "the first offset at or after this time", where a range by time ends,

@@ -48,8 +48,7 @@ def ranges_passed_over(
     ranges: Sequence[Range],
     landed: Coverage,
 ) -> tuple[Range, ...]:
-    """The offsets that a plan's checkpoint passes over and that neither it nor any other plan
-    lands."""
+    """The offsets that a plan's checkpoint passes over, and that no plan lands."""
     found = []
     planned = by_partition(ranges)
     for partition, mark in sorted(before.items()):

@@ -195,7 +195,7 @@ def draft_exact_ranges(
 ) -> PlanDraft:
     """A plan of exactly these ranges, whether they have landed before or not. Raises RangeLost
     where the log no longer has them and the policy is to fail; what a policy skips is recorded as
-    lost. Of what is ``overwritten`` the log has other records now, which are landed then. Leaves
+    lost. Where offsets are ``overwritten``, the records that the log has now are landed. Leaves
     out partitions that are not in the survey. Applies no limits."""
     surveyed = [r for r in wanted if r.partition not in survey.absent.excluded]
     replaced = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))

@@ -18,7 +18,7 @@ from rangeland.patterns import matches
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """Actions for the topics that a pattern matches, for the kinds that it names."""
+    """Actions for some kinds of loss, in the topics that a pattern matches."""
 
     pattern: str
     actions: tuple[tuple[LossKind, Action], ...]

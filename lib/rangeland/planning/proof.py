@@ -20,7 +20,7 @@ from rangeland.planning.slice_receipt import Receipt
 
 
 @dataclass(frozen=True, slots=True)
-class RangeOutcome:
+class RangeResult:
     """One range of a plan and what became of each of its offsets. ``gaps`` are those
     without a row, as in ``Receipt``."""
 
@@ -46,7 +46,7 @@ class _AccountedOffsets(NamedTuple):
     offsets: int
 
 
-def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
+def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
     """Every offset of every range has exactly one class, or nothing may be committed. Where
     reading stopped to hold its partition, the range is shortened to what is accounted for.
 
@@ -166,7 +166,7 @@ def _width(receipt: Receipt, action: Action) -> int:
     return sum(loss.width for loss in receipt.losses_by(action))
 
 
-def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeOutcome:
+def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeResult:
     """Checks that what lies inside a range tiles it: no gap, no overlap, all counted."""
     tiles = sorted(
         (a for a in accounted if r.from_offset <= a.start < a.end <= r.until_offset),
@@ -187,5 +187,5 @@ def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeOutcome:
             do=REPORT,
         )
     if any(one.gaps is None for one in tiles):
-        return RangeOutcome(r, counts, None)
-    return RangeOutcome(r, counts, tuple(merge(gap for one in tiles for gap in one.gaps or ())))
+        return RangeResult(r, counts, None)
+    return RangeResult(r, counts, tuple(merge(gap for one in tiles for gap in one.gaps or ())))

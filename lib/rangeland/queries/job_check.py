@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) -> CheckResult:
     """Tries everything a run needs."""
-    findings = [CheckedItem("job file", True, f"job {job.job} is well formed")]
+    findings = [CheckedItem("job file", True, f"job {job.name} is well formed")]
     errors: list[RangelandError] = []
 
     def look(what: str, at: Callable[[], str]) -> bool:
@@ -57,7 +57,7 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
             look("plan", lambda: _plan(job, opened[0], progress))
     first = errors[0] if errors else None
     return CheckResult(
-        job.job,
+        job.name,
         tuple(findings),
         0 if first is None else first.exit_code,
         None if first is None else public_name(first),

@@ -48,7 +48,7 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     cluster = cluster.with_versions_of(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
-    losses = [loss for loss in target.history.losses() if loss.job == job.job]
+    losses = [loss for loss in target.history.losses() if loss.job == job.name]
     ends = log_ends(cluster, survey.logs)
     partitions = []
     for partition, log in survey.logs.items():
@@ -68,7 +68,7 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
         )
         partitions.append(_with_log_ends(known, ends.get(partition), survey.taken_at_ms))
     return Status(
-        job=job.job,
+        job=job.name,
         table=job.sink.table,
         table_version=target.table.version,
         sequence=position.sequence - 1,

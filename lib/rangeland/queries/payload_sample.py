@@ -191,7 +191,7 @@ def _decoded_values(
     # A sample decides nothing, so an unknown schema need not be waited for.
     row_format = replace(row_format, written=LONG_AGO)
     for decoded in row_format.decoder(_topic_of(batch)).decode(batch):
-        reasons = {one.row: f"{one.part}: {one.reason}" for one in decoded.undecodable}
+        reasons = {one.row: f"{one.field}: {one.reason}" for one in decoded.undecodable}
         yield _values_of(decoded.batch, row_format), reasons
 
 

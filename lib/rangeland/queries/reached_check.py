@@ -66,7 +66,7 @@ def query_reach(
     if any(p.state == "idle" for p in found) and source.isolation is Isolation.READ_COMMITTED:
         unsettled = _with_open_transactions(job, request, survey)
         found = reach(until, survey, asked_at_ms, idle_after_ms, unsettled)
-    return ReachResult(job.job, asked_at_ms, found)
+    return ReachResult(job.name, asked_at_ms, found)
 
 
 def _with_open_transactions(job: Job, request: SurveyRequest, survey: Survey) -> set[Partition]:

@@ -30,7 +30,7 @@ def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
         target.ledger.refresh_as_one()
         seen = examine(spark, target)
     return VerifyResult(
-        job=job.job,
+        job=job.name,
         table=job.sink.table,
         table_version=target.table.version,
         landings=seen.landings,

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.errors import public_name
-from rangeland.fleet.fleet_result import FleetResult, JobOutcome
+from rangeland.fleet.fleet_result import FleetResult, JobResult
 from rangeland.render.error_view import render_error
 from rangeland.render.progress_view import LiveProgress
 from rangeland.render.text_drawing import list_lines, safe_text, table_of
@@ -23,58 +23,60 @@ MAX_ERRORS = 5
 def render_fleet(result: FleetResult[Any]) -> RenderableType:
     """All jobs of a command with the result of each."""
     table = table_of("job", "table", "result", ">records", ">seconds")
-    for outcome in result.outcomes:
+    for job_result in result.jobs:
         table.add_row(
-            safe_text(outcome.job),
-            safe_text(outcome.table or ""),
-            _word(outcome),
-            safe_text(_records(outcome)),
-            safe_text(f"{outcome.seconds:.1f}"),
+            safe_text(job_result.job),
+            safe_text(job_result.table or ""),
+            _word(job_result),
+            safe_text(_records(job_result)),
+            safe_text(f"{job_result.seconds:.1f}"),
         )
     parts: list[RenderableType] = [_title(result), Text(), table]
-    failed = [(outcome, outcome.error) for outcome in result.outcomes if outcome.error is not None]
-    for outcome, error in failed[:MAX_ERRORS]:
-        parts += [Text(), safe_text(f"{_name(outcome)}:", "bold"), render_error(error)]
+    failed = [
+        (job_result, job_result.error) for job_result in result.jobs if job_result.error is not None
+    ]
+    for job_result, error in failed[:MAX_ERRORS]:
+        parts += [Text(), safe_text(f"{_name(job_result)}:", "bold"), render_error(error)]
     if len(failed) > MAX_ERRORS:
         parts.append(safe_text(f"{len(failed) - MAX_ERRORS} more errors: see them with --json"))
     warnings = [
-        f"{outcome.table}: {text}"
-        for outcome in result.outcomes
-        for text in getattr(outcome.result, "warnings", ())
+        f"{job_result.table}: {text}"
+        for job_result in result.jobs
+        for text in getattr(job_result.result, "warnings", ())
     ]
     return Group(*parts, *list_lines("warning", warnings, "yellow"))
 
 
-def outcome_line(outcome: JobOutcome[Any], done: int, count: int) -> str:
+def job_line(job_result: JobResult[Any], done: int, count: int) -> str:
     """``3 of 100: lake/orders: landed 10,000 records (1.2 s)``."""
-    what, records = _word(outcome).plain, _records(outcome)
+    what, records = _word(job_result).plain, _records(job_result)
     if records not in ("", "0"):
         what += f"{'' if what == 'landed' else ','} {records} records"
-    return f"{done} of {count}: {_name(outcome)}: {what} ({duration(outcome.seconds)})"
+    return f"{done} of {count}: {_name(job_result)}: {what} ({duration(job_result.seconds)})"
 
 
 def _title(result: FleetResult[Any]) -> Text:
-    failed = sum(1 for outcome in result.outcomes if outcome.exit_code)
-    words = Counter(_word(o).plain for o in result.outcomes if not o.exit_code)
+    failed = sum(1 for job_result in result.jobs if job_result.exit_code)
+    words = Counter(_word(o).plain for o in result.jobs if not o.exit_code)
     good = [f"{number(count)} {word}" for word, count in words.items()]
-    title = Text(count_noun(len(result.outcomes), "table"), "bold").append(": ")
+    title = Text(count_noun(len(result.jobs), "table"), "bold").append(": ")
     title.append(", ".join(good), style="green" if good else "")
     if failed:
         title.append(f"{', ' if good else ''}{number(failed)} failed", style="bold red")
     return title.append_text(safe_text(f" ({duration(result.seconds)})"))
 
 
-def _name(outcome: JobOutcome[Any]) -> str:
-    return outcome.table or outcome.job
+def _name(job_result: JobResult[Any]) -> str:
+    return job_result.table or job_result.job
 
 
-def _word(outcome: JobOutcome[Any]) -> Text:
+def _word(job_result: JobResult[Any]) -> Text:
     """What became of a job, in a word or two."""
-    if outcome.error is not None:
-        return Text(f"{public_name(outcome.error)}, exit {outcome.exit_code}", "bold red")
-    if outcome.exit_code:
-        return Text(f"exit {outcome.exit_code}", "bold red")
-    match outcome.result:
+    if job_result.error is not None:
+        return Text(f"{public_name(job_result.error)}, exit {job_result.exit_code}", "bold red")
+    if job_result.exit_code:
+        return Text(f"exit {job_result.exit_code}", "bold red")
+    match job_result.result:
         case RunResult(state="landed"):
             return Text("landed", "green")
         case RunResult(state="already-landed"):
@@ -84,15 +86,15 @@ def _word(outcome: JobOutcome[Any]) -> Text:
         case PlanPreview() as preview:
             return Text("planned", "green") if preview.draft.plan.width else Text("nothing new")
         case Status():
-            return Text("behind" if _lag(outcome.result) else "up to date")
+            return Text("behind" if _lag(job_result.result) else "up to date")
         case VerifyResult():
             return Text("verified", "green")
     return Text("ok", "green")
 
 
-def _records(outcome: JobOutcome[Any]) -> str:
+def _records(job_result: JobResult[Any]) -> str:
     """How many records, or offsets, a result is about; empty if that says nothing."""
-    match outcome.result:
+    match job_result.result:
         case RunResult(state="landed") as run:
             return number(run.counts.landed)
         case PlanPreview() as preview:
@@ -116,5 +118,5 @@ class LiveJobs:
         self.step = progress.step
         self.warn = progress.warn
 
-    def job_done(self, outcome: JobOutcome[Any], done: int, count: int) -> None:
-        self._progress.step(outcome_line(outcome, done, count))
+    def job_done(self, job_result: JobResult[Any], done: int, count: int) -> None:
+        self._progress.step(job_line(job_result, done, count))

@@ -153,7 +153,7 @@ class _Lines:
 
 
 class _Rate(ProgressColumn):
-    """Offsets per second, only on the line of the total."""
+    """Offsets per second, shown only on the line of the total."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed

@@ -126,13 +126,13 @@ def _result_table(result: RunResult) -> Table:
     total = result.counts
     names = [name for name in COUNT_NAMES if getattr(total, name) or name == "landed"]
     table = table_of("partition", ">from", ">until", *(f">{name}" for name in names))
-    shown, hidden = biggest(result.ranges, lambda outcome: outcome.range.width)
-    for outcome in sorted(shown, key=lambda o: (o.range.partition, o.range.from_offset)):
-        r = outcome.range
+    shown, hidden = biggest(result.ranges, lambda one: one.range.width)
+    for one in sorted(shown, key=lambda o: (o.range.partition, o.range.from_offset)):
+        r = one.range
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
-        table.add_row(shorten_name(r.partition), *ends, *_count_cells(outcome.counts, names))
+        table.add_row(shorten_name(r.partition), *ends, *_count_cells(one.counts, names))
     if hidden:
-        rest = Counts.sum(outcome.counts for outcome in hidden)
+        rest = Counts.sum(one.counts for one in hidden)
         table.add_row(rest_name(hidden), "", "", *_count_cells(rest, names))
     return table
 
@@ -144,10 +144,10 @@ def _count_cells(counts: Counts, names: Sequence[str]) -> list[Text]:
 
 def closing_sum(result: RunResult) -> Text:
     """``1,000,000 offsets = 999,990 landed + 10 control``."""
-    counts, width = result.counts, sum(outcome.range.width for outcome in result.ranges)
+    counts, width = result.counts, sum(one.range.width for one in result.ranges)
     classes = [(n, name) for name in COUNT_NAMES if (n := getattr(counts, name))]
     text = Text(count_noun(width, "offset"), style="bold")
-    in_bytes = any(outcome.in_bytes for outcome in result.ranges)
+    in_bytes = any(one.in_bytes for one in result.ranges)
     unlike = " in bytes: " if in_bytes else " != "
     text.append(" = " if counts.total == width else unlike, style="bold")
     for index, (count, name) in enumerate(classes or [(0, "landed")]):

@@ -93,7 +93,7 @@ class RegistryClient:
         self._login = _authorization(settings)
         self._first_response_ms = first_response_ms
         self._now, self._pause = now, pause
-        self._was_answered = False
+        self._has_responded = False
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaResponse | None:
@@ -139,7 +139,7 @@ class RegistryClient:
                 if isinstance(found, _Failed):
                     failures[url] = found.why
                     continue
-                self._was_answered = True
+                self._has_responded = True
                 if isinstance(found, _Given):
                     self._urls.sort(key=lambda one, best=url: one != best)  # type: ignore[misc]
                     return found.value
@@ -154,7 +154,7 @@ class RegistryClient:
 
     def _left_s(self, started: float) -> float:
         limit_ms = self._settings.no_progress_ms
-        if self._first_response_ms is not None and not self._was_answered:
+        if self._first_response_ms is not None and not self._has_responded:
             limit_ms = min(limit_ms, self._first_response_ms)
         return started + limit_ms / 1000 - self._now()
 

@@ -2,7 +2,7 @@
 
 The slices of the failed task are read through the transform again, then half of them, and so
 on, for a few seconds. Only what failed in a trial is named, so for a transform that fails now
-and then, or only with all of its input, the answer is a wider range. Where a policy leaves such
+and then, or only with all of its input, the result is a wider range. Where a policy leaves such
 records out, all of them are searched for.
 """
 
@@ -32,7 +32,7 @@ Slices = Sequence[Slice]
 
 
 class Trials:
-    """Reads parts of what a plan reads through its transform again. ``read`` makes a data frame of
+    """Reads some of what a plan reads through its transform again. ``read`` makes a data frame of
     tasks."""
 
     def __init__(
@@ -99,15 +99,15 @@ class RecordSearch:
             self._search(list(slices), is_known=False)
         return self.found
 
-    def _search(self, part: list[Slice], *, is_known: bool) -> int:
-        """How many there are. ``is_known``: this part fails as a whole."""
-        halves = _halves(part, True)
+    def _search(self, slices: list[Slice], *, is_known: bool) -> int:
+        """How many there are. ``is_known``: these slices fail as a whole."""
+        halves = _halves(slices, True)
         if halves is None or not is_known:
-            failure = self._try(part)
+            failure = self._try(slices)
             if failure is None:
                 return 0
             if halves is None:
-                self.found.append(FailingRecord(part[0], failure))
+                self.found.append(FailingRecord(slices[0], failure))
                 return 1
         count = self._search(halves[0], is_known=False)
         count += self._search(halves[1], is_known=count == 0)
@@ -115,14 +115,14 @@ class RecordSearch:
             raise NotAttributable("it fails on several records together, not on single ones")
         return count
 
-    def _try(self, part: Slices) -> RaisedByTransform | None:
+    def _try(self, slices: Slices) -> RaisedByTransform | None:
         if self._deadline.has_passed:
             raise NotAttributable(f"they were not all found in {self._seconds:.0f} s")
         if len(self.found) > self._most:
             raise NotAttributable(f"it fails on more than {self._most} of them")
         if len(self.found) >= TRIED and self._passed == 0:
             raise NotAttributable(f"it fails on each of the first {len(self.found)}")
-        failure = self._raised(part)
+        failure = self._raised(slices)
         self._passed += failure is None
         return failure
 
@@ -134,7 +134,7 @@ def narrow_slices(
     can_cut: bool = True,
     seconds: float = SEARCH_S,
 ) -> list[Slice]:
-    """The smallest part that failed, by bisection; empty if not even all of it fails. Any other
+    """The fewest slices that failed, by bisection; empty if not even all of it fails. Any other
     error ends the search."""
     deadline = Deadline(seconds)
     seen: list[Slice] = []

@@ -80,7 +80,7 @@ class DriverJvm:
         return self._popen.poll() is None
 
     def wait_for_output(self) -> None:
-        """Waits, where the JVM has ended, until its output is on our stderr."""
+        """If the JVM has ended, waits until its output has reached our stderr."""
         self._relay.join(1)
 
     def quiet(self) -> None:

@@ -82,7 +82,7 @@ def frame_batches(
 
 @contextmanager
 def no_foreign_errors() -> Iterator[None]:
-    """Turns foreign exceptions into Bug: any other foreign one is taken for the transform's."""
+    """Turns foreign exceptions into Bug, so that they are not blamed on the transform."""
     try:
         yield
     except RangelandError:

@@ -1,4 +1,4 @@
-"""What the scripts in ``jobs/`` share: arguments in, one answer and an exit code out.
+"""What the scripts in ``jobs/`` share: arguments in, one result and an exit code out.
 
 A script states in a few lines what it does with a job. Reading the job file, starting Spark,
 progress, logging, ``--json`` and exit codes are here, and behave as on the command line.
@@ -42,7 +42,7 @@ class ScriptEntry:
         from rangeland.spark.spark_session import open_spark
 
         self.progress.step("starting Spark")
-        return open_spark(f"rangeland {self.job.job}", table=self.job.sink.table)
+        return open_spark(f"rangeland {self.job.name}", table=self.job.sink.table)
 
 
 def main(
@@ -68,7 +68,7 @@ def main(
             return output.report_interruption()
         except Exception as error:
             return output.fail(error)
-        output.answer(result.to_json(), result_line(result))
+        output.print_result(result.to_json(), result_line(result))
         return 0
 
 

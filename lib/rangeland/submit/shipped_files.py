@@ -104,7 +104,7 @@ def _artifact(jar: Path) -> str:
     return re.sub(r"-\d.*", "", jar.stem)
 
 
-def make_kernel_zip(folder: Path, name: str, jars: Sequence[Path]) -> Path:
+def zip_jars(folder: Path, name: str, jars: Sequence[Path]) -> Path:
     """``folder/NAME.zip`` with these jars, for drivers in a cluster."""
     target = folder / f"{name}.zip"
     with place_file(target) as file:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rangeland.delta.java_bridge.delta_kernel_loader import JARS_SETTING, KERNEL_JARS
+from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS, JARS_SETTING
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import UsageError
 from rangeland.job import Job
@@ -45,7 +45,7 @@ class SubmitChoices:
     env: str = "zip"
     jars: tuple[Path, ...] = ()
     """Delta's jars as files, to be shipped instead."""
-    kernel: Path | None = None
+    delta_kernel: Path | None = None
     """The folder with the jars of Delta Kernel, if the driver is not to fetch them."""
     python: str = PYTHON
     """The command or path of Python on the executors' hosts."""
@@ -66,7 +66,7 @@ class ShippedFiles:
     platforms: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     """The job's PEM files that exist on this machine."""
-    kernel: Path | None = None
+    delta_kernel: Path | None = None
     """An archive with the jars of Delta Kernel."""
 
 
@@ -213,13 +213,13 @@ def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
 def _archives(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
     """One flag for all archives, since spark-submit only uses the last one."""
     sent: dict[str, str] = {}
-    folder = choices.kernel
+    folder = choices.delta_kernel
     if choices.env == "packed":
         why = "this package and what it needs; executors unpack it where they work"
         sent[f"{shipped.package}#{ENVIRONMENT}"] = why
-    if shipped.kernel is not None:
-        folder = Path(KERNEL_JARS)
-        sent[f"{shipped.kernel}#{folder}"] = "Delta Kernel, for the driver"
+    if shipped.delta_kernel is not None:
+        folder = Path(DELTA_KERNEL_JARS)
+        sent[f"{shipped.delta_kernel}#{folder}"] = "Delta Kernel, for the driver"
     flags = [SubmitFlag(("--archives", ",".join(sent)), "; ".join(sent.values()))] if sent else []
     if folder is not None:
         why = "where the driver finds Delta Kernel, which is kept apart from Spark's own jars"
@@ -310,7 +310,7 @@ def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]
     if is_cluster:
         platforms = ", ".join(shipped.platforms)
         notes.append(
-            f"the decoding kernel is shipped for {platforms} only: other workers cannot decode"
+            f"the compiled kernel is shipped for {platforms} only: other workers cannot decode"
         )
         notes += _tls_notes(job, shipped)
     if choices.deploy_mode == "cluster":

@@ -46,9 +46,9 @@ def sample_batches(
                 read = request_records(brokers, address, fetches, MOST_BYTES, MAX_WAIT_MS)
             except RangelandError:
                 continue
-            for part in read.partitions:
-                if part.partition in group:
-                    found |= seen_in(part)
+            for fetched in read.partitions:
+                if fetched.partition in group:
+                    found |= seen_in(fetched)
     return found
 
 
@@ -68,22 +68,23 @@ def batch_checksums(
         answered.discard(partition)
         return PartitionFetch(partition, leader.topic_id, None, offsets[partition], size)
 
-    def seen_in(part: FetchedPartition) -> dict[Partition, int]:
-        offset = offsets[part.partition]
+    def seen_in(fetched: FetchedPartition) -> dict[Partition, int]:
+        offset = offsets[fetched.partition]
         until = offset + 1
-        if part.meaning.may_pass or (part.is_empty and offset < (part.readable_end or 0)):
+        if fetched.meaning.may_pass or (fetched.is_empty and offset < (fetched.readable_end or 0)):
             return {}
-        answered.add(part.partition)
+        answered.add(fetched.partition)
         try:
-            end = brokers.dialect.next_offset(part.records, offset) if len(part.records) else None
-            if part.meaning is not ErrorMeaning.OK or end is None:
+            records = fetched.records
+            end = brokers.dialect.next_offset(records, offset) if len(records) else None
+            if fetched.meaning is not ErrorMeaning.OK or end is None:
                 return {}
             if is_bytes:  # then an entry begins there
-                until = brokers.dialect.entry_around(part.records, offset, offset)[1] or offset
-            entry = brokers.dialect.cut_out(part.records, offset, offset, until)
+                until = brokers.dialect.entry_around(fetched.records, offset, offset)[1] or offset
+            entry = brokers.dialect.cut_out(fetched.records, offset, offset, until)
         except BadRecord:
             return {}
-        return {part.partition: zlib.crc32(entry)} if len(entry) else {}
+        return {fetched.partition: zlib.crc32(entry)} if len(entry) else {}
 
     wanted = {p: leaders[p] for p in offsets if p in leaders}
     found = sample_batches(brokers, wanted, lambda leader: leader, asked_of, seen_in)

@@ -91,8 +91,8 @@ def _probe(
     which the broker returns an error are left out: reading from there will report it."""
     fetches = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in offsets]
     read = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
-    parts = read.partitions if read.meaning is ErrorMeaning.OK else ()
-    records = {part.partition: part.records for part in parts if part.meaning is ErrorMeaning.OK}
+    fetched = read.partitions if read.meaning is ErrorMeaning.OK else ()
+    records = {one.partition: one.records for one in fetched if one.meaning is ErrorMeaning.OK}
     return {
         (p, offset): _begins(brokers, records[p], offset, max_bytes)
         for p, offset in offsets
@@ -152,7 +152,7 @@ def _records_at(
     assert address is not None
     fetches = [PartitionFetch(log.partition, log.leader.topic_id, None, entry_offset, max_bytes)]
     read = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
-    codes = [(read.meaning, read.code), *((part.meaning, part.code) for part in read.partitions)]
+    codes = [(read.meaning, read.code), *((one.meaning, one.code) for one in read.partitions)]
     errors = [code for meaning, code in codes if meaning is not ErrorMeaning.OK]
     if not errors and read.partitions and read.partitions[0].records:
         return read.partitions[0].records

@@ -56,9 +56,9 @@ def _last_epochs(
     def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, log.end_offset - 1, size)
 
-    def seen_in(part: FetchedPartition) -> dict[Partition, int | None]:
-        has_batch = len(part.records) > 0
-        return {part.partition: brokers.dialect.epoch_of(part.records)} if has_batch else {}
+    def seen_in(fetched: FetchedPartition) -> dict[Partition, int | None]:
+        has_batch = len(fetched.records) > 0
+        return {fetched.partition: brokers.dialect.epoch_of(fetched.records)} if has_batch else {}
 
     return sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
 
@@ -110,14 +110,14 @@ def _ends_before_first(
     def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, log.start_offset, size)
 
-    def seen_in(part: FetchedPartition) -> dict[Partition, int | None]:
-        if len(part.records) == 0:
+    def seen_in(fetched: FetchedPartition) -> dict[Partition, int | None]:
+        if len(fetched.records) == 0:
             return {}
-        first = brokers.dialect.epoch_of(part.records)
-        if first is None or first <= epochs[part.partition]:
-            return {part.partition: None}
-        start = logs[part.partition].start_offset
-        return {part.partition: brokers.dialect.first_offset(part.records, start)}
+        first = brokers.dialect.epoch_of(fetched.records)
+        if first is None or first <= epochs[fetched.partition]:
+            return {fetched.partition: None}
+        start = logs[fetched.partition].start_offset
+        return {fetched.partition: brokers.dialect.first_offset(fetched.records, start)}
 
     return sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
 

@@ -33,8 +33,8 @@ def corrected_times(
     when: AtTime,
     found: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, OffsetResult]:
-    """Better results for those of ``found`` that may be wrong, and the errors of those for which it
-    is unknown whether they are."""
+    """Better results for those of ``found`` that are wrong, and errors for those that could not be
+    checked."""
     late = {
         p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
     }
@@ -46,21 +46,21 @@ def corrected_times(
         written_before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
     except NoCommonVersion:
         return {}
-    answers = {p: (written_before.get(p, _NOTHING), logs.get(p, _NOTHING)) for p in late}
-    better = {p: x for p, pair in answers.items() for x in pair if x.meaning is not ErrorMeaning.OK}
+    both = {p: (written_before.get(p, _NOTHING), logs.get(p, _NOTHING)) for p in late}
+    better = {p: x for p, pair in both.items() for x in pair if x.meaning is not ErrorMeaning.OK}
     suspects = {
         p: first
-        for p, (before, log) in answers.items()
+        for p, (before, log) in both.items()
         if p not in better
         for first in (_first_after(log, before),)
         if first is not None
     }
-    for partition, part in _fetch_samples(brokers, address, late, suspects).items():
-        if part.meaning is not ErrorMeaning.OK:
-            better[partition] = OffsetResult(part.meaning, part.code, None)
-        elif part.is_empty:
+    for partition, fetched in _fetch_samples(brokers, address, late, suspects).items():
+        if fetched.meaning is not ErrorMeaning.OK:
+            better[partition] = OffsetResult(fetched.meaning, fetched.code, None)
+        elif fetched.is_empty:
             better[partition] = _NOTHING
-        elif lacks_timestamp(part.records):
+        elif lacks_timestamp(fetched.records):
             better[partition] = replace(written_before[partition], borders=())
     return better
 
@@ -109,5 +109,5 @@ def _fetch_samples(
         found[one.partition] = FetchedPartition(
             one.partition, whole.meaning, whole.code, memoryview(b"")
         )
-        found |= {part.partition: part for part in whole.partitions}
+        found |= {fetched.partition: fetched for fetched in whole.partitions}
     return found

@@ -34,25 +34,26 @@ def first_times(
     def asked_of(partition: Partition, at: FirstRecord, size: int) -> PartitionFetch:
         return PartitionFetch(partition, at.leader.topic_id, at.leader.epoch, at.from_offset, size)
 
-    def seen_in(part: FetchedPartition) -> dict[Partition, int | None]:
-        is_well = part.meaning is ErrorMeaning.OK
-        return _first(brokers, part, wanted[part.partition]) if is_well else {}
+    def seen_in(fetched: FetchedPartition) -> dict[Partition, int | None]:
+        is_well = fetched.meaning is ErrorMeaning.OK
+        return _first(brokers, fetched, wanted[fetched.partition]) if is_well else {}
 
     found = sample_batches(brokers, wanted, lambda at: at.leader, asked_of, seen_in)
     return {partition: time_ms for partition, time_ms in found.items() if time_ms is not None}
 
 
 def _first(
-    brokers: ConnectionPool, part: FetchedPartition, at: FirstRecord
+    brokers: ConnectionPool, fetched: FetchedPartition, at: FirstRecord
 ) -> dict[Partition, int | None]:
     """The time of the first row; None if it has none. Empty if there is no row."""
     isolation = brokers.settings.isolation
     span = (at.from_offset, at.until_offset)
     try:
-        for chunk in brokers.dialect.decode_chunks(part.records, *span, isolation, part.aborted):
+        records, aborted = fetched.records, fetched.aborted
+        for chunk in brokers.dialect.decode_chunks(records, *span, isolation, aborted):
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 moment = chunk.batch.column("timestamp")[0].value
-                return {part.partition: None if moment is None else moment // 1000}
+                return {fetched.partition: None if moment is None else moment // 1000}
     except RangelandError:
-        return {part.partition: None}
+        return {fetched.partition: None}
     return {}

@@ -2,7 +2,7 @@
 
 One broker is asked for the retention of all topics, a second one for those that it does not report,
 and each leader for the first offset that is young enough. All of it may fail, which the log says:
-the answers only affect warnings, and the order of reading.
+the responses only affect warnings, and the order of reading.
 """
 
 from __future__ import annotations

@@ -73,27 +73,27 @@ def _look(
     def asked_of(partition: Partition, one: Slice, size: int) -> PartitionFetch:
         return PartitionFetch(partition, one.topic_id, None, starts[partition], size)
 
-    def seen_in(part: FetchedPartition) -> dict[Partition, bool]:
-        if part.meaning is not ErrorMeaning.OK:
+    def seen_in(fetched: FetchedPartition) -> dict[Partition, bool]:
+        if fetched.meaning is not ErrorMeaning.OK:
             return {}
-        start, until = starts[part.partition], slices[part.partition].until_offset
-        return {part.partition: True} if _has_rows(brokers, part, start, until, look) else {}
+        start, until = starts[fetched.partition], slices[fetched.partition].until_offset
+        return {fetched.partition: True} if _has_rows(brokers, fetched, start, until, look) else {}
 
     wanted = {p: slices[p] for p in starts}
     sample_batches(brokers, wanted, lambda one: Leader(one.leader), asked_of, seen_in)
 
 
 def _has_rows(
-    brokers: ConnectionPool, part: FetchedPartition, start: int, until: int, look: Look
+    brokers: ConnectionPool, fetched: FetchedPartition, start: int, until: int, look: Look
 ) -> bool:
     isolation = brokers.settings.isolation
     found = False
     try:
         for chunk in brokers.dialect.decode_chunks(
-            part.records, start, until, isolation, part.aborted, part.context
+            fetched.records, start, until, isolation, fetched.aborted, fetched.context
         ):
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
-                look(part.partition, chunk.batch)
+                look(fetched.partition, chunk.batch)
                 found = True
     except RangelandError:
         return True  # damage is found when the range is read; more bytes would not help

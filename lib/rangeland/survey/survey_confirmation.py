@@ -103,7 +103,7 @@ def merge_surveys(
 def _merge_lookups(
     first: OffsetLookups, second: OffsetLookups, kept: Collection[Partition]
 ) -> OffsetLookups:
-    """What was looked up in each log by the survey that the log is from. ``kept``: by the first."""
+    """The first survey's lookups for the logs that are ``kept``, the second's for the others."""
 
     def merge(earlier: Mapping[Pair, Found], later: Mapping[Pair, Found]) -> dict[Pair, Found]:
         found = {pair: value for pair, value in later.items() if pair[0] not in kept}

@@ -211,6 +211,6 @@ def why_incomplete(leaderless: Sequence[Partition], silent: Mapping[str, str]) -
 
 
 def may_be_given_up(left: Collection[Partition], total: int, request: SurveyRequest) -> bool:
-    """Whether a survey may go on without these of so many partitions once its time is up: if the
-    policy holds partitions, and there are others."""
+    """Whether a survey of ``total`` partitions may continue without these once its time is up: if
+    the policy holds partitions, and there are others."""
     return request.tolerates_missing_leaders and len(left) < total

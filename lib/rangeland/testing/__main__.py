@@ -164,7 +164,7 @@ def _fill_and_keep(
     logs: Sequence[tuple[str, int]],
     produce_to: Callable[[str, str, Sequence[bytes], int], object],
 ) -> None:
-    """Shares the records out to the logs, each an address and a number, and says how to go on."""
+    """Distributes the records over the logs, each an address and a number. Says what to do next."""
     for at, (address, number) in enumerate(logs):
         values = [b"record %d" % record for record in range(at, chosen.records, len(logs))]
         produce_to(address, chosen.topic, values, number)

@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager that exists when it is made, and is closed when the ``with`` ends."""
+    """A context manager that is open once it is made, and closed when the ``with`` ends."""
 
     @abstractmethod
     def close(self) -> None:

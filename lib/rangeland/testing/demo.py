@@ -75,7 +75,7 @@ FIELDS = ("id", "user", "event", "url", "price", "ts", "agent")
 
 
 def show(output: CommandOutput, records: int, keep: bool) -> None:
-    """Runs the demo and answers with a summary. Raises UsageError if Java or the client library
+    """Runs the demo and prints a summary. Raises UsageError if Java or the client library
     is missing, and Bug if a promise was broken."""
     find_java()
     library()  # It writes the records. If it is missing, fail before a long wait.
@@ -96,7 +96,7 @@ def show(output: CommandOutput, records: int, keep: bool) -> None:
         if not keep:
             remove_directory(folder)
     summary = _summary(story, records, folder if keep else None)
-    output.answer(summary, _closing_words(story, folder if keep else None))
+    output.print_result(summary, _closing_words(story, folder if keep else None))
 
 
 def _make_folder(keep: bool) -> Path:
@@ -161,7 +161,7 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
     with story.step("rangeland run orders.yaml, once more: nothing should happen"):
         second = stage.run(run)
         story.tell(render_result(second))
-        story.promise("the second run lands nothing", "nothing 0", _outcome(second))
+        story.promise("the second run lands nothing", "nothing 0", _in_short(second))
         versions = first.table_version, second.table_version
         story.promise("the second run creates no new version of the table", *versions)
 
@@ -171,7 +171,7 @@ def _land_what_is_new(story: Story, stage: Stage, more: int) -> tuple[Written, i
         appended = more_orders(stage.servers, TOPIC, more)
         third = stage.run(run)
         story.tell(render_result(third))
-        story.promise("exactly the new records are landed", f"landed {more}", _outcome(third))
+        story.promise("exactly the new records are landed", f"landed {more}", _in_short(third))
         return appended, third.table_version
 
 
@@ -182,7 +182,7 @@ def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
     with story.step("rangeland backfill orders.yaml with the same range: it is already landed"):
         again = stage.run(backfill, first, last)
         story.tell(render_result(again))
-        story.promise("the backfill lands nothing twice", "already-landed 0", _outcome(again))
+        story.promise("the backfill lands nothing twice", "already-landed 0", _in_short(again))
         story.promise(
             "the backfill creates no new version of the table", version, again.table_version
         )
@@ -198,7 +198,7 @@ def _repair_it(story: Story, stage: Stage) -> None:
     with story.step("rangeland backfill orders.yaml --missing: land them again"):
         mended = stage.run(partial(backfill, kind=PlanKind.HOLES))
         story.tell(render_result(mended))
-        story.promise("exactly those are landed", f"landed {deleted}", _outcome(mended))
+        story.promise("exactly those are landed", f"landed {deleted}", _in_short(mended))
         story.promise(
             "each landed offset is in the table once again", True, stage.run(verify).is_well
         )
@@ -237,7 +237,7 @@ def _land_columns(story: Story, stage: Stage, total: Written) -> None:
         typed = stage.run_typed(run)
         story.tell(render_result(typed))
         claim = "every visible record is a row of that table too"
-        story.promise(claim, f"landed {total.visible}", _outcome(typed))
+        story.promise(claim, f"landed {total.visible}", _in_short(typed))
         columns = {name: f"`{name}`" for name in FIELDS}
         values = {name: f"get_json_object(CAST(value AS STRING), '$.{name}')" for name in FIELDS}
         found = [
@@ -283,7 +283,7 @@ def _promise_sum(story: Story, which: str, result: RunResult, stage: Stage) -> N
     story.promise(f"{which} accounts for every offset of the log", width, result.counts.total)
 
 
-def _outcome(result: RunResult) -> str:
+def _in_short(result: RunResult) -> str:
     return f"{result.state} {result.counts.landed}"
 
 

@@ -78,7 +78,7 @@ class Story:
 
 def open_local_spark(app_name: str, folder: Path) -> SparkSession:
     """The active session if there is one, else a small local one with all of its files in
-    ``folder``. Raises as ``open_spark``."""
+    ``folder``. Raises what ``open_spark`` raises."""
     return open_spark(
         app_name,
         {

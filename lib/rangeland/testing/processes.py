@@ -147,7 +147,7 @@ class Process:
         self._forget()
 
     def kill(self) -> None:
-        """SIGKILL to the whole group, as a crash; returns when the process is gone."""
+        """Kills the whole group, as a crash would; returns when the process is gone."""
         if self.running:
             self._signal(signal.SIGKILL)
             self._popen.wait()

@@ -142,7 +142,7 @@ def spec_of(cls: type[Any]) -> MessageSpec:
 
 
 def requests_in(names: Mapping[str, object]) -> tuple[type[Any], ...]:
-    """The messages with a response among a module's names, by key."""
+    """The messages of a module that have a response, by key."""
     classes = {found for found in names.values() if isinstance(found, type)}
     messages = [cls for cls in classes if isinstance(getattr(cls, _MESSAGE, None), MessageSpec)]
     return tuple(sorted((m for m in messages if spec_of(m).response), key=lambda m: spec_of(m).key))

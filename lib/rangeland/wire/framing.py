@@ -106,8 +106,8 @@ class FrameReader:
         length = int.from_bytes(first, "big", signed=True)
         if 0 <= length <= self._max_frame_bytes:
             return length
-        why = "it is negative" if length < 0 else f"at most {self._max_frame_bytes} are taken"
-        do = "check host and port, or raise the largest frame that is taken"
+        why = "it is negative" if length < 0 else f"at most {self._max_frame_bytes} are accepted"
+        do = "check host and port, or raise the largest frame that is accepted"
         if (other := _other_protocol(first)) is not None:
             why += f": the peer seems to speak {other}"
             do = "set the job's security, or use its plain port" if other == "TLS" else _CHECK
@@ -117,7 +117,7 @@ class FrameReader:
             do=do,
             length=length,
             max_frame_bytes=self._max_frame_bytes,
-            first_bytes=first.hex(),
+            first_bytes=first,
         )
 
 

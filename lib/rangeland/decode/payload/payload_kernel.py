@@ -1,5 +1,5 @@
-"""The payload decoders of the kernel: a column that is full ends a call, gets twice the room, and
-the next call goes on with the same payload."""
+"""The payload decoders of the kernel. A full column ends a call and is doubled, and the next call
+continues with the same payload."""
 
 from __future__ import annotations
 

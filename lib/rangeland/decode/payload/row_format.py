@@ -31,10 +31,10 @@ _PARTS = (KEY.name, VALUE.name)
 
 @dataclass(frozen=True)
 class UndecodableRow:
-    """A row whose key or value cannot be decoded. ``part`` says which."""
+    """A row whose key or value cannot be decoded. ``field`` says which."""
 
     row: int
-    part: str
+    field: str
     reason: str
     schema_id: int | None = None
 
@@ -122,7 +122,7 @@ class RowDecoder:
 
     def decode(self, rows: pa.RecordBatch) -> Iterator[DecodedRows]:
         """Decodes keys and values. ``rows`` have the columns of ``decode.columns``. They are
-        decoded in as many pieces as it takes, so that none takes much more memory than
+        decoded in as many pieces as needed, so that none takes much more memory than
         ``MAX_DECODED_BYTES``. Raises nothing for what is in them."""
         while True:
             decoded = self._decode_first(rows)
@@ -157,9 +157,9 @@ class RowDecoder:
 def _undecodable(found: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
     """The first reason for each row, in order of rows."""
     by_row: dict[int, UndecodableRow] = {}
-    for part, decoded in found.items():
+    for name, decoded in found.items():
         for one in decoded.undecodable:
-            by_row.setdefault(one.row, UndecodableRow(one.row, part, one.reason, one.schema_id))
+            by_row.setdefault(one.row, UndecodableRow(one.row, name, one.reason, one.schema_id))
     return [by_row[row] for row in sorted(by_row)]
 
 
@@ -180,7 +180,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def nullable_type(kind: pa.DataType) -> pa.DataType:
     """The type with everything nullable inside: a schema that requires a field today may not
-    tomorrow, and Delta could not follow. That a required field is there is for decoders to see."""
+    tomorrow, and Delta could not follow. Decoders check that required fields are there."""
     if pt.is_struct(kind):
         return pa.struct([pa.field(f.name, nullable_type(f.type)) for f in kind])
     if pt.is_map(kind):

@@ -36,7 +36,7 @@ class _StringDecoder(PayloadDecoder):
     arrow_type = pa.string()
 
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        """One check of all bytes; only if that fails are the rows looked at."""
+        """Checks all bytes at once, and single rows only if that fails."""
         payloads = payloads.cast(pa.binary())
         try:
             return DecodedPayloads(payloads.cast(pa.string()))

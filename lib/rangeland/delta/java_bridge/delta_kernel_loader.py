@@ -1,10 +1,10 @@
 """Loads Delta Kernel into the driver's JVM, one and the same version whatever Spark runs there.
 
-Kernel needs a newer Parquet than most Sparks have, and Delta for Spark may bring another Kernel. So
-its jars are loaded by a class loader of their own, which looks there first and in the session
+It needs a newer Parquet than most Sparks have, and Delta for Spark may bring another version of it.
+So its jars are loaded by a class loader of their own, which looks there first and in the session
 afterwards: for Hadoop, Jackson, and the log stores that Delta and users have there. py4j finds
 classes by name, in the session only. So a Java class, ``DeltaKernelFacade``, which Spark's own
-Janino compiles in that class loader, offers as methods of an object what Kernel has as static
+Janino compiles in that class loader, offers as methods of an object what Delta Kernel has as static
 methods.
 """
 
@@ -23,9 +23,9 @@ from rangeland.errors import Bug, UsageError
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.spark_jvm import SparkJvm
 
-KERNEL = "4.4.0"
+DELTA_KERNEL_VERSION = "4.4.0"
 """Its internal names are used, some by reflection, so it must be exactly this version."""
-KERNEL_JARS = f"delta-kernel-{KERNEL}"
+DELTA_KERNEL_JARS = f"delta-kernel-{DELTA_KERNEL_VERSION}"
 SOURCES = ("ExclusiveFiles", "DeltaKernelFacade")
 JARS_SETTING = "spark.rangeland.kernelJars"
 """A folder with the jars, for drivers that cannot fetch them; set by ``rangeland submit``."""
@@ -36,7 +36,7 @@ def load_delta_kernel(jvm: SparkJvm) -> Any:
     """The ``DeltaKernelFacade`` of a driver's JVM, loaded once per JVM. Raises UsageError
     if the jars are of another version, and what ``jar_files`` raises if they cannot be fetched."""
     folder = jvm.settings.get(JARS_SETTING)
-    jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(KERNEL_JARS)
+    jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(DELTA_KERNEL_JARS)
     # py4j looks methods up by the name of their class: it would mix up classes of two loaders.
     with _one_at_a_time:
         return _load(jvm.gateway, tuple(jars), folder or "")
@@ -48,13 +48,13 @@ def _load(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
         facade = _compile_facade(gateway, jars)
         found = str(facade.version())
     except (Py4JJavaError, Py4JError, TypeError) as error:
-        if folder and KERNEL_JARS not in _kernels(jars):
-            raise _other_kernel_error(
-                folder, ", ".join(_kernels(jars)) or "there is none"
+        if folder and DELTA_KERNEL_JARS not in _delta_kernels(jars):
+            raise _other_delta_kernel_error(
+                folder, ", ".join(_delta_kernels(jars)) or "there is none"
             ) from error
         raise Bug("Delta Kernel cannot be loaded", why=str(error).strip()) from error
-    if found != KERNEL:
-        raise _other_kernel_error(folder, found)
+    if found != DELTA_KERNEL_VERSION:
+        raise _other_delta_kernel_error(folder, found)
     return facade
 
 
@@ -75,14 +75,14 @@ def _compile_facade(gateway: Any, jars: Sequence[Path]) -> Any:
     return java_class.getConstructors()[0].newInstance(gateway.new_array(jvm.java.lang.Object, 0))
 
 
-def _kernels(jars: Sequence[Path]) -> list[str]:
+def _delta_kernels(jars: Sequence[Path]) -> list[str]:
     return [jar.stem for jar in jars if jar.name.startswith("delta-kernel-")]
 
 
-def _other_kernel_error(folder: str, found: str) -> UsageError:
+def _other_delta_kernel_error(folder: str, found: str) -> UsageError:
     return UsageError(
-        f"{folder} has no Delta Kernel {KERNEL}",
+        f"{folder} has no Delta Kernel {DELTA_KERNEL_VERSION}",
         why=f"found: {found}",
-        do=f"let {JARS_SETTING} name a folder with the jars of {KERNEL_JARS}, as in the command "
-        "that `rangeland submit` writes, or leave it out: they are fetched then",
+        do=f"let {JARS_SETTING} name a folder with the jars of {DELTA_KERNEL_JARS}, as in the "
+        "command that `rangeland submit` writes, or leave it out: they are fetched then",
     )

@@ -1,4 +1,4 @@
-"""The Hadoop configuration for Kernel, and what it says about a table's store.
+"""The Hadoop configuration for Delta Kernel, and what it says about a table's store.
 
 It is a copy of the Spark session's. Spark and Delta name some settings differently: users set
 them in Spark only. How executors reach a store is in ``store_access``, whether several drivers
@@ -30,8 +30,8 @@ _CONDITION = "fs.option.create.conditional.overwrite"
 
 
 class HadoopConf:
-    """The Hadoop configuration that Kernel works with. ``java`` is Hadoop's own object, with the
-    log stores that are set for Spark's Delta."""
+    """The Hadoop configuration that Delta Kernel works with. ``java`` is Hadoop's own object, with
+    the log stores that are set for Spark's Delta."""
 
     def __init__(self, jvm: SparkJvm) -> None:
         self._jvm = jvm.classes

@@ -2,7 +2,7 @@
 
 The chain of causes comes as (class name, message) pairs, outermost first. The order of the
 checks matters: a full disk or a missing permission deep in the chain says more than the
-wrapper that Kernel puts around it.
+wrapper that Delta Kernel puts around it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _REFUSED = {"UnsupportedTableFeatureException", "UnsupportedProtocolVersionExcep
 _MOVED = {"MetadataChangedException", "ProtocolChangedException"}
 _RACED = {"MaxCommitRetryLimitReachedException", "ConcurrentWriteException"}
 _LOG_CUT = "should be less than or equal to LogSegment version"
-"""What Kernel says of a log whose newest entries are gone, and their checksums are not."""
+"""What Delta Kernel says of a log whose newest entries are gone, and their checksums are not."""
 _BY_CATALOG = "Must provide maxCatalogVersion"
-"""What Kernel says when a path is all that it knows of a table whose commits a catalog makes."""
+"""What Delta Kernel says when it knows only the path of a table whose commits a catalog makes."""
 _UNCONDITIONAL = {"ConditionIgnoredException", "AWSUnsupportedFeatureException"}
 """The store ignores or refuses If-None-Match."""
 _IO = {"IOException", "FileNotFoundException", "EOFException", "ChecksumException"}

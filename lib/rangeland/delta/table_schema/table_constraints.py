@@ -2,8 +2,8 @@
 expressions of generated columns. Pure.
 
 Delta Kernel cannot evaluate them and refuses such tables. Here Spark evaluates them on the rows of
-prepared files (``spark/constraint_query``), and Kernel commits what has passed. The file writer
-checks NOT NULL itself.
+prepared files (``spark/constraint_query``), and Delta Kernel commits what has passed. The file
+writer checks NOT NULL itself.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class FeatureRule:
     refused; "{0}" stands for the column that uses it. ``used_by`` finds a column for which a table
     is refused; without it, a refused feature is refused wherever it is."""
 
-    kernel: Support
+    delta_kernel: Support
     treatment: Treatment
     note: str
     do: str = "land in a table without it"
@@ -164,7 +164,8 @@ def features_page() -> str:
     """The table as Markdown, for the documentation."""
     head = "| feature | Delta Kernel writes it | here | note |\n|---|---|---|---|\n"
     return head + "".join(
-        f"| `{name}` | {rule.kernel} | {_show(rule)} | {rule.note.replace(_ANY, 'the column')} |\n"
+        f"| `{name}` | {rule.delta_kernel} | {_show(rule)} "
+        f"| {rule.note.replace(_ANY, 'the column')} |\n"
         for name, rule in FEATURES.items()
     )
 

@@ -1,11 +1,11 @@
 """The only access to Delta: loads and creates tables, and commits to them, through Delta Kernel.
 
-It runs in the driver and calls Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing is
+It runs in the driver and calls Delta Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing is
 decided here about rows, ranges or plans.
 
 A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
-actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
-come out as Parquet files that Kernel's own handler writes and pyarrow reads. Commits are
+actions go in as one text of JSON lines that Delta Kernel's own handler parses, and lists of files
+come out as Parquet files that Delta Kernel's own handler writes and pyarrow reads. Commits are
 made under the lock of ``local_table_lock``.
 """
 
@@ -76,7 +76,7 @@ class DeltaKernel:
             self.engine = self._shared
 
     def as_sole_writer(self) -> DeltaKernel:
-        """This Kernel for tables that only this library writes to. On a local path our lock is
+        """This object for tables that only this library writes to. On a local path our lock is
         then enough, and a commit takes a third of the time: the store that guards against other
         writers has Hadoop start a process for every symbolic link that it checks for."""
         other = copy.copy(self)
@@ -313,13 +313,13 @@ class DeltaKernel:
 
 
 def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) -> None:
-    """Gives a transaction of Kernel that was just built another schema, a StructType of Kernel, and
-    the properties that follow from it, a map of Java.
+    """Gives a transaction that was just built another schema, a StructType of Delta Kernel, and the
+    properties that follow from it, a map of Java.
 
-    Kernel itself changes the schema only of tables with column mapping, which older readers cannot
-    read. Delta's protocol allows it for all: added columns are null in the files that lack them. So
-    the method by which the transaction takes any other change of metadata is called by reflection;
-    commit, conflicts, checksum and the resulting snapshot then follow by themselves."""
+    Delta Kernel itself changes the schema only of tables with column mapping, which older readers
+    cannot read. Delta's protocol allows it for all: added columns are null in the files that lack
+    them. So the method by which the transaction takes any other change of metadata is called by
+    reflection; commit, conflicts, checksum and the resulting snapshot then follow by themselves."""
     jvm = gateway.jvm
     kind = transaction.getClass()
     current = kind.getDeclaredField("metadata")
@@ -344,7 +344,7 @@ def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
     """The lines of a commit that adds and removes these files."""
     now_ms, is_change = time.time_ns() // 1_000_000, not request.moves_rows
     added = add_lines(request.files, is_change=is_change)
-    # Kernel refuses to add and remove rows in one commit of a table with a change data feed.
+    # Delta Kernel refuses to add and remove rows in one commit of a table with a change data feed.
     if request.removed and snapshot.property(CHANGE_FEED_PROPERTY) == "true":
         is_change = False
     return "\n".join([added, remove_lines(request.removed, now_ms, is_change=is_change)]).strip()

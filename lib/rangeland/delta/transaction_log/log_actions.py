@@ -1,6 +1,6 @@
 """Actions of the Delta log, from and to JSON. Pure.
 
-Kernel is given one text of lines for all files of a commit, and returns the lines and rows
+Delta Kernel is given one text of lines for all files of a commit, and returns the lines and rows
 that its own handlers write.
 """
 
@@ -57,7 +57,7 @@ def _add_action(file: DataFile, is_change: bool) -> dict[str, Any]:
 
 
 def added_file(add: Mapping[str, Any]) -> AddedFile:
-    """The file of an add action, as Kernel lists it."""
+    """The file of an add action, as Delta Kernel lists it."""
     return AddedFile(
         path=unquote(add["path"]),
         size_bytes=add["size"],
@@ -70,7 +70,7 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
 
 
 def commit_metadata(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
-    """The entries of a log, oldest first. Kernel writes a row for each of their actions."""
+    """The entries of a log, oldest first. Delta Kernel writes a row for each of their actions."""
     infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
     for row in rows:
         version = int(row["version"])

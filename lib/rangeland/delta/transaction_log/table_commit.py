@@ -118,7 +118,7 @@ def land(
         case Committed(version=version):
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
-            # Kernel reads the log that is at the path now, perhaps another table's.
+            # Delta Kernel reads the log that is at the path now, perhaps another table's.
             check_same_table(delta, snapshot)
             plan_id = PlanId(request.application, request.sequence)
             return CommittedOutcome(landed_at(delta, snapshot.path, plan_id, since), is_new=False)

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of a table, and Kernel's handle on it. Appending to an older snapshot is
-    safe: Kernel checks the commits made since and refuses what they contradict."""
+    """One version of a table, and Delta Kernel's handle on it. Appending to an older snapshot is
+    safe: Delta Kernel checks the commits made since and refuses what they contradict."""
 
     path: str
     version: int
-    _kernel: DeltaKernel = field(repr=False)
+    _delta_kernel: DeltaKernel = field(repr=False)
     _java: Any = field(repr=False)
     is_own: bool = field(default=False, repr=False)
     """It was made by our own commit: its checksum is known before it is written."""
@@ -33,7 +33,7 @@ class Snapshot:
     def metadata(self) -> TableMetadata:
         """Schema, features and so on: dozens of calls over py4j, so only on demand."""
         with translate_java_errors(f"could not read the metadata of {self.path}"):
-            return self._kernel.metadata_of(self._java)
+            return self._delta_kernel.metadata_of(self._java)
 
     @cached_property
     def table_id(self) -> str:
@@ -56,12 +56,12 @@ class Snapshot:
     def transaction_version(self, application: str) -> int | None:
         """The newest transaction version of an application id, None if there is none."""
         with translate_java_errors(f"could not read the transactions of {self.path}"):
-            found = self._java.getLatestTransactionVersion(self._kernel.engine, application)
+            found = self._java.getLatestTransactionVersion(self._delta_kernel.engine, application)
             return int(found.get()) if found.isPresent() else None
 
     def files(self) -> Iterator[AddedFile]:
         """The files this version holds, in no particular order, with their statistics."""
-        return self._kernel.files_of(self)
+        return self._delta_kernel.files_of(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from rangeland.wire.primitives import Buffer
 
 LATEST_TIME: Final = -1
 EARLIEST_TIME: Final = -2
-MAX_PARTS: Final = 2**15 - 1
+MAX_FETCHES: Final = 2**15 - 1
 MULTI_FETCH_KEY: Final = 2
 
 
@@ -48,8 +48,8 @@ class ResponseHeader(NamedTuple):
     error_code: I16
 
 
-class PartHeader(NamedTuple):
-    """The header before each part of the response to a multi-fetch. ``size`` counts the bytes after
+class SingleHeader(NamedTuple):
+    """The header before each of the responses to a multi-fetch. ``size`` counts the bytes after
     it."""
 
     size: I32
@@ -68,9 +68,9 @@ class EntryHeader(NamedTuple):
 
 REQUEST_HEADER = StructLayout(RequestHeader)
 RESPONSE_HEADER = StructLayout(ResponseHeader)
-PART_HEADER = StructLayout(PartHeader)
+SINGLE_HEADER = StructLayout(SingleHeader)
 ENTRY_HEADER = StructLayout(EntryHeader)
-_SIZE_BYTES: Final = PART_HEADER.byte_index_of("error_code")
+_SIZE_BYTES: Final = SINGLE_HEADER.byte_index_of("error_code")
 
 
 # --- requests ---------------------------------------------------------------------------
@@ -95,9 +95,9 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MultiFetchRequest:
-    """Several fetches in one request; at most ``MAX_PARTS``."""
+    """Several fetches in one request; at most ``MAX_FETCHES``."""
 
-    parts: tuple[FetchRequest, ...]
+    fetches: tuple[FetchRequest, ...]
 
 
 @message(key=4, versions=(0, 0))
@@ -119,15 +119,15 @@ def encode_request(request: Request) -> list[Buffer]:
     """Key and body. Raises LocalProtocolError for a request that cannot be sent."""
     if not isinstance(request, MultiFetchRequest):
         return [REQUEST_HEADER.write(RequestHeader(spec_of(type(request)).key)), encode(request, 0)]
-    count = len(request.parts)
-    if count > MAX_PARTS:
+    count = len(request.fetches)
+    if count > MAX_FETCHES:
         raise LocalProtocolError(
-            f"a fetch of {count} parts cannot be sent",
-            why=f"at most {MAX_PARTS} parts fit into a request",
-            parts=count,
+            f"a request of {count} fetches cannot be sent",
+            why=f"at most {MAX_FETCHES} fit into a request",
+            fetches=count,
         )
     head = REQUEST_HEADER.write(RequestHeader(MULTI_FETCH_KEY)) + count.to_bytes(2, "big")
-    return [head, *(encode(part, 0) for part in request.parts)]
+    return [head, *(encode(one, 0) for one in request.fetches)]
 
 
 # --- responses --------------------------------------------------------------------------
@@ -144,10 +144,10 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class MultiFetchResponse:
-    """``error_code`` is always 0: each part has its own."""
+    """``error_code`` is always 0: each response has its own."""
 
     error_code: int
-    parts: tuple[FetchResponse, ...]
+    responses: tuple[FetchResponse, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +213,17 @@ def _read_multi_fetch(
     request: MultiFetchRequest, buffer: memoryview, offset: int
 ) -> tuple[MultiFetchResponse, int]:
     error_code, byte_index = _read_error_code(buffer, offset)
-    parts = []
-    for asked in request.parts:
-        start = take(buffer, byte_index, PART_HEADER.size)
-        header = PART_HEADER.read(buffer, byte_index)
-        if header.size < PART_HEADER.size - _SIZE_BYTES:
-            raise decode_error(BAD_LENGTH, f"a part of length {header.size}", buffer, byte_index)
+    responses = []
+    for asked in request.fetches:
+        start = take(buffer, byte_index, SINGLE_HEADER.size)
+        header = SINGLE_HEADER.read(buffer, byte_index)
+        if header.size < SINGLE_HEADER.size - _SIZE_BYTES:
+            raise decode_error(
+                BAD_LENGTH, f"a response of length {header.size}", buffer, byte_index
+            )
         byte_index = take(buffer, byte_index + _SIZE_BYTES, header.size)
-        parts.append(FetchResponse(asked, header.error_code, buffer[start:byte_index]))
-    return MultiFetchResponse(error_code, tuple(parts)), byte_index
+        responses.append(FetchResponse(asked, header.error_code, buffer[start:byte_index]))
+    return MultiFetchResponse(error_code, tuple(responses)), byte_index
 
 
 def _read_offsets(

@@ -107,14 +107,14 @@ class _BrokerSearch:
         self.code = NONE
         self.written = False
 
-    def take(self, parts: Sequence[m.FetchResponse]) -> None:
+    def take(self, responses: Sequence[m.FetchResponse]) -> None:
         """The responses about the next partitions, in order."""
-        for part in parts:
+        for one in responses:
             # Out of range: the log begins after 0, so the partition exists.
-            if part.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
+            if one.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
                 self.is_counted = True
-                is_end = part.error_code == WRONG_PARTITION and self.count > 0
-                self.code = NONE if is_end else part.error_code
+                is_end = one.error_code == WRONG_PARTITION and self.count > 0
+                self.code = NONE if is_end else one.error_code
                 return
             self.count += 1
         self.is_counted = self.count >= MAX_PARTITIONS
@@ -131,7 +131,7 @@ def _search_broker(
         if isinstance(responses, NoReply):
             return responses
         for topic, response in zip(uncounted, responses, strict=True):
-            searches[topic].take(response.parts)
+            searches[topic].take(response.responses)
         step *= 2
     # Only partitions that exist: for any other the broker closes the connection.
     logs = [
@@ -150,8 +150,8 @@ def _search_broker(
 def _ask_partitions(topic: str, first: int, count: int) -> BrokerRequest:
     """Fetches no bytes: only the error codes matter."""
     numbers = range(first, first + count)
-    parts = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
-    return BrokerRequest(m.MultiFetchRequest(tuple(parts)))
+    requests = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
+    return BrokerRequest(m.MultiFetchRequest(tuple(requests)))
 
 
 def _view(
@@ -250,7 +250,7 @@ def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
 def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> list[BrokerRequest]:
     """Everything in one request. A broker neither waits for more data nor limits the whole
     response, so nothing in ``options`` is sent."""
-    parts = tuple(
+    requests = tuple(
         m.FetchRequest(
             topic=a.partition.topic,
             partition=a.partition.number,
@@ -259,7 +259,7 @@ def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> lis
         )
         for a in fetches
     )
-    return [BrokerRequest(parts[0] if len(parts) == 1 else m.MultiFetchRequest(parts))]
+    return [BrokerRequest(requests[0] if len(requests) == 1 else m.MultiFetchRequest(requests))]
 
 
 def read_records(
@@ -267,20 +267,20 @@ def read_records(
     fetches: Sequence[PartitionFetch],
     isolation: Isolation,
 ) -> FetchResult:
-    """Parts in the order of the request. Brokers do not report how far a log can be read."""
+    """Partitions in the order of the request. Brokers do not report how far a log can be read."""
     (response,) = responses
     is_one = isinstance(response, m.FetchResponse)
     whole = error_code_of(NONE if is_one else response.error_code)
-    given = (response,) if isinstance(response, m.FetchResponse) else response.parts
-    parts = tuple(
-        _fetched_partition(a.partition, part) for a, part in zip(fetches, given, strict=True)
+    given = (response,) if isinstance(response, m.FetchResponse) else response.responses
+    fetched = tuple(
+        _fetched_partition(a.partition, one) for a, one in zip(fetches, given, strict=True)
     )
-    return FetchResult(whole.meaning, whole.name, parts)
+    return FetchResult(whole.meaning, whole.name, fetched)
 
 
-def _fetched_partition(partition: Partition, part: m.FetchResponse) -> FetchedPartition:
-    code = error_code_of(part.error_code)
-    return FetchedPartition(partition, code.meaning, code.name, part.records)
+def _fetched_partition(partition: Partition, one: m.FetchResponse) -> FetchedPartition:
+    code = error_code_of(one.error_code)
+    return FetchedPartition(partition, code.meaning, code.name, one.records)
 
 
 # --- login ------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def unconfirmed_gap(
     records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
 ) -> UnconfirmedGap | None:
     """A gap before the last batch, if not even the beginning of another entry follows it: a
-    response may end with its segment. Offsets that exclude each other are for ``next_offset``."""
+    response may end with its segment. Contradictory offsets are left to ``next_offset``."""
     run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
     if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
         return None

@@ -45,13 +45,11 @@ def read_epochs(
     ask: before 2.1 that takes the right to ``ClusterAction``."""
     found: dict[Partition, int | None] = {}
     for topic in (topic for response in responses for topic in response.topics):
-        for part in topic.partitions:
-            meaning = error_code_of(part.error_code).meaning
+        for one in topic.partitions:
+            meaning = error_code_of(one.error_code).meaning
             if meaning is ErrorMeaning.OK or meaning.is_final:
-                is_known = meaning is ErrorMeaning.OK and part.end_offset >= 0
-                found[Partition(topic.topic, part.partition)] = (
-                    part.end_offset if is_known else None
-                )
+                is_known = meaning is ErrorMeaning.OK and one.end_offset >= 0
+                found[Partition(topic.topic, one.partition)] = one.end_offset if is_known else None
     return found
 
 
@@ -78,13 +76,13 @@ def read_transactions(
     """The open transaction that began first, by partition."""
     found: dict[Partition, OpenTransaction] = {}
     for topic in (topic for response in responses for topic in response.topics):
-        for part in topic.partitions:
-            if error_code_of(part.error_code).meaning is not ErrorMeaning.OK:
+        for one in topic.partitions:
+            if error_code_of(one.error_code).meaning is not ErrorMeaning.OK:
                 continue
-            begun = [x for x in part.active_producers if x.current_txn_start_offset >= 0]
+            begun = [x for x in one.active_producers if x.current_txn_start_offset >= 0]
             if begun:
                 first = min(begun, key=lambda x: x.current_txn_start_offset)
-                found[Partition(topic.name, part.partition_index)] = _transaction(first)
+                found[Partition(topic.name, one.partition_index)] = _transaction(first)
     return found
 
 

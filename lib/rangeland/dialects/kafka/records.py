@@ -197,7 +197,7 @@ class _LogWalk:
         return self._take_whole(group._replace(heads=group.heads[:whole]), max_bytes)
 
     def _until_gap(self, heads: Heads) -> int:
-        """How many of these batches follow the walk and each other without a gap."""
+        """How many of these batches continue the walk, one after the other, without a gap."""
         ends = np.concatenate(([self.at], heads[:-1, BatchColumn.LAST_OFFSET] + 1))
         gaps = np.flatnonzero(heads[:, BatchColumn.BASE_OFFSET] > ends)
         return int(gaps[0]) if len(gaps) else len(heads)

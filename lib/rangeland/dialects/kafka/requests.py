@@ -173,24 +173,24 @@ def _list_offsets(
 def read_offsets(responses: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetResult]:
     found = {}
     for topic in (topic for response in responses for topic in response.topics):
-        for part in topic.partitions:
-            found[Partition(topic.name, part.partition_index)] = _offset_response(part)
+        for one in topic.partitions:
+            found[Partition(topic.name, one.partition_index)] = _offset_response(one)
     return found
 
 
-def _offset_response(part: m.ListOffsetsPartitionResponse) -> OffsetResult:
+def _offset_response(one: m.ListOffsetsPartitionResponse) -> OffsetResult:
     """Version 0 returns the beginning of the last segment that was not written to after the
     requested time. If it returns nothing, only the log's beginning is certain. It is exact only
     for the end and the beginning of the log."""
-    code = error_code_of(part.error_code)
+    code = error_code_of(one.error_code)
     if code.meaning is not ErrorMeaning.OK:
         return OffsetResult(code.meaning, code.name, None)
-    if part.old_style_offsets is not None:
-        borders = tuple(sorted(part.old_style_offsets))
+    if one.old_style_offsets is not None:
+        borders = tuple(sorted(one.old_style_offsets))
         offset = borders[-1] if borders else 0
         return OffsetResult(code.meaning, code.name, offset, is_exact=False, borders=borders)
-    found = part.offset if part.offset >= 0 else None
-    time_ms = part.timestamp if part.timestamp >= 0 else None
+    found = one.offset if one.offset >= 0 else None
+    time_ms = one.timestamp if one.timestamp >= 0 else None
     return OffsetResult(code.meaning, code.name, found, time_ms=time_ms)
 
 
@@ -207,9 +207,9 @@ def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition
     sizes: dict[Partition, int] = {}
     for directory in (directory for response in responses for directory in response.results):
         for topic in directory.topics:
-            for part in topic.partitions:
-                if not part.is_future_key:
-                    sizes[Partition(topic.name, part.partition_index)] = part.partition_size
+            for one in topic.partitions:
+                if not one.is_future_key:
+                    sizes[Partition(topic.name, one.partition_index)] = one.partition_size
     return sizes
 
 
@@ -251,30 +251,30 @@ def read_records(
     names = {a.topic_id: a.partition.topic for a in fetches if a.topic_id}
     whole = error_code_of(response.error_code)
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
-    parts = []
+    fetched = []
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id or "", "")
-        for part in topic.partitions:
-            code = error_code_of(part.error_code)
-            stable = isolation is Isolation.READ_COMMITTED and part.last_stable_offset >= 0
-            readable_end = part.last_stable_offset if stable else part.high_watermark
-            parts.append(
+        for one in topic.partitions:
+            code = error_code_of(one.error_code)
+            stable = isolation is Isolation.READ_COMMITTED and one.last_stable_offset >= 0
+            readable_end = one.last_stable_offset if stable else one.high_watermark
+            fetched.append(
                 FetchedPartition(
-                    partition=Partition(name, part.partition_index),
+                    partition=Partition(name, one.partition_index),
                     meaning=code.meaning,
                     code=code.name,
-                    records=part.records if part.records is not None else memoryview(b""),
+                    records=one.records if one.records is not None else memoryview(b""),
                     readable_end=readable_end if readable_end >= 0 else None,
                     aborted=tuple(
-                        (a.producer_id, a.first_offset) for a in part.aborted_transactions or ()
+                        (a.producer_id, a.first_offset) for a in one.aborted_transactions or ()
                     ),
                     preferred=None
-                    if part.preferred_read_replica < 0
-                    else part.preferred_read_replica,
-                    leader_hint=_leader_hint(part.current_leader, nodes),
+                    if one.preferred_read_replica < 0
+                    else one.preferred_read_replica,
+                    leader_hint=_leader_hint(one.current_leader, nodes),
                 )
             )
-    return FetchResult(whole.meaning, whole.name, tuple(parts), response.throttle_time_ms)
+    return FetchResult(whole.meaning, whole.name, tuple(fetched), response.throttle_time_ms)
 
 
 def _leader_hint(named: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
-from rangeland.dialects.fetch_values import AnsweredSpan
+from rangeland.dialects.fetch_values import ResponseSpan
 from rangeland.dialects.rocketmq.log_entries import QueueEntry, entry_at, first_offset
 from rangeland.dialects.rocketmq.pull_result import PullResult
 
@@ -35,7 +35,7 @@ class MisplacedMessage(NamedTuple):
     fault: StoredFault | None = None
 
 
-class AnsweredRun(NamedTuple):
+class ResponseRun(NamedTuple):
     """The messages at bytes ``[start, end)`` account for ``[from_offset, until_offset)``.
     ``misplaced``: what is wrong after them, if anything."""
 
@@ -46,15 +46,15 @@ class AnsweredRun(NamedTuple):
     misplaced: MisplacedMessage | None
 
 
-def answered_runs(given: PullResult) -> Iterator[AnsweredRun]:
+def response_runs(given: PullResult) -> Iterator[ResponseRun]:
     """All fetched bytes; the broker must have said which offsets they account for."""
     spans = given.context.spans
     start, offset = 0, spans[0].from_offset
     for one in misplaced_messages(given):
-        yield AnsweredRun(start, one.start, offset, one.offset, one)
+        yield ResponseRun(start, one.start, offset, one.offset, one)
         start = one.end
         offset = one.offset if one.until_offset is None else one.until_offset
-    yield AnsweredRun(start, len(given.messages), offset, spans[-1].until_offset, None)
+    yield ResponseRun(start, len(given.messages), offset, spans[-1].until_offset, None)
 
 
 def misplaced_messages(given: PullResult) -> list[MisplacedMessage]:
@@ -111,7 +111,7 @@ def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
 # --- within one response ------------------------------------------------------------------
 
 
-def _without_gaps(body: Any, span: AnsweredSpan) -> Iterator[MisplacedMessage]:
+def _without_gaps(body: Any, span: ResponseSpan) -> Iterator[MisplacedMessage]:
     entries, fault = _entries(body)
     offset = _begin(entries, span.from_offset)
     has_all = fault is None and _count(entries) == span.until_offset - offset
@@ -133,7 +133,7 @@ def _without_gaps(body: Any, span: AnsweredSpan) -> Iterator[MisplacedMessage]:
         yield MisplacedMessage(len(body), len(body), offset, None, why)
 
 
-def _with_gaps(body: Any, span: AnsweredSpan, *, is_exact: bool) -> Iterator[MisplacedMessage]:
+def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[MisplacedMessage]:
     """``is_exact``: the last message is the last offset that the response accounts for."""
     if _fits(body, span, is_exact=is_exact):
         return
@@ -159,7 +159,7 @@ def _with_gaps(body: Any, span: AnsweredSpan, *, is_exact: bool) -> Iterator[Mis
         yield MisplacedMessage(_end(entries), len(body), offset, None, fault.reason, fault)
 
 
-def _fits(body: Any, span: AnsweredSpan, *, is_exact: bool) -> bool:
+def _fits(body: Any, span: ResponseSpan, *, is_exact: bool) -> bool:
     walked = rocketmq_decoder().walk_stored(body)
     first = first_offset(body)
     if walked.fault is not None or walked.end != len(body):
@@ -172,7 +172,7 @@ def _fits(body: Any, span: AnsweredSpan, *, is_exact: bool) -> bool:
 
 
 def _out_of_place(
-    entries: list[QueueEntry], span: AnsweredSpan, *, is_exact: bool
+    entries: list[QueueEntry], span: ResponseSpan, *, is_exact: bool
 ) -> Iterator[int]:
     """Indexes of entries that are not within the response, or not after the previous entry. If two
     contradict each other, either may be wrong."""

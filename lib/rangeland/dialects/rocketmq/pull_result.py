@@ -12,7 +12,7 @@ import struct
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rangeland.dialects.fetch_values import NO_CONTEXT, AnsweredSpan, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, ResponseSpan
 
 _OLD_HEAD: Final = struct.Struct(">8sqi")
 _OLD_MARK: Final = b"\xff\xff\xff\xffTAGS"
@@ -55,7 +55,7 @@ def pull_result_of(records: memoryview, context: FetchContext) -> PullResult:
     _, _, length = _OLD_HEAD.unpack_from(records)
     start = _OLD_HEAD.size + length
     tags = tuple(bytes(records[_OLD_HEAD.size : start]).split(_BETWEEN))
-    spans = tuple(AnsweredSpan(span.end - start, *span[1:]) for span in context.spans)
+    spans = tuple(ResponseSpan(span.end - start, *span[1:]) for span in context.spans)
     known = replace(context, spans=spans, tags=tags)
     return PullResult(records[start:], known, start)
 

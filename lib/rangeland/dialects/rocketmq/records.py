@@ -29,7 +29,7 @@ from rangeland.decode.rocketmq.layout import (
 from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
-from rangeland.dialects.rocketmq.offset_checks import answered_runs
+from rangeland.dialects.rocketmq.offset_checks import response_runs
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.dialects.rocketmq.stored_messages import (
     decoded_message_error,
@@ -63,7 +63,7 @@ def decode_chunks(
     if given.until_offset is None:
         yield from _decode(given, from_offset, until_offset)
         return
-    for part in answered_runs(given):
+    for part in response_runs(given):
         end = min(part.until_offset, until_offset)
         if from_offset < end:
             messages = given.messages[part.start : part.end]

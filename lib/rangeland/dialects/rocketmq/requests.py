@@ -25,12 +25,12 @@ from rangeland.dialects.cluster_values import (
 )
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    AnsweredSpan,
     FetchContext,
     FetchedPartition,
     FetchOptions,
     FetchResult,
     PartitionFetch,
+    ResponseSpan,
 )
 from rangeland.dialects.protocol_session import BrokerRequest, Credentials
 from rangeland.dialects.rocketmq import messages as m
@@ -76,9 +76,9 @@ def find_leaders(
     views: dict[str, TopicView] = {}
     listed: list[frozenset[str]] = []
     wanted = None if topics is None else list(dict.fromkeys(topics))
-    has_answered = False
+    has_responded = False
     for seed in seeds:
-        if has_answered and not _unknown_topics(wanted, views):
+        if has_responded and not _unknown_topics(wanted, views):
             break
         found = yield from _ask_server(
             seed, wanted if not views else _unknown_topics(wanted, views)
@@ -86,11 +86,11 @@ def find_leaders(
         if isinstance(found, NoReply):
             silences.append(found)
         elif found is not None:
-            has_answered = True
+            has_responded = True
             views |= {name: view for name, view in found.items() if _is_new(view, views)}
             brokers = yield from _ask_for_brokers(seed)
             listed += [] if brokers is None else [brokers]
-    if not has_answered:
+    if not has_responded:
         raise NoReply.join_all(silences).as_error()
     registered = frozenset[str]().union(*listed)
     has_no_brokers = bool(listed) and not registered
@@ -229,7 +229,7 @@ class _JoinedPulls:
     has_gaps: bool
     tags: tuple[bytes, ...]
     bodies: list[Any] = field(default_factory=list)
-    spans: list[AnsweredSpan] = field(default_factory=list)
+    spans: list[ResponseSpan] = field(default_factory=list)
     end: int = -1
     preferred: int | None = None
 
@@ -260,15 +260,15 @@ class _JoinedPulls:
         return is_whole
 
     def _is_misplaced(self, body: Any, from_offset: int, until: int) -> bool:
-        spans = (AnsweredSpan(len(body), from_offset, until),)
+        spans = (ResponseSpan(len(body), from_offset, until),)
         return bool(misplaced_messages(PullResult(memoryview(body), self._context(spans))))
 
-    def _context(self, spans: Sequence[AnsweredSpan]) -> FetchContext:
+    def _context(self, spans: Sequence[ResponseSpan]) -> FetchContext:
         return FetchContext(spans=tuple(spans), has_gaps=self.has_gaps, tags=self.tags)
 
     def _put(self, body: Any, until: int) -> None:
         end = (self.spans[-1].end if self.spans else 0) + len(body)
-        self.spans.append(AnsweredSpan(end, self.next_offset, until))
+        self.spans.append(ResponseSpan(end, self.next_offset, until))
         self.bodies.append(body)
         self.next_offset = until
 

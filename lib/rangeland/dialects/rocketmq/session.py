@@ -65,7 +65,7 @@ class _OpenRequest:
 
 class RocketmqSession(ProtocolSession):
     """The protocol state of one connection to a RocketMQ server. A connection that was lost takes
-    its session with it. Not for several threads at once. ``client_id`` is not sent. With
+    its session with it. Not thread-safe. ``client_id`` is not sent. With
     ``credentials``, or after an ``AclLogin``, every request is signed."""
 
     def __init__(self, client_id: str, credentials: Credentials | None = None) -> None:

@@ -14,8 +14,8 @@ from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
 from rangeland.dialects.rocketmq.offset_checks import (
     MisplacedMessage,
-    answered_runs,
     misplaced_messages,
+    response_runs,
 )
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.errors import BadRecord, Damage
@@ -104,7 +104,7 @@ def cut_out(
     given = pull_result_of(records, context)
     if not context.spans:
         return _walk(given.messages, first, until)
-    for part in answered_runs(given):
+    for part in response_runs(given):
         if first < part.until_offset:
             return _walk(given.messages[part.start : part.end], first, until)
         one = part.misplaced

@@ -207,7 +207,7 @@ class RocketmqMember(BackendMembership):
             logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
     def _why_lost(self, queues: Collection[Partition]) -> str:
-        """Empty if this member has locked all of them."""
+        """Why the member no longer holds all of these queues; empty if it does."""
         if not self._look(PATIENCE_MS).lists_everywhere(self._id):
             return "a broker no longer lists it as a member"
         if not self._is_locked_in_time:

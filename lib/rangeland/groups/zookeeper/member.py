@@ -21,7 +21,7 @@ import platform
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import (
@@ -58,14 +58,20 @@ _TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldClaims:
-    """What this member has claimed, and for which group. ``claims`` are the creation numbers of
-    its owner nodes; ``ids`` are all members at that time."""
+class _Registration:
+    """The name under which this member is registered, and the session that keeps it."""
 
     session: int
     member_id: str
-    ids: tuple[str, ...] = ()
-    claims: Mapping[Partition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease(_Registration):
+    """What a registered member has claimed. ``claims`` are the creation numbers of its owner
+    nodes; ``ids`` are all members at that time."""
+
+    ids: tuple[str, ...]
+    claims: Mapping[Partition, int]
 
 
 class ZooKeeperMember(BackendMembership):
@@ -76,16 +82,16 @@ class ZooKeeperMember(BackendMembership):
         super().__init__(joining)
         self._open = open_session
         self._zookeeper: ZooKeeper | None = None
-        self._registered: _HeldClaims | None = None  # without claims
-        self._lease: _HeldClaims | None = None
+        self._registration: _Registration | None = None
+        self._lease: _Lease | None = None
         self._last_status = HeartbeatStatus.HOLDS
         self._held: frozenset[Partition] = frozenset()  # what may have to be released
         self._seen: tuple[object, ...] = ()  # what the last heartbeat found to be intact
 
     @property
     def member_id(self) -> str:
-        registered = self._registered
-        return registered.member_id if registered else ""
+        me = self._registration
+        return me.member_id if me else ""
 
     @property
     def owned(self) -> frozenset[Partition]:
@@ -111,7 +117,7 @@ class ZooKeeperMember(BackendMembership):
         self._last_status = status
         return status
 
-    def _status(self, zookeeper: ZooKeeper, lease: _HeldClaims) -> HeartbeatStatus:
+    def _status(self, zookeeper: ZooKeeper, lease: _Lease) -> HeartbeatStatus:
         if zookeeper.session != lease.session:
             return HeartbeatStatus.LOST
         within_ms = max(1_000, self._joining.session_ms // BEATS_PER_SESSION)
@@ -124,7 +130,7 @@ class ZooKeeperMember(BackendMembership):
             HeartbeatStatus.HOLDS if tuple(ids or ()) == lease.ids else HeartbeatStatus.REBALANCING
         )
 
-    def _is_whole(self, zookeeper: ZooKeeper, lease: _HeldClaims, within_ms: int) -> bool:
+    def _is_whole(self, zookeeper: ZooKeeper, lease: _Lease, within_ms: int) -> bool:
         """Whether all owner nodes are its own. They are read only after a change."""
         folders = {parent(self._owner_path(p)) for p in lease.claims}
         changes = zookeeper.last_changes(sorted(folders), within_ms)
@@ -162,7 +168,7 @@ class ZooKeeperMember(BackendMembership):
             return self._unsettled_error("its own registration did not stay")
         ids, drivers = self._look(zookeeper)
         if me.member_id not in drivers:
-            self._registered = None
+            self._registration = None
             return self._unsettled_error("its own registration did not stay")
         share = shares(self._joining.partitions, drivers)[me.member_id]
         claims = self._claim(zookeeper, me, share)
@@ -171,16 +177,16 @@ class ZooKeeperMember(BackendMembership):
         if self._look(zookeeper)[0] != ids or zookeeper.session != me.session:
             self._release(zookeeper)
             return self._unsettled_error("members came or went each time")
-        self._lease = _HeldClaims(me.session, me.member_id, ids, claims)
+        self._lease = _Lease(me.session, me.member_id, ids, claims)
         self._last_status = HeartbeatStatus.HOLDS
         return None
 
-    def _register(self, zookeeper: ZooKeeper) -> _HeldClaims | None:
+    def _register(self, zookeeper: ZooKeeper) -> _Registration | None:
         """A name is used only once: a delayed transaction may contain the old one."""
-        old = self._registered
+        old = self._registration
         if old is not None and old.session == zookeeper.session:
             return old
-        self._registered = None
+        self._registration = None
         self._look(zookeeper)  # raises Conflict before anything is written
         group, now_ms = self._joining.group, int(time.time() * 1000)
         host = self._joining.host or platform.node()
@@ -191,8 +197,8 @@ class ZooKeeperMember(BackendMembership):
         zookeeper.apply([Create(path, registration(self._joining.partitions, now_ms), True)])
         node = zookeeper.read(path)
         if node is not None:
-            self._registered = _HeldClaims(node.session, name)
-        return self._registered
+            self._registration = _Registration(node.session, name)
+        return self._registration
 
     def _look(self, zookeeper: ZooKeeper) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """All registered members, and the drivers of this job among them. If others are there, it
@@ -209,7 +215,7 @@ class ZooKeeperMember(BackendMembership):
     # --- claims ------------------------------------------------------------------------
 
     def _claim(
-        self, zookeeper: ZooKeeper, me: _HeldClaims, share: frozenset[Partition]
+        self, zookeeper: ZooKeeper, me: _Registration, share: frozenset[Partition]
     ) -> dict[Partition, int] | Conflict | Unreachable:
         """Claims the whole share; otherwise claims nothing and returns the obstacle."""
         self._held = share
@@ -228,7 +234,7 @@ class ZooKeeperMember(BackendMembership):
         return self._unsettled_error("owners came and went each time")
 
     def _claim_operations(
-        self, me: _HeldClaims, partitions: Sequence[Partition]
+        self, me: _Registration, partitions: Sequence[Partition]
     ) -> list[Operation]:
         operations: list[Operation] = [Check(ids_path(self._joining.group, me.member_id), 0)]
         for path in map(self._owner_path, partitions):
@@ -239,7 +245,7 @@ class ZooKeeperMember(BackendMembership):
 
     def _release(self, zookeeper: ZooKeeper) -> None:
         """Releases what this session holds, and nothing else."""
-        me = self._registered
+        me = self._registration
         for _ in range(_TRIES):
             if me is None or not self._held:
                 break
@@ -262,7 +268,7 @@ class ZooKeeperMember(BackendMembership):
             self._commit(zookeeper, lease, {p: offsets[p] for p in some})
 
     def _commit(
-        self, zookeeper: ZooKeeper, lease: _HeldClaims, offsets: Mapping[Partition, int]
+        self, zookeeper: ZooKeeper, lease: _Lease, offsets: Mapping[Partition, int]
     ) -> None:
         refused: Refused | None = None
         for _ in range(_TRIES):
@@ -275,7 +281,7 @@ class ZooKeeperMember(BackendMembership):
         raise offsets_not_written_error(self._joining.group, refused, _TRIES)
 
     def _commit_operations(
-        self, zookeeper: ZooKeeper, lease: _HeldClaims, offsets: Mapping[Partition, int]
+        self, zookeeper: ZooKeeper, lease: _Lease, offsets: Mapping[Partition, int]
     ) -> list[Operation]:
         group = self._joining.group
         owners = zookeeper.read_all(map(self._owner_path, offsets))
@@ -293,7 +299,7 @@ class ZooKeeperMember(BackendMembership):
 
     def leave(self) -> None:
         zookeeper, fields = self._zookeeper, self._log_fields(len(self.owned))
-        self._zookeeper, self._lease, self._registered = None, None, None
+        self._zookeeper, self._lease, self._registration = None, None, None
         self._held = frozenset()
         if zookeeper is not None:
             zookeeper.close()
@@ -305,7 +311,7 @@ class ZooKeeperMember(BackendMembership):
         return owner_path(self._joining.group, partition)
 
     def _mine(
-        self, me: _HeldClaims, partition: Partition, nodes: Mapping[str, Znode | None]
+        self, me: _Registration, partition: Partition, nodes: Mapping[str, Znode | None]
     ) -> Znode | None:
         """The owner's node, if this member made it in this session."""
         node = nodes[self._owner_path(partition)]
@@ -314,7 +320,7 @@ class ZooKeeperMember(BackendMembership):
 
     def _why_taken(
         self,
-        lease: _HeldClaims,
+        lease: _Lease,
         nodes: Mapping[str, Znode | None],
         partitions: Mapping[Partition, int] | None = None,
     ) -> str:

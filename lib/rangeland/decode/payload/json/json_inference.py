@@ -130,7 +130,7 @@ class _Seen:
                 self.item.add(inner, budget)
 
     def _name(self, value: Any) -> str:
-        """What a value is called in reports; counts the types that it fits."""
+        """Counts the types that a value fits, and returns what reports call it."""
         if isinstance(value, JsonNumber):
             fitting = self._count_fits(value, _NUMBER_TYPES)
             whole = value.text.lstrip("-").isdigit()

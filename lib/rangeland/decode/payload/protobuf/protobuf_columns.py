@@ -1,4 +1,4 @@
-"""A message type to the tables that the kernel runs and the columns that they fill.
+"""Compiles a message type to the tables that the kernel runs and the columns that they fill.
 
 Every use of a type has rows and columns of its own. Types that contain themselves are refused, as
 no table has columns for them. Absent fields are what the language says: null where a field has

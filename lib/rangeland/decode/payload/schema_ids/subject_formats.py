@@ -157,8 +157,8 @@ class SubjectsDecoder(PayloadDecoder):
         )
 
     def _subject_of(self, schema_id: int) -> str:
-        """The subject whose decoder reads this id. It is the first one for an id that none of them
-        has: that decoder then says what is wrong."""
+        """The subject whose decoder reads this id. If none of them has it, the first one: its
+        decoder then says what is wrong."""
         if schema_id not in self._subjects:
             known: Iterable[SubjectVersion] = ()
             if schema_id:

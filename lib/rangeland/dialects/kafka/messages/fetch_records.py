@@ -44,7 +44,7 @@ class AbortedTransaction:
 
 @struct
 class FetchedPartitionData:
-    """One partition's part of a response. With most errors its offsets are -1: unknown."""
+    """One partition in a response. With most errors its offsets are -1: unknown."""
 
     partition_index: Int32
     error_code: Int16
