@@ -135,17 +135,16 @@ class Tables:
         files |= {file.path: file for file in added}
         self.excused |= gone
         self.excused -= {file.path for file in added}
+        is_changed = like is not None  # RESTORE writes metadata and protocol, even the same ones
         like = like or now
-        columns, properties = like.schema_json, like.configuration
         version = replace(
             now,
             number=now.number + 1,
             files=files,
             transactions=transactions,
-            schema_json=columns,
-            configuration=properties,
+            schema_json=like.schema_json,
+            configuration=like.configuration,
         )
-        is_changed = (columns, properties) != (now.schema_json, now.configuration)
         log.append(version, Commit(made, is_changed, gone))
 
     def restore(self, key: str, number: int) -> None:
