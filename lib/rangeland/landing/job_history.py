@@ -96,9 +96,7 @@ class JobHistory:
         marks = checkpoint_after(
             _plan_of(landed).checkpoint, [x.loss for x in found if x.plan_hash]
         )
-        return with_later_epochs(
-            marks, [(x.loss.partition, x.epoch) for x in found if x.epoch is not None]
-        )
+        return _in_later_epochs(marks, found)
 
     def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""
@@ -146,21 +144,27 @@ class JobHistory:
             if parts := covered_parts(left, covered):
                 plan = _plan_of(event)
                 options = make_options(plan.isolation, plan.tags, plan.cluster)
-                marks = self._marks_reached(event, plan)
+                marks = self._marks_reached(event, plan, covered)
                 found += [
                     LandedRead(part, options, plan.id, marks.get(part.partition)) for part in parts
                 ]
                 left = leave_out(left, covered)
         return found
 
-    def _marks_reached(self, event: PlanEvent, plan: Plan) -> dict[Partition, LogMark]:
-        """How far a plan has landed its partitions: its checkpoint, where that is the end of what
-        it has read, and not of an earlier plan in another leader epoch."""
+    def _marks_reached(
+        self, event: PlanEvent, plan: Plan, covered: Coverage
+    ) -> dict[Partition, LogMark]:
+        """How far a plan has landed its partitions: the checkpoint that it was made with, where
+        that is the end of what it was to read, and not of an earlier plan in another leader epoch,
+        and where it has landed that end, whatever it holds before."""
         if not plan.kind.traits.resolves_bounds:
             return {}
-        ends = {r.partition: r.until_offset for r in sorted(plan.ranges)}
-        marks = self._checkpoint(event).items()
-        return {p: mark for p, mark in marks if mark.until_offset == ends.get(p)}
+        marks = _in_later_epochs(plan.checkpoint, self.losses(event.plan_id))
+        lasts = [
+            Range(r.partition, r.until_offset - 1, r.until_offset, r.topic_id) for r in plan.ranges
+        ]
+        ends = {(r.partition, r.until_offset) for r in covered_parts(lasts, covered)}
+        return {p: mark for p, mark in marks.items() if (p, mark.until_offset) in ends}
 
     def clusters(self) -> set[Cluster]:
         """All clusters from which this table is known to have been landed."""
@@ -319,6 +323,14 @@ class JobHistory:
                 size = sum(one.range.estimated_bytes for one in outcome.ranges)
                 found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
         return found
+
+
+def _in_later_epochs(
+    marks: Mapping[Partition, LogMark], losses: Sequence[LossEvent]
+) -> dict[Partition, LogMark]:
+    """The marks in the leader epochs in which a plan with these losses was read."""
+    epochs = [(x.loss.partition, x.epoch) for x in losses if x.epoch is not None]
+    return with_later_epochs(marks, epochs)
 
 
 def _plan_of(event: PlanEvent) -> Plan:
