@@ -30,7 +30,7 @@ confirmation."""
 PLAN_STAYS = (
     "no rows from this run were landed; its plan is in the ledger for the next run to finish"
 )
-"""The same after one of ``FOUND_BEFORE_PLANS`` that was found while reading."""
+"""The answer about the data for one of ``FOUND_BEFORE_PLANS`` that was found while reading."""
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
 BROKER_OPERATOR = "the brokers' operator"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.errors import RangeLost
+from rangeland.errors import RangelandError, RangeLost, error_json
 from rangeland.groups.backend import GroupMember
 from rangeland.loss import Loss
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
@@ -289,10 +289,12 @@ class CheckResult(JsonResult):
 
     job: str
     findings: tuple[CheckedItem, ...] = ()
-    exit_code: int = 0
-    """The exit code of the first problem."""
-    error: str | None = None
-    """The class name of the first problem."""
+    problem: RangelandError | None = None
+    """The first one."""
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.problem is None else self.problem.exit_code
 
     @property
     def is_well(self) -> bool:
@@ -300,11 +302,8 @@ class CheckResult(JsonResult):
 
     def to_json(self) -> dict[str, Any]:
         """With the keys that every error has, if there is a problem."""
-        found = RESULT_JSON.write(self)
-        bad = next((one.seen for one in self.findings if not one.is_well), None)
-        if bad is not None and self.error is not None:
-            found |= {"error": self.error, "message": bad, "exit": self.exit_code}
-        return found
+        problem = {} if self.problem is None else error_json(self.problem)
+        return RESULT_JSON.write(self) | problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class Runner:
     def apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.name:
             what = f"the plan belongs to the job {plan.job}, the job file to {self.job.name}"
-            raise Conflict(what)
+            raise Conflict(what, do="apply the plan with the job file that it was made with")
         return self._with_lease(partial(self._apply, plan, unplanned_losses))
 
     # --- the order of a run -------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
+from rangeland.errors import Conflict
 from rangeland.groups.backend import GroupMember
 from rangeland.groups.mirror_command import MirroredPartition, MirrorResult
 from rangeland.job.job_text import parse_job_text
@@ -177,7 +178,7 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "status-least": lambda: Status("o", "t", None, 0, (), group=GroupStatus("g", why="refused")),
     "status-no-group": made.a_status,
     "check": made.a_check,
-    "check-failed": lambda: CheckResult("o", (CheckedItem("table", False, ""),), 73, "Conflict"),
+    "check-failed": lambda: CheckResult("o", (CheckedItem("table", False, ""),), Conflict("")),
     "verify": _verified,
     "find": lambda: FOUND,
     "find-nothing": lambda: Finding(P1, 12, FindState.NOT_LANDED),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.errors import Unreachable
-from rangeland.fleet.fleet_result import FleetResult, JobResult, most_severe
+from rangeland import errors
+from rangeland.errors import RangelandError, Unreachable
+from rangeland.fleet.fleet_result import BY_SEVERITY, FleetResult, JobResult, most_severe
 from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, for_each
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile
@@ -37,6 +38,12 @@ def table_job(name: str) -> TableJob:
         f"{name}.yaml",
     )
     return TableJob(Job.of(text), text)
+
+
+def test_every_exit_code_has_its_place() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    codes = {kind.exit_code for kind in kinds if issubclass(kind, RangelandError)}
+    assert {kind.exit_code for kind in BY_SEVERITY} == codes
 
 
 def work(one: TableJob) -> CheckResult:

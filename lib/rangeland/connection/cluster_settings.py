@@ -89,5 +89,5 @@ class ClusterSettings:
     """What is known of it by broker, which saves asking again."""
 
     def with_versions_of(self, survey: Survey) -> ClusterSettings:
-        """The same, with what a survey has found out about the brokers."""
+        """These settings with what a survey has found out about the brokers."""
         return replace(self, reports_versions=tuple(survey.reports_versions.items()))

@@ -34,7 +34,7 @@ BUSY_ERRORS = ("temporarily_unavailable", "server_error")
 """Status codes and errors (RFC 6749) of an endpoint that may give a token later."""
 REFUSED = (401, 403)
 REFUSAL_ERRORS = ("invalid_client", "unauthorized_client", "invalid_scope")
-"""The same of one that gives this client no token."""
+"""The error codes of an endpoint that gives this client no token."""
 FIELD = "source.security.sasl.token"
 OPERATOR = "the token endpoint's operator"
 

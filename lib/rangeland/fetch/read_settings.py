@@ -54,9 +54,9 @@ class ReadSettings:
         return PLAIN_COLUMNS if self.row_format is None else self.row_format.columns
 
     def with_filter(self, isolation: Isolation, tags: tuple[str, ...]) -> ReadSettings:
-        """The same for other messages of the logs."""
+        """These settings for other messages of the logs."""
         return replace(self, cluster=replace(self.cluster, isolation=isolation), tags=tags)
 
     def with_versions_of(self, survey: Survey) -> ReadSettings:
-        """The same, with what a survey has found out about the brokers."""
+        """These settings with what a survey has found out about the brokers."""
         return replace(self, cluster=self.cluster.with_versions_of(survey))

@@ -10,6 +10,7 @@ which may lead to another question, and ``judge_silence`` does without one. Noth
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, UnconfirmedGap
@@ -165,7 +166,10 @@ class AskLogEnd:
     next_offset: int
 
 
-Question = RecordsQuestion | AskLogEnd
+AboutRecords = (
+    AskWhetherReplaced | AskWhetherDamaged | AskForGapEntry | AskWhetherMisplaced | AskForNextEntry
+)
+Question = AboutRecords | AskLogEnd
 Judgement = Take | TooSmall | Damaged | Replaced | Inconclusive | NoAnswer | Question
 
 
@@ -194,7 +198,7 @@ def judge_response(response: SliceResponse) -> Judgement:
 
 
 def judge_records(
-    response: SliceResponse, question: RecordsQuestion, found: FetchedPartition | None
+    response: SliceResponse, question: AboutRecords, found: FetchedPartition | None
 ) -> Judgement:
     """The judgement with the answer to a question. ``found`` is None if that is an error."""
     match question:
@@ -207,10 +211,13 @@ def judge_records(
             return _judge_left_out(response, question, found)
         case AskForGapEntry(gap=gap):
             return _judge_gap_entry(response, gap, _begins_with(found, gap.entry))
-        case AskWhetherMisplaced(gap=gap) if _begins_with(found, gap.entry):
+        case AskWhetherMisplaced(gap=gap):
+            if not _begins_with(found, gap.entry):
+                return Inconclusive()  # the cleaner has taken the entry meanwhile
             why = f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are"
             return _damaged_batch(response, why, Damage(response.offset))
-    return Inconclusive()  # the cleaner has taken the entry meanwhile
+        case _:
+            assert_never(question)
 
 
 def judge_log_end(response: SliceResponse, question: AskLogEnd, log_end: int) -> Judgement:

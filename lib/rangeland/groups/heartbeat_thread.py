@@ -6,8 +6,8 @@ part in it by itself, so that no member waits for a driver that plans or commits
 ``beat`` happen under one lock.
 
 An unavailable group backend is tolerated for one session timeout. After that other members may
-own the partitions, and the lease is ``membership_error`` until the backend answers again. Landing
-goes on either way.
+own the partitions, and the lease counts as lost, for the reason in ``membership_error``, until the
+backend answers again. Landing goes on either way.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ class LandingTarget:
         self.ledger.add_columns_if_lacking()
         names = [one.plan.id for one in unfinished]
         is_entered = ledger.enter(event, self.ledger.entered, names)
-        result = "Entered plan" if is_entered else "Did not enter, since another came first, plan"
-        logger.info("%s %s", result, plan.id)
+        text = "Entered plan %s" if is_entered else "Did not enter plan %s: another came first"
+        logger.info(text, plan.id)
         return is_entered
 
     def prepare(

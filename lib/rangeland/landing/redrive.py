@@ -85,8 +85,8 @@ def in_quarantine(
 def _try_batches(
     job: Job, target: LandingTarget, row_format: RowFormat | None
 ) -> Iterator[QuarantinedRange]:
-    """The same in the order of their files. Bytes are released after the trial: there may be
-    more of them than fit into the driver's memory."""
+    """The quarantined ranges in the order of their files. Bytes are released after the trial: there
+    may be more of them than fit into the driver's memory."""
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
     for batch in target.quarantine.batches(lambda *key: key in left):

@@ -96,7 +96,7 @@ def _schemas(
         try:
             found = registered_as(values, schema_id)
         except RangelandError as error:  # what has landed is safe
-            warn(f"where schema {schema_id} is registered is unknown: {error}")
+            warn(f"the subject of schema {schema_id} is unknown: {error}")
         name = (found.subject, found.version) if found else ()
         schemas.append(WriterSchema(schema_id, count, *name))
     return tuple(schemas)

@@ -100,7 +100,7 @@ class SparkPlanReader:
         return self.read_after_change(plan, change)
 
     def read_after_change(self, plan: Plan, change: LogChange) -> PlanReceipts:
-        """The same, where a log has changed already: the next change is an error."""
+        """Reads a plan again after a log has changed: the next change is an error."""
         self._warn(f"{change.what}; it is read once more")
         try:
             return self._read_unchanged(plan, change, is_new=False)

@@ -55,7 +55,7 @@ class Plan:
 
     job: str
     application: str
-    """The sequence of landings that the plan belongs to: the job's own or a backfill's."""
+    """The sequence of landings that the plan belongs to: the job's own, or this plan's alone."""
     sequence: int
     dialect: str
     isolation: Isolation

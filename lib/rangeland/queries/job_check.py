@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.dialects.dialect import dialect_names
-from rangeland.errors import Conflict, RangelandError, public_name
+from rangeland.errors import Conflict, RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.progress_events import Progress
@@ -55,13 +55,7 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
         look("table", lambda: _table(job, opened[0], progress))
         if answered:
             look("plan", lambda: _plan(job, opened[0], progress))
-    first = errors[0] if errors else None
-    return CheckResult(
-        job.name,
-        tuple(findings),
-        0 if first is None else first.exit_code,
-        None if first is None else public_name(first),
-    )
+    return CheckResult(job.name, tuple(findings), errors[0] if errors else None)
 
 
 def _dialect(job: Job) -> str:

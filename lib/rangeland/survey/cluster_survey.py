@@ -181,7 +181,7 @@ def _log(
 
 
 def _of_bytes(log: LogState, start: OffsetResult, end: OffsetResult) -> LogState:
-    """The logs with what is known where offsets are bytes: exact sizes, and the entries at which
+    """The log with what is known where offsets are bytes: exact sizes, and the entries at which
     slices are cut."""
     known = {*start.borders, *end.borders, log.start_offset, log.end_offset}
     borders = tuple(sorted(b for b in known if log.start_offset <= b <= log.end_offset))

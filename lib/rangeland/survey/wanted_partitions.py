@@ -100,15 +100,23 @@ def wanted_partitions(
     topics_with_partitions = {p.topic for p in (*wanted, *excluded)}
     empty = [name for name in present if name not in topics_with_partitions]
     if empty and not numbered_per_broker:
-        raise Unreachable(f"the topics {', '.join(empty)} have no partitions yet")
+        raise _no_partitions_error(empty)
     if present and not wanted:
-        raise Unreachable(f"the topics {', '.join(present)} have no partitions yet")
+        raise _no_partitions_error(present)
     unseen = (name for name in names if name in view.topics and view.topics[name].may_be_hidden)
     brokers = absent_brokers(view, named_brokers)
     absent = replace(brokers, excluded=frozenset(excluded), unseen_topics=frozenset(unseen))
     leaders = {p: leader for p, leader in wanted.items() if leader.address is not None}
     leaderless = tuple(p for p in wanted if p not in leaders)
     return WantedPartitions(leaders, leaderless, topics, absent)
+
+
+def _no_partitions_error(topics: Iterable[str]) -> Unreachable:
+    return Unreachable(
+        f"the topics {', '.join(topics)} have no partitions yet",
+        why="they are in the metadata, as topics are that were just created",
+        do="run again",
+    )
 
 
 def _topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:

@@ -157,7 +157,7 @@ class Ledger:
         return max((key.sequence for key in mine), default=0)
 
     def plans_of(self, job: str) -> Iterator[PlanEvent]:
-        """The entered plans of a job's runs and backfills, the newest first."""
+        """The entered plans of a job, of all kinds, the newest first."""
         for key in reversed(self.events()):
             if key.event == EventKind.PLAN and key.job == job:
                 yield self._at(key, PlanEvent)

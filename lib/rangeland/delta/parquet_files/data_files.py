@@ -54,7 +54,7 @@ class _OpenFile:
 
 
 class FileWriter:
-    """Writes the rows of one slice. Use it once: ``write`` batches, then ``close`` or ``abort``.
+    """Writes the rows of one task. Use it once: ``write`` batches, then ``close`` or ``abort``.
 
     Raises ``StorageFailed`` when the store is full or fails, ``TableRefused`` if it denies
     writing or a required column holds a null. After an error, call ``abort``."""

@@ -25,7 +25,7 @@ class HadoopSettings:
         return _first(self.lookup, names)
 
     def secret(self, *names: str) -> str:
-        """The same for keys, tokens and passwords."""
+        """The first of these settings that is set, where each is a key, a token or a password."""
         return _first(self.password, names)
 
     def flag(self, *names: str, default: bool) -> bool:
