@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.errors import RangelandError, RangeLost, error_json
+from rangeland.errors import RangelandError, RangeLost, error_json, public_name
 from rangeland.groups.backend import GroupMember
 from rangeland.loss import Loss
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
@@ -289,12 +289,15 @@ class CheckResult(JsonResult):
 
     job: str
     findings: tuple[CheckedItem, ...] = ()
-    problem: RangelandError | None = None
-    """The first one."""
+    problem: RangelandError | None = None  # the first one
 
     @property
     def exit_code(self) -> int:
         return 0 if self.problem is None else self.problem.exit_code
+
+    @property
+    def error(self) -> str | None:
+        return None if self.problem is None else public_name(self.problem)
 
     @property
     def is_well(self) -> bool:
@@ -302,8 +305,7 @@ class CheckResult(JsonResult):
 
     def to_json(self) -> dict[str, Any]:
         """With the keys that every error has, if there is a problem."""
-        problem = {} if self.problem is None else error_json(self.problem)
-        return RESULT_JSON.write(self) | problem
+        return RESULT_JSON.write(self) | (error_json(self.problem) if self.problem else {})
 
 
 @dataclass(frozen=True, slots=True)

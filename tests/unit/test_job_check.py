@@ -20,7 +20,7 @@ def test_an_error_is_named_by_its_public_class(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(job_check, "_brokers", away)
     found = job_check.check(job_of({}), no_spark, NoProgress())
-    assert (found.exit_code, found.to_json()["error"]) == (75, "Unreachable")
+    assert (found.exit_code, found.error) == (75, "Unreachable")
     assert {x.what: x.is_well for x in found.findings if x.what in ("brokers", "spark")} == {
         "brokers": False,
         "spark": False,
