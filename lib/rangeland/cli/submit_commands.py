@@ -123,9 +123,7 @@ def submit(
     """
     output.writes = run
 
-    from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
     from rangeland.job.command_line_overrides import load_job
-    from rangeland.jvm.jars import fetch_jars
     from rangeland.spark.supported_versions import installed_spark
     from rangeland.submit.submission import (
         PYTHON,
@@ -148,9 +146,7 @@ def submit(
     )
     check_choices_can_work(choices)
     if _ships_jars(delta):
-        choices = replace(
-            choices, jars=_delta_jars(spark), delta_kernel=fetch_jars(DELTA_KERNEL_JARS)
-        )
+        choices = _with_jars(choices, spark)
     shipped = _shipped_files(job, job_file, choices, out, entry, only)
     if choices.deploy_mode == "cluster":
         job_file = _whole_job_file(job, text, out)
@@ -185,11 +181,14 @@ def _ships_jars(delta: str) -> bool:
     return delta == "jars"
 
 
-def _delta_jars(spark: InstalledSpark) -> tuple[Path, ...]:
-    from rangeland.jvm.jars import jar_files
+def _with_jars(choices: SubmitChoices, spark: InstalledSpark) -> SubmitChoices:
+    """The jars of Delta and of Delta Kernel are shipped, and not fetched where the job runs."""
+    from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
+    from rangeland.jvm.jars import fetch_jars, jar_files
     from rangeland.submit.shipped_files import jars_beyond
 
-    return tuple(jars_beyond(Path(spark.home, "jars"), jar_files(spark.delta.jars)))
+    jars = tuple(jars_beyond(Path(spark.home, "jars"), jar_files(spark.delta.jars)))
+    return replace(choices, jars=jars, delta_kernel=fetch_jars(DELTA_KERNEL_JARS))
 
 
 def _shipped_files(
