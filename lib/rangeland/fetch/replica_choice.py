@@ -30,8 +30,8 @@ class Sender(Enum):
     LEADER = "the leader that metadata names"
     ONLY_BROKER = "metadata has not named it yet, but no other broker has the partition"
     UNCONFIRMED_LEADER = (
-        "the plan or another broker has named it. If it is a replica by now, it still answers "
-        "fetches, but no longer where the log begins and ends"
+        "the plan or another broker named it. If it has become a follower, it still answers "
+        "fetches, but not the question where the log begins and ends"
     )
     LEADER_OR_REPLICA = "the plan has named it. If it is a replica, it answers whatever is asked"
     REPLICA = "a replica, which may lag, so that not even an empty response means anything"

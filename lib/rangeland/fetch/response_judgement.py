@@ -289,10 +289,12 @@ def _judge_left_out(
 
 def _judge_next_entry(
     response: SliceResponse, claimed_end: int, found: FetchedPartition | None
-) -> Take:
+) -> Take | Inconclusive:
     """The last entry is damaged. It ends where an intact one begins that goes on after the end that
-    it claims; otherwise there."""
-    if found is None or not _has_entry_across(response, found, claimed_end):
+    it claims; otherwise there. The log goes on, so an answer without records proves nothing."""
+    if found is None or not len(found.records):
+        return Inconclusive()
+    if not _has_entry_across(response, found, claimed_end):
         return Take(claimed_end, is_damaged=True)
     begin = response.dialect.first_offset(found.records, 0)
     return Take(begin if begin > response.offset else claimed_end, is_damaged=True)
