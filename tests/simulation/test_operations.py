@@ -56,6 +56,20 @@ def test_rows_that_others_remove_are_landed_again(stage: Stage, harm: str) -> No
     assert counts.ends["VerifyResult"] == 3
 
 
+@pytest.mark.parametrize("harm", ["delete", "lose-file"])
+@pytest.mark.parametrize("drivers", [("run", "missing"), ("missing", "apply"), ("replace", "run")])
+def test_a_repair_leaves_the_rows_of_a_new_topic_at_its_offsets(
+    stage: Stage, drivers: tuple[str, str], harm: str
+) -> None:
+    """The topic was deleted and created again; another driver lands the new one meanwhile."""
+    setup = replace(long_scenario(0, "4").setup, partitions=1, max_records=None, policy=SKIP_ALL)
+    before = (PRODUCE, driver("backfill"), Happening("recreate", 0), PRODUCE, Happening(harm, 0))
+    for point, number in (("net.send", 9), ("delta.history", 1), ("delta.commit", 2)):
+        for kind in ("pause", "crash"):
+            together = Happening("run", 1, ((Fault(point, number, kind),), ()), drivers)
+            play(Scenario(0, setup, (*before, together)), stage, Counts())
+
+
 def test_rows_that_a_repair_leaves_missing_are_not_called_landed(stage: Stage) -> None:
     """An unclean election has cut one log, and a policy holds it. The other's rows come back."""
     policy = (("truncated", "hold"),)

@@ -12,7 +12,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
 from rangeland.landing.job_history import EnteredPlan
-from rangeland.landing.unfinished_plans import comes_first, plans_to_finish
+from rangeland.landing.unfinished_plans import comes_first, find_overlap, plans_to_finish
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.render.unfinished_view import unfinished_lines
@@ -78,3 +78,26 @@ def test_people_read_whose_a_plan_is_and_which_command_finishes_it(
     console.print(*unfinished_lines([PlanToFinish(plan, by)]))
     head = f"entered but not landed yet: plan 12 of {plan.application}, 10 offsets: "
     assert console.export_text().strip() == head + text
+
+
+def of_topic(kind: PlanKind, topic_id: str) -> Plan:
+    return replace(a_plan(kind), ranges=(replace(made.a_range(0, 0, 10), topic_id=topic_id),))
+
+
+@pytest.mark.parametrize(
+    ("new", "entered", "is_in_the_way"),
+    [
+        (PlanKind.RUN, PlanKind.BACKFILL, False),
+        (PlanKind.RUN, PlanKind.HOLES, True),
+        (PlanKind.HOLES, PlanKind.RUN, True),
+        (PlanKind.REPLACE, PlanKind.BACKFILL, True),
+        (PlanKind.REDRIVE, PlanKind.REPLACE, True),
+    ],
+)
+def test_plans_that_may_remove_rows_share_offsets_with_those_of_every_incarnation(
+    new: PlanKind, entered: PlanKind, is_in_the_way: bool
+) -> None:
+    """Rows are removed by their offsets, and a table does not tell incarnations apart."""
+    before = EnteredPlan(of_topic(entered, "old"), None, None)
+    found = find_overlap(of_topic(new, "new"), [before])
+    assert found == (before if is_in_the_way else None)

@@ -8,6 +8,7 @@ loss counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rangeland.errors import Conflict
 from rangeland.job import Job
@@ -44,9 +45,13 @@ def _finished_by(job: Job, unfinished: EnteredPlan) -> FinishedBy:
 
 
 def find_overlap(plan: Plan, unfinished: Sequence[EnteredPlan]) -> EnteredPlan | None:
-    """The first unfinished plan that shares an offset with this one."""
+    """The first unfinished plan that shares an offset with this one. A plan that may remove rows
+    finds them by offset alone, and shares it with those of every incarnation of the topic."""
     for other in unfinished:
-        if covered_parts(plan.ranges, coverage_of(other.plan.ranges)):
+        ranges: Sequence[Range] = plan.ranges
+        if plan.kind.traits.may_remove_rows or other.plan.kind.traits.may_remove_rows:
+            ranges = [replace(r, topic_id=None) for r in ranges]
+        if covered_parts(ranges, coverage_of(other.plan.ranges)):
             return other
     return None
 

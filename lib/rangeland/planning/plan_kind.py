@@ -68,6 +68,11 @@ class PlanTraits:
     stays: str = ""
     """What stays where it is if the plan is given up."""
 
+    @property
+    def may_remove_rows(self) -> bool:
+        """It may remove rows that the table has at its offsets: a repair does if they are back."""
+        return self.replaces or self.repairs
+
 
 TRAITS: Final[Mapping[PlanKind, PlanTraits]] = {
     PlanKind.RUN: PlanTraits(moves_checkpoint=True, resolves_bounds=True),
