@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ class StopSignals:
     def __enter__(self) -> Self:
         self._before = _install(self._interrupt)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+        logging.getLogger().addFilter(_is_news)
         return self
 
     def kill_from_now_on(self) -> None:
@@ -43,6 +45,7 @@ class StopSignals:
         trace: TracebackType | None,
     ) -> None:
         self._cancel_redelivery()
+        logging.getLogger().removeFilter(_is_news)
         sys.unraisablehook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -67,6 +70,12 @@ class StopSignals:
         """An interruption that is still to be sent again has been noticed, or comes too late."""
         if self._redelivery is not None:
             self._redelivery.cancel()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for what py4j logs, with a traceback, of a call that a signal has interrupted."""
+    error = record.exc_info and record.exc_info[0]
+    return not ("py4j" in record.pathname and error is KeyboardInterrupt)
 
 
 def _install(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
