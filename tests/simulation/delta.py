@@ -209,9 +209,6 @@ class SimulatedKernel(DeltaKernel):
         self._maintenance = _NoMaintenance()  # type: ignore[assignment]
         self.engine = None
 
-    def as_sole_writer(self) -> DeltaKernel:
-        return self
-
     def resolve(self, path: str) -> str:
         return str(TablePath.parse(path))
 

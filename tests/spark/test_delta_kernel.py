@@ -448,17 +448,15 @@ from rangeland.testing.processes import PATIENCE_S
 me = sys.argv[1]
 session = open_session(Path({scratch!r}, f"spark-{{me}}"), "local[1]")
 kernel, won = DeltaKernel(session), []
-kernels = [kernel, kernel.as_sole_writer()]
 for i in range({rounds}):
-    for way, (kernel, table) in enumerate(zip(kernels, {tables!r}, strict=True)):
-        Path({scratch!r}, f"{{me}}-{{i}}-{{way}}").touch()
-        other = Path({scratch!r}, f"{{1 - int(me)}}-{{i}}-{{way}}")
-        deadline = time.monotonic() + PATIENCE_S
-        while not other.exists() and time.monotonic() < deadline:
-            time.sleep(0.002)
-        file = DataFile(f"f-{{me}}-{{i}}.parquet", 10, 1, '{{"numRecords":1}}', 1)
-        done = kernel.commit(table, CommitRequest("rangeland/a", i, [file]))
-        won.append(isinstance(done, Committed))
+    Path({scratch!r}, f"{{me}}-{{i}}").touch()
+    other = Path({scratch!r}, f"{{1 - int(me)}}-{{i}}")
+    deadline = time.monotonic() + PATIENCE_S
+    while not other.exists() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    file = DataFile(f"f-{{me}}-{{i}}.parquet", 10, 1, '{{"numRecords":1}}', 1)
+    done = kernel.commit({table!r}, CommitRequest("rangeland/a", i, [file]))
+    won.append(isinstance(done, Committed))
 print("WON" + json.dumps(won))
 session.stop()
 """
@@ -468,14 +466,11 @@ session.stop()
 def test_two_processes_that_race_have_one_winner_each_time(
     kernel: DeltaKernel, table: str, tmp_path: Path, spark: Any
 ) -> None:
-    """As any two writers of a table, and as the two that alone write a ledger."""
     rounds = 30
-    tables = [f"{table} shared", f"{table} sole"]
-    for path in tables:
-        make(kernel, path)
+    make(kernel, table)
     root = Path(__file__).parents[2]
     code = RACER.format(
-        lib=str(root / "lib"), root=str(root), scratch=str(tmp_path), rounds=rounds, tables=tables
+        lib=str(root / "lib"), root=str(root), scratch=str(tmp_path), rounds=rounds, table=table
     )
     racers = [
         subprocess.Popen(
@@ -490,10 +485,9 @@ def test_two_processes_that_race_have_one_winner_each_time(
     for out, err in said:
         assert "WON" in out, err[-2000:]
     results = [json.loads(out.split("WON", 1)[1].splitlines()[0]) for out, _ in said]
-    assert [sum(pair) for pair in zip(*results, strict=True)] == [1] * rounds * len(tables)
-    for path in tables:
-        newest = kernel.load(path)
-        assert newest is not None
-        assert newest.metadata.version == rounds
-        assert len(list(newest.files())) == rounds
-        assert len(spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()) == rounds + 1
+    assert [sum(pair) for pair in zip(*results, strict=True)] == [1] * rounds
+    newest = kernel.load(table)
+    assert newest is not None
+    assert newest.metadata.version == rounds
+    assert len(list(newest.files())) == rounds
+    assert len(spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()) == rounds + 1

@@ -65,9 +65,6 @@ class LakeInMemory:
         self.tables: dict[str, TableInMemory] = {}
         self.looking: tuple[str, Callable[[], None]] | None = None
 
-    def as_sole_writer(self) -> LakeInMemory:
-        return self
-
     def resolve(self, path: str) -> str:
         return path
 

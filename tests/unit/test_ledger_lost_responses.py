@@ -64,9 +64,6 @@ class TableInMemory:
         self.versions: list[Version] = []
         self.loses_responses = False
 
-    def as_sole_writer(self) -> TableInMemory:
-        return self
-
     def resolve(self, path: str) -> str:
         return path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SparkJvm:
     """A driver's JVM. ``gateway`` is py4j's, ``hadoop`` the Hadoop configuration that a Spark
-    session there has, ``settings`` are those of Spark."""
+    session there has, ``settings`` its SparkConf: asking it for all that it has takes hundreds of
+    calls."""
 
     gateway: Any
     hadoop: Any
-    settings: Mapping[str, str]
+    settings: Any
 
     @property
     def classes(self) -> Any:
@@ -31,8 +31,7 @@ def jvm_of(spark: SparkSession) -> SparkJvm:
     if own is not None:
         return own
     context = spark.sparkContext
-    settings = dict(context.getConf().getAll())
-    return SparkJvm(context._gateway, context._jsc.hadoopConfiguration(), settings)
+    return SparkJvm(context._gateway, context._jsc.hadoopConfiguration(), context._jsc.sc().conf())
 
 
 def without_context(gateway: Any) -> SparkJvm:
@@ -40,4 +39,11 @@ def without_context(gateway: Any) -> SparkJvm:
     classes = gateway.jvm
     conf = classes.org.apache.spark.SparkConf()
     hadoop = classes.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf)
-    return SparkJvm(gateway, hadoop, {pair._1(): pair._2() for pair in conf.getAll()})
+    return SparkJvm(gateway, hadoop, conf)
+
+
+def elements_of(collection: Any) -> list[Any]:
+    """The elements of a Java collection. py4j's own iterators end with an exception of Java, which
+    PySpark translates with some eighty calls."""
+    array = collection.toArray()
+    return [array[index] for index in range(len(array))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -92,12 +92,18 @@ def is_local_master(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def local_parallelism(settings: Mapping[str, str], processors: Callable[[], int]) -> int:
+def local_parallelism(settings: Any, processors: Callable[[], int]) -> int:
     """Spark's default parallelism with a local master: ``local``, ``local[4]``, ``local[*]``,
     or one of these with a number of attempts, ``local[4, 2]``."""
-    if given := settings.get("spark.default.parallelism"):
+    if given := str(settings.get("spark.default.parallelism", "")):
         return int(given)
-    threads = settings["spark.master"].removeprefix("local").strip("[]").partition(",")[0].strip()
+    threads = (
+        str(settings.get("spark.master", ""))
+        .removeprefix("local")
+        .strip("[]")
+        .partition(",")[0]
+        .strip()
+    )
     if threads == "*":
         return int(processors())
     return int(threads or 1)

@@ -93,7 +93,7 @@ def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable
     """The Spark action that reads and writes all tasks. It returns their results, unless they
     are to return one by one, through the accumulator ``ended``."""
     context, settings, writer = tasks.spark.sparkContext, tasks.settings, tasks.writer
-    attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
+    attempts = int(context._conf.get("spark.task.maxFailures", "4"))
     local = str(context.master).startswith("local")
 
     def work(items: Iterable[list[Slice]]) -> Iterator[TaskResult | RangelandError]:

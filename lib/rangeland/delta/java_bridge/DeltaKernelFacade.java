@@ -15,6 +15,7 @@ import io.delta.kernel.data.ColumnarBatch;
 import io.delta.kernel.data.FilteredColumnarBatch;
 import io.delta.kernel.defaults.engine.DefaultEngine;
 import io.delta.kernel.engine.Engine;
+import io.delta.kernel.exceptions.TableNotFoundException;
 import io.delta.kernel.expressions.Column;
 import io.delta.kernel.internal.DeltaErrors;
 import io.delta.kernel.internal.DeltaLogActionUtils;
@@ -70,10 +71,17 @@ public class DeltaKernelFacade {
     return Utils.resolvePath(engine, path);
   }
 
-  /** Commits on this snapshot are marked as blind appends if {@code isBlind}. */
+  /**
+   * The newest version, null if there is no table. Commits on it are marked as blind appends if
+   * {@code isBlind}.
+   */
   public Snapshot snapshot(Engine engine, String path, boolean isBlind) {
     SnapshotBuilder builder = TableManager.loadSnapshot(path);
-    return isBlind ? builder.withCommitter(blind).build(engine) : builder.build(engine);
+    try {
+      return isBlind ? builder.withCommitter(blind).build(engine) : builder.build(engine);
+    } catch (TableNotFoundException none) {
+      return null;
+    }
   }
 
   public CreateTableTransactionBuilder newTable(String path, String schema, String engineInfo) {

@@ -5,12 +5,19 @@ import io.delta.kernel.defaults.engine.hadoopio.HadoopFileIO;
 import io.delta.kernel.defaults.engine.hadoopio.HadoopOutputFile;
 import io.delta.kernel.utils.CloseableIterator;
 import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.AccessDeniedException;
+import java.nio.file.CopyOption;
 import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
+import java.nio.file.Files;
+import java.nio.file.OpenOption;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashSet;
@@ -26,13 +33,15 @@ import org.apache.hadoop.io.IOUtils;
 
 /**
  * Files as Kernel reads and writes them; where the store can refuse to replace an object, files of
- * a log are created by that instead of by a log store.
+ * a log are created by that instead of by a log store. On a local path that is a link: Hadoop's own
+ * way starts up to ten processes for each file, and replaces what another writer has just created.
  *
  * <p>Spark's own Janino compiles this when a driver starts. Janino knows no generics.
  */
 public class ExclusiveFiles extends HadoopFileIO {
   /** Hadoop's option for a file that is created only if there is none: If-None-Match on S3. */
   public static final String CONDITION = "fs.option.create.conditional.overwrite";
+  private static final String LOCAL = "file";
   /** With a scheme: set where Delta's own log store may be passed over. */
   public static final String SETTING = "rangeland.exclusive.";
 
@@ -52,7 +61,12 @@ public class ExclusiveFiles extends HadoopFileIO {
     String scheme = path.toUri().getScheme();
     return scheme != null
         && configuration.getBoolean(SETTING + scheme, false)
-        && path.getFileSystem(configuration).hasPathCapability(path, CONDITION);
+        && (isLocal(path)
+            || path.getFileSystem(configuration).hasPathCapability(path, CONDITION));
+  }
+
+  public static boolean isLocal(Path path) {
+    return LOCAL.equals(path.toUri().getScheme());
   }
 }
 
@@ -80,16 +94,57 @@ class ExclusiveFile extends HadoopOutputFile {
       return;
     }
     byte[] content = joined(lines);
-    FileSystem store = path.getFileSystem(configuration);
     try {
-      probe(store);
-      create(store, content);
+      if (ExclusiveFiles.isLocal(path)) {
+        link(content);
+      } else {
+        FileSystem store = path.getFileSystem(configuration);
+        probe(store);
+        create(store, content);
+      }
     } catch (FileAlreadyExistsException exists) {
       throw exists;
     } catch (IOException failure) {
       // Kernel would try 200 times more after an IOException, and this has been tried again.
       throw new UncheckedIOException(failure);
     }
+  }
+
+  /** Writes the file beside its place and links it there, which never replaces a file. */
+  private void link(byte[] content) throws IOException {
+    File target = new File(path.toUri().getPath());
+    File folder = target.getParentFile();
+    File written = new File(folder, "." + target.getName() + "." + UUID.randomUUID() + ".tmp");
+    if (target.exists()) {
+      throw new FileAlreadyExistsException(target.getPath());
+    }
+    try {
+      OpenOption[] create = {StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE};
+      Files.write(written.toPath(), content, create);
+      // Hadoop's checksum of an earlier file of this name would make the new one unreadable.
+      Files.deleteIfExists(new File(folder, "." + target.getName() + ".crc").toPath());
+      linkOrMove(written, target);
+    } finally {
+      Files.deleteIfExists(written.toPath());
+    }
+  }
+
+  private static void linkOrMove(File written, File target) throws IOException {
+    try {
+      Files.createLink(target.toPath(), written.toPath());
+      return;
+    } catch (FileAlreadyExistsException exists) {
+      throw exists;
+    } catch (FileSystemException noLinks) {
+      // Some file systems have none. The table's lock keeps our other drivers away.
+    } catch (UnsupportedOperationException noLinks) {
+      // The same, of Java.
+    }
+    if (target.exists()) {
+      throw new FileAlreadyExistsException(target.getPath());
+    }
+    CopyOption[] atomically = {StandardCopyOption.ATOMIC_MOVE};
+    Files.move(written.toPath(), target.toPath(), atomically);
   }
 
   private static byte[] joined(CloseableIterator lines) throws IOException {

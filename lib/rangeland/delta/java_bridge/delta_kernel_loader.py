@@ -35,11 +35,11 @@ _one_at_a_time = Lock()
 def load_delta_kernel(jvm: SparkJvm) -> Any:
     """The ``DeltaKernelFacade`` of a driver's JVM, loaded once per JVM. Raises UsageError
     if the jars are of another version, and what ``jar_files`` raises if they cannot be fetched."""
-    folder = jvm.settings.get(JARS_SETTING)
+    folder = jvm.settings.get(JARS_SETTING, "")
     jars = sorted(Path(folder).absolute().glob("*.jar")) if folder else jar_files(DELTA_KERNEL_JARS)
     # py4j looks methods up by the name of their class: it would mix up classes of two loaders.
     with _one_at_a_time:
-        return _load(jvm.gateway, tuple(jars), folder or "")
+        return _load(jvm.gateway, tuple(jars), folder)
 
 
 @lru_cache(maxsize=1)

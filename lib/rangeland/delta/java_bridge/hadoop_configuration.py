@@ -7,12 +7,11 @@ may commit to it in ``store_kinds``. Runs in the driver, over py4j.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.s3_access import S3Keys
 from rangeland.delta.stores.store_access import StoreSettings, store_settings
 from rangeland.delta.stores.store_kinds import (
+    LOCAL_SCHEME,
     S3_SCHEMES,
     StoreCapabilities,
     is_replaceable_log_store,
@@ -22,8 +21,7 @@ from rangeland.delta.stores.store_kinds import (
 from rangeland.errors import UsageError
 from rangeland.jvm.spark_jvm import SparkJvm
 
-SOLE_WRITER_STORE = "io.delta.storage.LocalLogStore"
-_LOCAL_STORE = "io.delta.kernel.logStore.file.impl"
+_LOG_STORES = "spark.delta.logStore."
 # Names of ``ExclusiveFiles.java``.
 _EXCLUSIVE = "rangeland.exclusive."
 _CONDITION = "fs.option.create.conditional.overwrite"
@@ -35,26 +33,14 @@ class HadoopConf:
 
     def __init__(self, jvm: SparkJvm) -> None:
         self._jvm = jvm.classes
-        self.java = self._copy_of(jvm.hadoop)
-        for name, value in jvm.settings.items():
-            if name.startswith("spark.delta.logStore.") and name.endswith(".impl"):
-                self.java.set(name.replace("spark.delta.", "io.delta.kernel."), value)
-        for scheme in S3_SCHEMES:
+        self.java = self._jvm.org.apache.hadoop.conf.Configuration(jvm.hadoop)
+        for pair in jvm.settings.getAllWithPrefix(_LOG_STORES):
+            if pair._1().endswith(".impl"):
+                self.java.set(f"io.delta.kernel.logStore.{pair._1()}", pair._2())
+        for scheme in (*S3_SCHEMES, LOCAL_SCHEME):
             self.java.setBoolean(
                 _EXCLUSIVE + scheme, is_replaceable_log_store(self._log_store(scheme))
             )
-
-    def _copy_of(self, conf: Any) -> Any:
-        return self._jvm.org.apache.hadoop.conf.Configuration(conf)
-
-    def of_sole_writer(self) -> Any | None:
-        """A copy whose log store for local paths does not guard against other writers; None if a
-        log store for them is set."""
-        if self.java.get(_LOCAL_STORE):
-            return None
-        alone = self._copy_of(self.java)
-        alone.set(_LOCAL_STORE, SOLE_WRITER_STORE)
-        return alone
 
     def store(self, uri: str) -> StoreCapabilities:
         """The guarantees that the store gives to concurrent drivers; see ``store_kinds``."""

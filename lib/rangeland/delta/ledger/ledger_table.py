@@ -67,7 +67,7 @@ class Ledger:
     or the first read saw, and of what this object has written since."""
 
     def __init__(self, delta: DeltaKernel, table_path: str) -> None:
-        self._delta = delta.as_sole_writer()
+        self._delta = delta
         self.path = str(TablePath.parse(delta.resolve(table_path)).child(FOLDER))
         self._files = LedgerFiles(self.path, delta.storage(self.path))
         self._view: LedgerView | None = None

@@ -17,6 +17,7 @@ from rangeland.delta.stores.table_path import TablePath
 _SAFE_SCHEMES = frozenset(
     ["hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs", "oss", "cosn"]
 )
+LOCAL_SCHEME = "file"
 S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
 # On S3 two drivers can replace each other's commits with any of them.
 _DELTAS_OWN = frozenset(
@@ -47,13 +48,13 @@ class StoreCapabilities:
 
 def scheme_of(uri: str) -> str:
     """The scheme of a table's URI, ``file`` where it has none."""
-    return TablePath.parse(uri).scheme or "file"
+    return TablePath.parse(uri).scheme or LOCAL_SCHEME
 
 
 def is_replaceable_log_store(log_store: str) -> bool:
-    """Whether commits on S3 may bypass this log store, if Hadoop can ask S3 not to replace a file.
-    They may bypass Delta's own ones. A log store that users bring excludes other writers in its
-    own way, so all writers must use it."""
+    """Whether commits may bypass this log store: on a local path, and on S3 if Hadoop can ask it
+    not to replace a file. They may bypass Delta's own ones. A log store that users bring excludes
+    other writers in its own way, so all writers must use it."""
     return not log_store or log_store.rpartition(".")[2] in _DELTAS_OWN
 
 
@@ -64,7 +65,7 @@ def store_capabilities(
     URI's scheme, empty for the default. ``has_conditions``: on S3, Hadoop can ask the store not to
     replace a file."""
     scheme = scheme_of(uri)
-    if scheme == "file":
+    if scheme == LOCAL_SCHEME:
         return StoreCapabilities(
             StoreKind.LOCAL,
             scheme,

@@ -11,7 +11,6 @@ made under the lock of ``local_table_lock``.
 
 from __future__ import annotations
 
-import copy
 import logging
 import tempfile
 import time
@@ -42,14 +41,13 @@ from rangeland.delta.transaction_log.table_snapshot import (
     Snapshot,
 )
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
-from rangeland.jvm.spark_jvm import jvm_of
+from rangeland.jvm.spark_jvm import elements_of, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENGINE = "rangeland"
 CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
-_CHECKSUM = "CHECKSUM"
 logger = logging.getLogger(__name__)
 
 
@@ -69,19 +67,8 @@ class DeltaKernel:
             self._gateway, self._jvm = jvm.gateway, jvm.classes
             self._conf = HadoopConf(jvm)
             self._facade = load_delta_kernel(jvm)
-            self._shared = self._facade.engine(self._conf.java)
-            alone = self._conf.of_sole_writer()
-            self._sole = self._shared if alone is None else self._facade.engine(alone)
+            self.engine = self._facade.engine(self._conf.java)
             self._write = self._facade.write()
-            self.engine = self._shared
-
-    def as_sole_writer(self) -> DeltaKernel:
-        """This object for tables that only this library writes to. On a local path our lock is
-        then enough, and a commit takes a third of the time: the store that guards against other
-        writers has Hadoop start a process for every symbolic link that it checks for."""
-        other = copy.copy(self)
-        other.engine = self._sole
-        return other
 
     # --- reading ------------------------------------------------------------------------
 
@@ -115,19 +102,22 @@ class DeltaKernel:
     def _load(self, path: str, *, blind: bool) -> Snapshot:
         """``blind``: commits on this snapshot are marked as blind appends."""
         java = self._facade.snapshot(self.engine, path, blind)
+        if java is None:
+            raise java_errors.NoTable
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
 
     def metadata_of(self, java: Any) -> TableMetadata:
         """See ``Snapshot.metadata``."""
         metadata = java.getMetadata()
-        features = java.getProtocol().getImplicitlyAndExplicitlySupportedFeatures()
-        configuration = metadata.getConfiguration()
+        protocol = java.getProtocol()
+        features = elements_of(protocol.getImplicitlyAndExplicitlySupportedFeatures())
+        configuration = elements_of(metadata.getConfiguration().entrySet())
         return TableMetadata(
             path=str(java.getPath()),
             version=int(java.getVersion()),
             schema_json=str(metadata.getSchemaString()),
-            partition_columns=tuple(java.getPartitionColumnNames()),
-            configuration={key: configuration[key] for key in configuration},
+            partition_columns=tuple(map(str, elements_of(java.getPartitionColumnNames()))),
+            configuration={entry.getKey(): entry.getValue() for entry in configuration},
             features=frozenset(feature.featureName() for feature in features),
             table_id=str(metadata.getId()),
         )
@@ -197,7 +187,7 @@ class DeltaKernel:
             builder = builder.withDataLayoutSpec(self._facade.partitionedBy(columns))
         transaction = builder.build(self.engine)
         result = transaction.commit(self.engine, self._facade.noActions())
-        self._maintenance.start(uri, lambda: self._run_hooks(result))
+        self._maintenance.start(uri, lambda: self._run_hooks(uri, result))
         return self._left_by(result)
 
     def _java_map(self, values: Mapping[str, str]) -> Any:
@@ -281,7 +271,7 @@ class DeltaKernel:
             _set_schema(self._gateway, java, new, self._java_map(follow))
         actions = self._facade.actions(self.engine, text) if text else self._facade.noActions()
         result = java.commit(self.engine, actions)
-        self._maintenance.start(snapshot.path, lambda: self._run_hooks(result))
+        self._maintenance.start(snapshot.path, lambda: self._run_hooks(snapshot.path, result))
         return Committed(int(result.getVersion()), self._left_by(result))
 
     def _left_by(self, result: Any) -> Snapshot | None:
@@ -296,17 +286,15 @@ class DeltaKernel:
         """Waits for the maintenance after all commits so far; a warning for each that failed."""
         return self._maintenance.wait_for_maintenance()
 
-    def _run_hooks(self, result: Any) -> list[str]:
+    def _run_hooks(self, table: str, result: Any) -> list[str]:
         warnings: list[str] = []
-        for hook in result.getPostCommitHooks():
+        for hook in elements_of(result.getPostCommitHooks()):
             kind = str(hook.getType().toString())
-            # No other writer writes the checksum of our commit.
-            engine = self._sole if kind.startswith(_CHECKSUM) else self._shared
             try:
                 with translate_java_errors(
-                    f"could not do the maintenance after the commit ({kind})"
+                    f"could not do the maintenance of {table} after a commit ({kind})"
                 ):
-                    hook.threadSafeInvoke(engine)
+                    hook.threadSafeInvoke(self.engine)
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))
         return warnings

@@ -7,6 +7,7 @@ import os
 import tempfile
 from typing import Any
 
+from rangeland.delta.java_bridge.java_errors import NoTable
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log.log_actions import commit_metadata
 
@@ -26,6 +27,8 @@ def read_commits(facade: Any, engine: Any, path: str, since: int) -> list[Commit
 def _earliest(facade: Any, engine: Any, path: str, since: int) -> int | None:
     """The first version at or after ``since`` whose log entry still exists."""
     java = facade.snapshot(engine, path, False)
+    if java is None:
+        raise NoTable
     if since > java.getVersion():
         return None
     folder = f"{java.getPath()}/_delta_log"
