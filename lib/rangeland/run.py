@@ -25,20 +25,10 @@ from rangeland.groups.offset_mirror import offsets_to_commit
 from rangeland.groups.shared_plan import GroupPlanReader
 from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
-from rangeland.landing.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.job_history import EnteredPlan
-from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.loss_records import losses_in
-from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
-from rangeland.landing.planner import Planner
-from rangeland.landing.redrive import RedriveResult, in_quarantine, quarantined_schema_ids
-from rangeland.landing.row_checks import check_rows_are_known, check_rows_remain
-from rangeland.landing.run_summary import result_of_plans
-from rangeland.landing.schema_refusal import check_schemas_are_readable, naming_schemas
-from rangeland.landing.spark_plan_reader import SparkPlanReader
-from rangeland.landing.table_adoption import AdoptResult, adopt_table
-from rangeland.landing.unfinished_plans import (
+from rangeland.landing.audit.row_checks import check_rows_are_known, check_rows_remain
+from rangeland.landing.drafts.planner import Planner
+from rangeland.landing.drafts.schema_refusal import check_schemas_are_readable, naming_schemas
+from rangeland.landing.drafts.unfinished_plans import (
     check_follows_checkpoint,
     check_same_job,
     check_still_current,
@@ -47,6 +37,20 @@ from rangeland.landing.unfinished_plans import (
     outdated_error,
     plans_to_finish,
 )
+from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
+from rangeland.landing.execution.run_summary import result_of_plans
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
+from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
+from rangeland.landing.special_plans.redrive import (
+    RedriveResult,
+    in_quarantine,
+    quarantined_schema_ids,
+)
+from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.loss_records import losses_in
 from rangeland.loss import Loss
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings

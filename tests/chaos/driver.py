@@ -22,8 +22,8 @@ from typing import Any
 from rangeland import run as commands
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.target_quarantine import TargetQuarantine
+from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.target_quarantine import TargetQuarantine
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress, Progress

@@ -244,10 +244,18 @@ def test_the_map_names_every_package_and_every_module_beside_the_packages() -> N
     assert known == folders | beside
 
 
-def test_the_map_of_landing_has_a_line_for_each_of_its_files() -> None:
+def test_the_map_of_landing_has_a_line_for_each_of_its_files_under_their_folder() -> None:
     page = docs.page("lib/README.md").partition("\n### The files of landing\n")[2]
-    listed = re.findall(r"^\| `(\w+)` \| .+ \|$", page.partition("\n##")[0], re.MULTILINE)
-    files = {p.stem for p in LIBRARY.glob("landing/*.py") if not p.name.startswith("_")}
+    listed, folder = [], ""
+    for row in re.findall(
+        r"^\| (\**`[\w/]+`\**) \| .+ \|$", page.partition("\n##")[0], re.MULTILINE
+    ):
+        if row.startswith("**"):
+            folder = row.strip("*`")
+        else:
+            listed.append(folder + row.strip("`"))
+    paths = [p.relative_to(LIBRARY / "landing") for p in LIBRARY.glob("landing/**/*.py")]
+    files = [p.with_suffix("").as_posix() for p in paths if not p.name.startswith("_")]
     assert sorted(listed) == sorted(files)
 
 

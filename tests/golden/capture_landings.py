@@ -23,7 +23,7 @@ from rangeland import run
 from rangeland.errors import BadRecord
 from rangeland.job import Job
 from rangeland.job.job_text import JobText, parse_job_text
-from rangeland.landing.plan_file import write_plan_file
+from rangeland.landing.drafts.plan_file import write_plan_file
 from rangeland.progress_events import NoProgress
 from rangeland.run import Runner
 from rangeland.spark.spark_jobs import run_tasks

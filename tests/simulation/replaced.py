@@ -27,16 +27,10 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
-from rangeland.landing import (
-    landing_target,
-    replacement,
-    row_checks,
-    spark_plan_reader,
-    table_adoption,
-    table_rows,
-    target_ledger,
-    target_table,
-)
+from rangeland.landing.audit import row_checks, table_rows
+from rangeland.landing.execution import spark_plan_reader
+from rangeland.landing.special_plans import replacement, table_adoption
+from rangeland.landing.target import landing_target, target_ledger, target_table
 from rangeland.model import Address
 from rangeland.planning.plan import PlanId
 from rangeland.spark import spark_jobs, task_context

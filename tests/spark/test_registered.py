@@ -22,7 +22,7 @@ from rangeland import run
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.errors import JobFileError, TableRefused, UndecodablePayload, Unreachable
 from rangeland.job import Job
-from rangeland.landing import spark_plan_reader
+from rangeland.landing.execution import spark_plan_reader
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find

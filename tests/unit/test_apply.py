@@ -13,9 +13,9 @@ from rangeland import run
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.target_schema import TargetSchema
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.target_schema import TargetSchema
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Survey
 from rangeland.planning.coverage import coverage_of, leave_out

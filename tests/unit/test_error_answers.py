@@ -27,9 +27,9 @@ from rangeland.errors import (
     StorageFailed,
     Unreachable,
 )
-from rangeland.landing.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.final_log_check import LogChange
-from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
+from rangeland.landing.execution.final_log_check import LogChange
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.model import Address
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress

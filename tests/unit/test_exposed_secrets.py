@@ -12,9 +12,9 @@ from rangeland import run
 from rangeland.errors import EngineFailed, JobFileError, Unreachable
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings, tls_files
+from rangeland.landing.drafts.planner import Planner
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.plan_surveys import PlanSurveys
-from rangeland.landing.planner import Planner
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check

@@ -17,17 +17,17 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.landing import final_log_check
-from rangeland.landing.final_log_check import (
+from rangeland.landing.execution import final_log_check
+from rangeland.landing.execution.final_log_check import (
     FinalLogCheck,
     Fingerprints,
     LogChange,
     check_same_checksums,
 )
-from rangeland.landing.job_history import EnteredPlan
+from rangeland.landing.execution.shared_reader import PlanToRead, SharedReader
+from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.shared_reader import PlanToRead, SharedReader
-from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader
+from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark

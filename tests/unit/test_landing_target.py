@@ -31,15 +31,15 @@ from rangeland.errors import (
     TableRefused,
 )
 from rangeland.job import Job
-from rangeland.landing import constraint_check
-from rangeland.landing import target_schema as schema_module
-from rangeland.landing import target_table as table_module
-from rangeland.landing.committer import PlanCommitter
+from rangeland.landing.execution import constraint_check
+from rangeland.landing.execution.committer import PlanCommitter
+from rangeland.landing.execution.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_surveys import PlanSurveys
-from rangeland.landing.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
-from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.landing.target import target_schema as schema_module
+from rangeland.landing.target import target_table as table_module
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -540,7 +540,7 @@ def test_a_ledger_gets_its_new_columns_from_one_driver(
 ) -> None:
     target, spark = old_ledger
     monkeypatch.setattr(
-        "rangeland.landing.target_ledger.lock_table", Locked(lambda: spark.lacking.clear())
+        "rangeland.landing.target.target_ledger.lock_table", Locked(lambda: spark.lacking.clear())
     )
     target.record_losses(1, LOSS)
     assert (spark.asked, len(target.history.losses())) == ([], 1)
@@ -550,7 +550,7 @@ def test_columns_that_another_host_has_added_meanwhile_are_no_error(
     old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target_ledger.lock_table", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target.target_ledger.lock_table", Locked(lambda: None))
     spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
     target.record_losses(1, LOSS)
     assert (len(spark.asked), len(target.history.losses())) == (1, 1)
@@ -560,7 +560,7 @@ def test_columns_that_cannot_be_added_are_an_error_of_ours(
     old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target_ledger.lock_table", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target.target_ledger.lock_table", Locked(lambda: None))
     spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
     with pytest.raises(Conflict, match="no such grant") as caught:
         target.record_losses(1, LOSS)

@@ -23,8 +23,8 @@ from rangeland.errors import Conflict
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
-from rangeland.landing import redrive
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.special_plans import redrive
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Address,

@@ -8,8 +8,8 @@ from typing import Any, cast
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
-from rangeland.landing.committer import CommittedPlan
-from rangeland.landing.run_summary import result_of_plans
+from rangeland.landing.execution.committer import CommittedPlan
+from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import Plan

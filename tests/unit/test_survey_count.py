@@ -15,10 +15,12 @@ from rangeland.dataframe import reader
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.landing import plan_surveys, planner, redrive
-from rangeland.landing.job_history import EnteredPlan
+from rangeland.landing import plan_surveys
+from rangeland.landing.drafts import planner
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.special_plans import redrive
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import (
     Address,
     Isolation,

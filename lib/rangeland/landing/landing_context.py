@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_surveys import PlanSurveys
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.progress_events import Progress
 
 if TYPE_CHECKING:

@@ -30,20 +30,24 @@ from rangeland.errors import (
     RangelandError,
     StorageFailed,
 )
-from rangeland.landing.commit_failures import (
+from rangeland.landing.execution.commit_failures import (
     commit_error,
     gone_rows_error,
     read_again_warning,
 )
-from rangeland.landing.constraint_check import ConstraintCheck
-from rangeland.landing.final_log_check import LogChange
-from rangeland.landing.job_history import EnteredPlan
+from rangeland.landing.execution.constraint_check import ConstraintCheck
+from rangeland.landing.execution.final_log_check import LogChange
+from rangeland.landing.execution.shared_reader import SharedOutcome
+from rangeland.landing.execution.spark_plan_reader import (
+    PlanReceipts,
+    SparkPlanReader,
+    check_covers_outcome,
+)
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import check_same_plan
-from rangeland.landing.loss_records import losses_in
-from rangeland.landing.replacement import Replacement, check_all_read
-from rangeland.landing.shared_reader import SharedOutcome
-from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, check_covers_outcome
+from rangeland.landing.special_plans.replacement import Replacement, check_all_read
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.landing_target import check_same_plan
+from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile
 from rangeland.planning.plan import Plan

@@ -20,17 +20,17 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job.connection_settings import plaintext_secret_warnings
-from rangeland.landing.held_partitions import find_damage
+from rangeland.landing.audit.verification import holes_of_job
+from rangeland.landing.drafts.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.loss_records import losses_in
-from rangeland.landing.redrive import (
+from rangeland.landing.special_plans.redrive import (
     ReadFilter,
     draft_from_log,
     draft_from_quarantine,
     in_quarantine,
 )
-from rangeland.landing.replacement import Replacement, check_whole_slices
-from rangeland.landing.verification import holes_of_job
+from rangeland.landing.special_plans.replacement import Replacement, check_whole_slices
+from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Loss
 from rangeland.model import Cluster, Isolation, Range, Survey

@@ -10,8 +10,8 @@ from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.landing.committer import CommittedPlan
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.execution.committer import CommittedPlan
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeResult

@@ -16,9 +16,9 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
-from rangeland.landing.identity_check import IdentityCheck
-from rangeland.landing.target_ledger import TargetLedger
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.identity_check import IdentityCheck
+from rangeland.landing.target.target_ledger import TargetLedger
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.loss import Action
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out

@@ -26,17 +26,17 @@ from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, 
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job.connection_settings import login_packages
-from rangeland.landing.final_log_check import FinalLogCheck, Fingerprints, LogChange
-from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.loss_records import whole_log_error
-from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
-from rangeland.landing.shared_reader import (
+from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints, LogChange
+from rangeland.landing.execution.shared_reader import (
     PlanToRead,
     PrepareOutcome,
     SharedOutcome,
     SharedReader,
 )
+from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.special_plans.redrive import HOLD_ALL, KEEP, settings_of
+from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.loss_records import whole_log_error
 from rangeland.loss import Loss
 from rangeland.model import Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out

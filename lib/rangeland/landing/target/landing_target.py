@@ -30,18 +30,18 @@ from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
-from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck
-from rangeland.landing.job_history import EnteredPlan, JobHistory
-from rangeland.landing.loss_records import (
+from rangeland.landing.target.identity_check import LEDGER_PROPERTY, IdentityCheck
+from rangeland.landing.target.job_history import EnteredPlan, JobHistory
+from rangeland.landing.target.loss_records import (
     losses_of,
     losses_of_given_up,
     regrown_losses,
     seen_losses,
 )
-from rangeland.landing.target_ledger import TargetLedger
-from rangeland.landing.target_quarantine import TargetQuarantine
-from rangeland.landing.target_schema import TargetSchema
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.target_ledger import TargetLedger
+from rangeland.landing.target.target_quarantine import TargetQuarantine
+from rangeland.landing.target.target_schema import TargetSchema
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Loss
 from rangeland.model import Partition
