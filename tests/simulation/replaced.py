@@ -17,7 +17,7 @@ from threading import Condition
 from types import SimpleNamespace
 from typing import Any
 
-import rangeland.run as product
+from rangeland import runner
 from rangeland.connection import broker_connection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger import compaction, ledger_files
@@ -180,7 +180,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield spark_jobs, "InheritableThread", spark.InlineThread
     yield task_context, "TaskContext", spark.TaskContext
     yield spark_jobs, "with_task_logging", lambda work: work
-    for module in (product, spark_plan_reader):
+    for module in (runner, spark_plan_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
         (row_checks, ("table_frame", "has_rows")),

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import run
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -33,6 +32,7 @@ from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.model import Address
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
+from rangeland.runner import Runner
 from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import worker_error
 from rangeland.zookeeper import access_diagnosis
@@ -46,7 +46,7 @@ def _plan_with(ranges: int) -> CommittedPlan:
 
 
 def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_landed() -> None:
-    runner = run.Runner.__new__(run.Runner)
+    runner = Runner.__new__(Runner)
     runner.kind = PlanKind.BACKFILL
 
     runner.finished = []
