@@ -98,7 +98,7 @@ class Runner:
         context = LandingContext(
             spark, job, self.target, self.surveys, progress, self._warn, self.row_format
         )
-        self.reader = SparkPlanReader(context, self.rows, transform)
+        self.reader = SparkPlanReader(context, self.rows, transform, self._shared_reader)
         self.committer = PlanCommitter(context, self.reader)
         self.planner = Planner(context, kind)
 
@@ -305,12 +305,13 @@ class Runner:
         survey, step = self.surveys.early(), self.progress.step
         cluster = cluster_settings(self.job).with_versions_of(survey)
         with hold_lease(self.job, cluster, list(survey.logs), self._warn, step) as lease:
-            if lease is not None:
-                self.lease = lease
-                self.reader.shared_reader = GroupPlanReader(lease, self.progress)
+            self.lease = lease
             draft = self._run_and_record_losses(work)
             self._mirror(to_the_end=True)
         return self._result(draft)
+
+    def _shared_reader(self) -> GroupPlanReader | None:
+        return None if self.lease is None else GroupPlanReader(self.lease, self.progress)
 
     def _mirror(self, *, to_the_end: bool) -> None:
         """Mirrors what has landed so far. A failure is a warning: the rows are safe."""

@@ -56,14 +56,17 @@ class Reading(SparkPlanReader):
     """``found``: the losses after each reading, and the leader epoch then."""
 
     def __init__(
-        self, policy: str, found: list[dict[Loss, int | None]], target: Any = None
+        self,
+        policy: str,
+        found: list[dict[Loss, int | None]],
+        target: Any = None,
+        group: SharedReader | None = None,
     ) -> None:
         self.warnings: list[str] = []
         nothing = cast(Any, None)
         warn = self.warnings.append
-        super().__init__(
-            LandingContext(None, job(policy), target, nothing, NoProgress(), warn), nothing, None
-        )
+        context = LandingContext(None, job(policy), target, nothing, NoProgress(), warn)
+        super().__init__(context, nothing, None, lambda: group)
         self.log_check = cast(FinalLogCheck, self)
         self.check_same_logs = FinalLogCheck(self.job, lambda: []).check_same_logs
         self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]
@@ -197,8 +200,7 @@ def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
     columns_are_there(monkeypatch)
     target = drivers.another()
     assert target.enter(PLAN, [])
-    reading = Reading("truncated: skip", [{loss(): 8}, {}], target)
-    reading.shared_reader = cast(SharedReader, Sharing())
+    reading = Reading("truncated: skip", [{loss(): 8}, {}], target, Sharing())
     done = finisher_of(reading).finish_new(PLAN)
     assert (done.landed.is_new, done.is_shared) == (True, False)
     assert reading.read_new == [False]
@@ -208,8 +210,7 @@ def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
 
 
 def test_a_driver_of_a_group_ends_where_the_policy_does_not_go_on(drivers: Drivers) -> None:
-    reading = Reading("truncated: fail", [{loss(): 8}], drivers.another())
-    reading.shared_reader = cast(SharedReader, Sharing())
+    reading = Reading("truncated: fail", [{loss(): 8}], drivers.another(), Sharing())
     with pytest.raises(RangeLost):
         finisher_of(reading).finish_new(PLAN)
 

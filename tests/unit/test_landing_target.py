@@ -225,7 +225,7 @@ def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
 
 def reading_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
     said = progress or NoProgress()
-    return Failing(context_of(target, said), None, None)
+    return Failing(context_of(target, said), None, None, lambda: None)
 
 
 def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
@@ -426,9 +426,9 @@ class Gathering:
 
 def sharing(drivers: Drivers, target: LandingTarget, name: str) -> Sharing:
     alone = whole_reading(drivers, target, name)
-    reading = Sharing(context_of(target, NoProgress()), None, None)
+    group = Gathering(alone.receipts, alone.files)
+    reading = Sharing(context_of(target, NoProgress()), None, None, lambda: group)
     reading.receipts, reading.files = alone.receipts, alone.files
-    reading.shared_reader = Gathering(alone.receipts, alone.files)
     return reading
 
 

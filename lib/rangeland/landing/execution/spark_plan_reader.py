@@ -75,10 +75,15 @@ class PlanReceipts:
 
 
 class SparkPlanReader:
-    """Reads slices of the plans of one job's table."""
+    """Reads slices of the plans of one job's table. ``shared_reader`` returns what reads the plans
+    of the job's runs together with other drivers, while this driver shares them."""
 
     def __init__(
-        self, context: LandingContext, row_schema: pa.Schema, transform: Transform | None
+        self,
+        context: LandingContext,
+        row_schema: pa.Schema,
+        transform: Transform | None,
+        shared_reader: Callable[[], SharedReader | None],
     ) -> None:
         self.spark, self.job, self.target = context.spark, context.job, context.target
         self._surveys, self.progress, self._warn = context.surveys, context.progress, context.warn
@@ -86,8 +91,7 @@ class SparkPlanReader:
         self.row_schema = row_schema
         self.transform = transform
         self.log_check = FinalLogCheck(self.job, lambda: self.target.history.clusters())
-        self.shared_reader: SharedReader | None = None
-        """Reads the plans of the job's runs together with other drivers, if it shares them."""
+        self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
         """Reads all slices of a plan, from logs that do not change meanwhile. If one does and the
@@ -224,7 +228,8 @@ class SparkPlanReader:
         of_runs = plan.application == self.job.application and plan.kind.traits.moves_checkpoint
         # What several drivers write of a plan has the same columns.
         of_runs = of_runs and plan.schema_json == self.schema_to_merge()
-        if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
+        shared_reader = self._shared_reader()
+        if shared_reader is None or not shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
         fingerprints = self._fingerprints(plan)
@@ -248,7 +253,7 @@ class SparkPlanReader:
             prepare=prepare_unchanged,
             whole=self.transform is not None,
         )
-        return self.shared_reader.read(work)
+        return shared_reader.read(work)
 
     def _read_some(
         self,
