@@ -128,8 +128,8 @@ TABLE = (
         "files that are gone stay in the table",
         Change(
             "landing.execution.committer:PlanCommitter._try_commit",
-            "self.target.land(outcome, since, self.target.table.gone_files())",
-            "self.target.land(outcome, since)",
+            "self._target.land(outcome, since, self._target.table.gone_files())",
+            "self._target.land(outcome, since)",
         ),
     ),
     Mutation(

@@ -143,8 +143,8 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     committer = PlanCommitter.__new__(PlanCommitter)
-    committer.progress = NoProgress()
-    committer.target = cast(Any, SimpleNamespace(table=SimpleNamespace(version=0)))
+    committer._progress = NoProgress()
+    committer._target = cast(Any, SimpleNamespace(table=SimpleNamespace(version=0)))
 
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")

@@ -68,7 +68,7 @@ class Reading(SparkPlanReader):
         context = LandingContext(None, job(policy), target, nothing, NoProgress(), warn)
         super().__init__(context, nothing, None, lambda: group)
         self.log_check = cast(FinalLogCheck, self)
-        self.check_same_logs = FinalLogCheck(self.job, lambda: []).check_same_logs
+        self.check_same_logs = FinalLogCheck(self._job, lambda: []).check_same_logs
         self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]
 
     def wait_for_workers(self) -> None: ...

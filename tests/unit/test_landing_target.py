@@ -229,7 +229,7 @@ def reading_of(target: LandingTarget, progress: Progress | None = None) -> Faili
 
 
 def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
-    return PlanCommitter(context_of(reading.target, reading.progress), reading)
+    return PlanCommitter(context_of(reading._target, reading._progress), reading)
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", damage=Damage(40), log=DamagedLog(P0))
@@ -321,7 +321,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
         differences=lambda *_: ReplacedRange(),
         land=land,
     )
-    finisher.replacement = cast(Any, fake)
+    finisher._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
     assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]

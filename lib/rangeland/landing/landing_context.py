@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class LandingContext:
     """The job, the session that reads, the table and ledger that it lands in, the surveys of its
     cluster, where progress and warnings go, and how records become rows: made once, so that all
-    that a run reads is alike."""
+    that a run reads is alike. Each step keeps what it needs as private attributes of these
+    names."""
 
     spark: SparkSession
     job: Job

@@ -85,12 +85,12 @@ class SparkPlanReader:
         transform: Transform | None,
         shared_reader: Callable[[], SharedReader | None],
     ) -> None:
-        self.spark, self.job, self.target = context.spark, context.job, context.target
-        self._surveys, self.progress, self._warn = context.surveys, context.progress, context.warn
+        self._spark, self._job, self._target = context.spark, context.job, context.target
+        self._surveys, self._progress, self._warn = context.surveys, context.progress, context.warn
         self._row_format = context.row_format
         self.row_schema = row_schema
-        self.transform = transform
-        self.log_check = FinalLogCheck(self.job, lambda: self.target.history.clusters())
+        self._transform = transform
+        self.log_check = FinalLogCheck(self._job, lambda: self._target.history.clusters())
         self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
@@ -144,12 +144,12 @@ class SparkPlanReader:
     ) -> tuple[dict[int, Receipt], list[EventFile]]:
         """The leaders in a plan that is not new may have changed, or lead another log: readers
         then look them up first and check that the log is the same."""
-        if plan.job != self.job.name:
+        if plan.job != self._job.name:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
                 why=f"{plan.id} is prepared, and its files "
                 "are gone or no longer fit the table; "
-                f"{self.job.name} has other brokers, or another transform",
+                f"{self._job.name} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
             )
         if not plan.slices:
@@ -157,18 +157,18 @@ class SparkPlanReader:
         self.wait_for_workers()
         tasks = self._tasks_to_run(plan, plan.slices, {}, is_new=is_new)
         try:
-            if self.transform is None:
+            if self._transform is None:
                 results = run_tasks(tasks)
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
                 written = event_files(results, plan)
             else:
-                receipts, files = run_transformed(plan, tasks, self.transform)
+                receipts, files = run_transformed(plan, tasks, self._transform)
                 written = [EventFile(file) for file in files]
         except RangeLost as lost:
             raise whole_log_error(plan, lost) from lost
         finally:
-            self.progress.done()
-        check_files_are_visible(self.spark, self.target, written)
+            self._progress.done()
+        check_files_are_visible(self._spark, self._target, written)
         counts = (len(receipts), plan.id, len(written))
         logger.info("Read %d slices of plan %s: %d files", *counts)
         return receipts, written
@@ -184,33 +184,33 @@ class SparkPlanReader:
     ) -> TasksToRun:
         """``read_widths`` are those of slices read earlier, by index."""
         writer = WriterSettings(
-            table=self.target.table.delta.storage(str(self.target.table.path)),
-            layout=self.target.schema.layout(self.row_schema),
-            compression=self.job.sink.compression,
-            compression_level=self.job.sink.compression_level,
-            target_file_bytes=self.job.sink.target_file_bytes,
+            table=self._target.table.delta.storage(str(self._target.table.path)),
+            layout=self._target.schema.layout(self.row_schema),
+            compression=self._job.sink.compression,
+            compression_level=self._job.sink.compression_level,
+            target_file_bytes=self._job.sink.target_file_bytes,
             prefix=plan.hash[:12],
-            quarantine=self.target.quarantine.writer_settings(plan),
-            columns=self.target.table.log_columns,
+            quarantine=self._target.quarantine.writer_settings(plan),
+            columns=self._target.table.log_columns,
         )
         tasks, settings = self.tasks(slices), self.read_settings(plan)
-        if rate := self.job.limits.broker_bytes_per_second:
-            rates = shared_rates(tasks, parallelism_of(self.spark), rate)
+        if rate := self._job.limits.broker_bytes_per_second:
+            rates = shared_rates(tasks, parallelism_of(self._spark), rate)
             settings = replace(settings, rates=rates)
         if not is_new and plan.kind.traits.reads_log:
             tasks = [[replace(slice_, leader=None) for slice_ in task] for task in tasks]
         on_read = self._reporter(plan, read_widths)
-        return TasksToRun(self.spark, tasks, settings, writer, on_read, stop)
+        return TasksToRun(self._spark, tasks, settings, writer, on_read, stop)
 
     def read_settings(self, plan: Plan) -> ReadSettings:
         """The settings with which a plan is read: from the log, or from the bytes kept in
         quarantine."""
         if not plan.kind.traits.reads_log:
-            kept = settings_of(self.job, plan, self.target, self._row_format)
-            return kept if self.transform is None else replace(kept, policy=KEEP)
-        settings = read_settings(self.job).with_filter(plan.isolation, plan.tags)
+            kept = settings_of(self._job, plan, self._target, self._row_format)
+            return kept if self._transform is None else replace(kept, policy=KEEP)
+        settings = read_settings(self._job).with_filter(plan.isolation, plan.tags)
         settings = replace(settings, row_format=self._row_format_of(plan))
-        settings = with_cleanup(self.job, settings, (s.partition.topic for s in plan.slices))
+        settings = with_cleanup(self._job, settings, (s.partition.topic for s in plan.slices))
         settings = settings.with_versions_of(self._surveys.last)
         return replace(settings, policy=HOLD_ALL) if plan.kind.traits.holds_all else settings
 
@@ -225,7 +225,7 @@ class SparkPlanReader:
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         """The outcome of a plan that several drivers read together, made by ``prepare`` once all is
         read; None for a plan of another sequence, and where this driver reads alone."""
-        of_runs = plan.application == self.job.application and plan.kind.traits.moves_checkpoint
+        of_runs = plan.application == self._job.application and plan.kind.traits.moves_checkpoint
         # What several drivers write of a plan has the same columns.
         of_runs = of_runs and plan.schema_json == self.schema_to_merge()
         shared_reader = self._shared_reader()
@@ -246,12 +246,12 @@ class SparkPlanReader:
 
         work = PlanToRead(
             plan,
-            self.target,
+            self._target,
             read=partial(self._read_some, plan),
             files_of=partial(self._event_files, plan),
             check_part_is_valid=check_part_is_valid,
             prepare=prepare_unchanged,
-            whole=self.transform is not None,
+            whole=self._transform is not None,
         )
         return shared_reader.read(work)
 
@@ -266,30 +266,30 @@ class SparkPlanReader:
         tasks = self._tasks_to_run(plan, slices, read_widths, stop)
         error: RangelandError | None = None
         try:
-            if self.transform is None:
+            if self._transform is None:
                 results, error = run_tasks_until_stopped(tasks)
             else:
-                receipts, files = run_transformed(plan, tasks, self.transform)
+                receipts, files = run_transformed(plan, tasks, self._transform)
                 results = [TaskResult(tuple(receipts.values()), tuple(files))]
         except TasksStopped:
             results = []
         except RangeLost as lost:
             raise whole_log_error(plan, lost) from lost
         finally:
-            self.progress.done()
-        check_files_are_visible(self.spark, self.target, self._event_files(plan, results))
+            self._progress.done()
+        check_files_are_visible(self._spark, self._target, self._event_files(plan, results))
         if isinstance(error, RangeLost):
             error = whole_log_error(plan, error)
         return results, error
 
     def _event_files(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
-        if self.transform is None:
+        if self._transform is None:
             return event_files(results, plan)
         return [EventFile(file) for result in results for file in result.files]
 
     def schema_to_merge(self) -> str:
         """The schema of what is written, if the table may have to follow it."""
-        return self.target.schema.schema_to_merge(self.row_schema)
+        return self._target.schema.schema_to_merge(self.row_schema)
 
     # --- helpers -------------------------------------------------------------------
 
@@ -304,20 +304,20 @@ class SparkPlanReader:
             for index, width in {**read_widths, **widths}.items():
                 partition = partitions[index]
                 offsets[partition] = offsets.get(partition, 0) + width
-            self.progress.read(offsets)
+            self._progress.read(offsets)
 
         return on_read
 
     def wait_for_workers(self) -> None:
         """Waits until the workers can read, before a plan is entered."""
-        workers = start_workers(self.spark, login_packages(self.job))
+        workers = start_workers(self._spark, login_packages(self._job))
         if not workers.is_ready:
-            self.progress.step("waiting for the cluster's workers")
+            self._progress.step("waiting for the cluster's workers")
         workers.wait(translate_spark_error)
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
         """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
-        return pack_tasks(slices, self.job.slices.target_bytes, parallelism_of(self.spark))
+        return pack_tasks(slices, self._job.slices.target_bytes, parallelism_of(self._spark))
 
 
 def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
