@@ -314,10 +314,11 @@ class JobHistory:
             return []
         return list(islice(self._ledger.opened.outcomes(application), limit))
 
-    def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
-        """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""
+    def pace(self, application: str) -> list[tuple[int, float]]:
+        """(bytes of the log, seconds from plan to outcome) of the newest two outcomes, newest
+        first."""
         found = []
-        for outcome in self.newest_outcomes(application, limit):
+        for outcome in self.newest_outcomes(application, 2):
             plan = self._ledger.require().plan(outcome.plan_id)
             if plan is not None:
                 size = sum(one.range.estimated_bytes for one in outcome.ranges)
