@@ -71,7 +71,7 @@ class Driving(runner.Runner):
     def check_table_and_ledger_agree(self) -> None: ...
 
     def _result(self, draft: PlanDraft | None) -> Any:
-        return runner.result_of_plans(self.job, self.target, self.finished, draft)
+        return runner.result_of_plans(self.job, self.target, self.finished, draft, None, self._warn)
 
     def draft(self) -> Any:
         position = self.target.history.position(self.job.application)

@@ -23,8 +23,8 @@ def result_of_plans(
     target: LandingTarget,
     finished: Sequence[CommittedPlan],
     draft: PlanDraft | None,
-    row_format: RowFormat | None = None,
-    warn: Callable[[str], None] = lambda _text: None,
+    row_format: RowFormat | None,
+    warn: Callable[[str], None],
 ) -> RunResult:
     """The result of a command that has finished these plans. ``draft`` is the last one, if any. A
     plan whose partitions were held at their beginning has landed nothing, although it is in the
