@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.grouping import sum_by_key
 from rangeland.job.connection_settings import login_packages
 from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints, LogChange
 from rangeland.landing.execution.shared_reader import (
@@ -300,11 +301,8 @@ class SparkPlanReader:
         partitions = {s.index: s.partition for s in plan.slices}
 
         def on_read(widths: dict[int, int]) -> None:
-            offsets: dict[Any, int] = {}
-            for index, width in {**read_widths, **widths}.items():
-                partition = partitions[index]
-                offsets[partition] = offsets.get(partition, 0) + width
-            self._progress.read(offsets)
+            by_slice = {**read_widths, **widths}
+            self._progress.read(sum_by_key((partitions[i], w) for i, w in by_slice.items()))
 
         return on_read
 
