@@ -241,18 +241,10 @@ class PlanCommitter:
                 else None
             )
         except LogChange as change:
-            return self._read_after_change(plan, change), None
+            return self._read(plan, partial(self._reader.read_after_change, plan, change)), None
         if shared is not None:
             return shared.outcome, shared
-        return self._read_first(plan, is_new=is_new), None
-
-    def _read_first(self, plan: Plan, *, is_new: bool) -> OutcomeEvent:
-        """The outcome of a plan that has none yet."""
-        return self._read(plan, partial(self._reader.read, plan, is_new=is_new))
-
-    def _read_after_change(self, plan: Plan, change: LogChange) -> OutcomeEvent:
-        """The outcome of a plan whose logs have changed while several drivers read it."""
-        return self._read(plan, partial(self._reader.read_after_change, plan, change))
+        return self._read(plan, partial(self._reader.read, plan, is_new=is_new)), None
 
     def _read_instead_of(self, plan: Plan, old: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
         """The outcome that replaces one that could not be committed, since its files are gone, or
