@@ -208,10 +208,9 @@ class JobHistory:
         planned_at = self._last_planned_at(self._ledger.opened)
         if planned_at is None:
             return None
-        commits = self._table.delta.commits(self._table.uri, planned_at + 1)
-        restored = table_commit.last_restore(
-            self._table.delta, self._table.snapshot, planned_at, commits
-        )
+        delta, path = self._table.delta, self._table.uri
+        commits = delta.commits(path, planned_at + 1)
+        restored = table_commit.last_restore(delta, path, planned_at, commits)
         return restored or table_commit.last_replacement(commits)
 
     def _last_planned_at(self, ledger: Ledger) -> int | None:
