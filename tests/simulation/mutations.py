@@ -17,7 +17,7 @@ PLANS_AND_LEDGER = (
         "plans may overlap",
         Change(
             "landing.drafts.unfinished_plans:find_overlap",
-            "if covered_parts(plan.ranges, coverage_of(other.plan.ranges)):",
+            "if covered_parts(ranges, coverage_of(other.plan.ranges)):",
             "if False:",
         ),
     ),
