@@ -1,5 +1,5 @@
-"""Groups values by a key. Plans have up to ten thousand ranges, slices or losses, so they are
-grouped once, not searched again for each. Pure.
+"""Groups values, or sums counts, by a key. Plans have up to ten thousand ranges, slices or losses,
+so they are grouped once, not searched again for each. Pure.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ def group_by(values: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
     for value in values:
         found.setdefault(key(value), []).append(value)
     return found
+
+
+def sum_by_key(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
+    """The sum of the counts of each key, in the order in which keys are first given."""
+    total: dict[K, int] = {}
+    for key, count in pairs:
+        total[key] = total.get(key, 0) + count
+    return total
 
 
 def by_partition(values: Iterable[P]) -> dict[Partition, list[P]]:

@@ -14,7 +14,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.landing.final_log_check import FinalLogCheck, Fingerprints
+from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints
 from rangeland.loss import Action
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest

@@ -31,7 +31,7 @@ from rangeland.errors import RangelandError, RemoteProtocolError
 from rangeland.groups.rocketmq.group_requests import read_connections, read_locked
 from rangeland.groups.zookeeper.znode_layout import read_topics as read_subscription
 from rangeland.job.command_line_overrides import read_bound
-from rangeland.landing.plan_file import read_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file
 from rangeland.planning.plan import Plan
 from rangeland.schema_registry.registry_responses import (
     SchemaReference,
@@ -286,8 +286,8 @@ OWN = {
     "delta/transaction_log/table_history.py": "json.loads(line)",
     "delta/table_schema/arrow_schema.py": "json.loads(schema_text)",
     "delta/table_schema/column_mapping.py": "json.loads(schema_text)",
-    "landing/target_table.py": "json.loads(made.schema_json)",
-    "landing/plan_file.py": "json.loads(json.dumps(",
+    "landing/target/target_table.py": "json.loads(made.schema_json)",
+    "landing/drafts/plan_file.py": "json.loads(json.dumps(",
 }
 
 

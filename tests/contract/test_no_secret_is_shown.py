@@ -41,7 +41,7 @@ from rangeland.job.command_line_overrides import load_job
 from rangeland.job.connection_settings import zookeeper_access
 from rangeland.job.job_text import parse_job_text
 from rangeland.job.secret_references import look_up
-from rangeland.landing.plan_file import read_plan_file, write_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.logging_setup import JsonFormatter, TextFormatter
 from rangeland.model import Address
 from rangeland.render.error_view import render_error

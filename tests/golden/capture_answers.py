@@ -20,9 +20,9 @@ from rangeland.errors import Conflict
 from rangeland.groups.backend import GroupMember
 from rangeland.groups.mirror_command import MirroredPartition, MirrorResult
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.plan_file import write_plan_file
-from rangeland.landing.redrive import QuarantinedRange, RedriveResult
-from rangeland.landing.table_adoption import AdoptResult
+from rangeland.landing.drafts.plan_file import write_plan_file
+from rangeland.landing.special_plans.redrive import QuarantinedRange, RedriveResult
+from rangeland.landing.special_plans.table_adoption import AdoptResult
 from rangeland.loss import Loss, LossKind
 from rangeland.model import (
     Address,

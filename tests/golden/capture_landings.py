@@ -23,9 +23,9 @@ from rangeland import run
 from rangeland.errors import BadRecord
 from rangeland.job import Job
 from rangeland.job.job_text import JobText, parse_job_text
-from rangeland.landing.plan_file import write_plan_file
+from rangeland.landing.drafts.plan_file import write_plan_file
 from rangeland.progress_events import NoProgress
-from rangeland.run import Runner
+from rangeland.runner import Runner
 from rangeland.spark.spark_jobs import run_tasks
 from rangeland.testing.demo_story import open_local_spark
 from rangeland.testing.kafka import KafkaCluster

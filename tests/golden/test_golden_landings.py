@@ -18,7 +18,7 @@ from rangeland.delta.ledger.events import (
     PartEvent,
     PlanEvent,
 )
-from rangeland.landing.plan_file import read_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file
 from rangeland.planning.plan import Plan
 
 LANDINGS = Path(__file__).parent / "landings"

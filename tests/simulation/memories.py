@@ -17,7 +17,7 @@ from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.dialects.kafka import session
 from rangeland.job import Job
-from rangeland.landing import target_schema, target_table
+from rangeland.landing.target import target_schema, target_table
 from rangeland.planning.plan import Plan
 from rangeland.wire.encoding import decode, encode_buffers
 

@@ -16,8 +16,8 @@ PLANS_AND_LEDGER = (
     Mutation(
         "plans may overlap",
         Change(
-            "landing.unfinished_plans:find_overlap",
-            "if covered_parts(plan.ranges, coverage_of(other.plan.ranges)):",
+            "landing.drafts.unfinished_plans:find_overlap",
+            "if covered_parts(ranges, coverage_of(other.plan.ranges)):",
             "if False:",
         ),
     ),
@@ -31,12 +31,12 @@ PLANS_AND_LEDGER = (
     ),
     Mutation(
         "unfinished plans stay unfinished",
-        Change("run:Runner._land_until_done", "if first is not None:", "if False:"),
+        Change("runner:Runner._land_until_done", "if first is not None:", "if False:"),
     ),
     Mutation(
         "the outcome of the second driver counts",
         Change(
-            "landing.landing_target:LandingTarget._prepare",
+            "landing.target.landing_target:LandingTarget._prepare",
             "return theirs, False",
             "return mine, True",
         ),
@@ -76,7 +76,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "what has landed is landed again",
         Change(
-            "landing.job_history:JobHistory._coverage",
+            "landing.target.job_history:JobHistory._coverage",
             "if self._ledger.opened is None:",
             "if True:",
         ),
@@ -92,12 +92,12 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a reviewed plan is applied whatever has landed since",
         Change(
-            "landing.unfinished_plans:check_still_current",
+            "landing.drafts.unfinished_plans:check_still_current",
             "if covered := covered_parts(plan.ranges, position.landed):",
             "if covered := None:",
         ),
         Change(
-            "landing.unfinished_plans:check_still_current",
+            "landing.drafts.unfinished_plans:check_still_current",
             "if position.sequence != plan.sequence:",
             "if False:",
         ),
@@ -105,7 +105,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "a reviewed plan is applied whatever is under way",
         Change(
-            "landing.unfinished_plans:check_still_current",
+            "landing.drafts.unfinished_plans:check_still_current",
             "if blocking := find_overlap(plan, unfinished):",
             "if blocking := None:",
         ),
@@ -119,7 +119,7 @@ TABLE = (
     Mutation(
         "an overwritten table is landed in",
         Change(
-            "landing.job_history:JobHistory.last_removal",
+            "landing.target.job_history:JobHistory.last_removal",
             "return restored or table_commit.last_replacement(commits)",
             "return restored",
         ),
@@ -127,15 +127,15 @@ TABLE = (
     Mutation(
         "files that are gone stay in the table",
         Change(
-            "landing.committer:PlanCommitter._try_commit",
-            "self.target.land(outcome, since, self.target.table.gone_files())",
-            "self.target.land(outcome, since)",
+            "landing.execution.committer:PlanCommitter._try_commit",
+            "self._target.land(outcome, since, self._target.table.gone_files())",
+            "self._target.land(outcome, since)",
         ),
     ),
     Mutation(
         "a table that was restored is landed in",
         Change(
-            "landing.job_history:JobHistory.last_removal",
+            "landing.target.job_history:JobHistory.last_removal",
             "return restored or table_commit.last_replacement(commits)",
             "return table_commit.last_replacement(commits)",
         ),
@@ -143,7 +143,7 @@ TABLE = (
     Mutation(
         "a repair counts as whole whatever it leaves missing",
         Change(
-            "landing.job_history:JobHistory._last_planned_at",
+            "landing.target.job_history:JobHistory._last_planned_at",
             "if not _is_repair(event) or self._has_repaired_all(ledger, event):",
             "if True:",
         ),
@@ -151,12 +151,12 @@ TABLE = (
     Mutation(
         "what may have landed has landed",
         Change(
-            "landing.identity_check:IdentityCheck._without_transaction",
+            "landing.target.identity_check:IdentityCheck._without_transaction",
             "return last if landed else last - 1",
             "return last",
         ),
         Change(
-            "landing.identity_check:IdentityCheck._without_transaction",
+            "landing.target.identity_check:IdentityCheck._without_transaction",
             "return last - 1  # nothing",
             "return last  # nothing",
         ),
@@ -164,7 +164,7 @@ TABLE = (
     Mutation(
         "a replacement removes rows for what is lost",
         Change(
-            "landing.committer:PlanCommitter._prove",
+            "landing.execution.committer:PlanCommitter._prove",
             "check_all_read(plan, receipts.receipts)",
             "pass",
         ),
@@ -174,7 +174,7 @@ LOSSES = (
     Mutation(
         "what a backfill has landed is not compared with its log",
         Change(
-            "landing.planner:Planner._find_overwritten",
+            "landing.drafts.planner:Planner._find_overwritten",
             "for one_epoch in in_earlier_epochs(landed, survey):",
             "for one_epoch in []:",
         ),
@@ -198,7 +198,7 @@ LOSSES = (
     Mutation(
         "losses are not recorded",
         Change(
-            "landing.landing_target:LandingTarget._prepare",
+            "landing.target.landing_target:LandingTarget._prepare",
             "if ledger.prepare(mine, self._with_columns(losses)):",
             "if ledger.prepare(mine, []):",
         ),
@@ -236,7 +236,7 @@ DISPLACED = (
     Mutation(
         "a table without its ledger is landed in",
         Change(
-            "landing.identity_check:IdentityCheck.disagreement_error",
+            "landing.target.identity_check:IdentityCheck.disagreement_error",
             "return self._without_ledger_error()",
             "return None",
         ),
@@ -244,13 +244,13 @@ DISPLACED = (
     Mutation(
         "a table that is gone is made again",
         Change(
-            "landing.identity_check:IdentityCheck.disagreement_error",
+            "landing.target.identity_check:IdentityCheck.disagreement_error",
             "else self._without_table_error(newest)",
             "else None",
         ),
         # Otherwise the last plan is to be finished, and cannot be committed to no table.
         Change(
-            "landing.identity_check:IdentityCheck._without_transaction",
+            "landing.target.identity_check:IdentityCheck._without_transaction",
             "plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)",
             "if self._table.snapshot is None:\n        return last\n"
             "    plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)",
@@ -259,7 +259,7 @@ DISPLACED = (
     Mutation(
         "another table will do",
         Change(
-            "landing.identity_check:IdentityCheck._is_table_of",
+            "landing.target.identity_check:IdentityCheck._is_table_of",
             "return newest.table_id == self._table.snapshot.table_id",
             "return True",
         ),
@@ -283,7 +283,7 @@ DISPLACED = (
     Mutation(
         "another ledger will do",
         Change(
-            "landing.identity_check:IdentityCheck.disagreement_error",
+            "landing.target.identity_check:IdentityCheck.disagreement_error",
             "return self._another_ledger_error()",
             "return None",
         ),
@@ -306,7 +306,7 @@ DAMAGE = (
     Mutation(
         "what is quarantined is not kept",
         Change(
-            "landing.committer:PlanCommitter._try_commit",
+            "landing.execution.committer:PlanCommitter._try_commit",
             "if outcome.quarantine_files or outcome.attempt:",
             "if False:",
         ),
@@ -322,7 +322,7 @@ DAMAGE = (
     Mutation(
         "what was read again from quarantine is read once more",
         Change(
-            "landing.redrive:_ranges_in_force",
+            "landing.special_plans.redrive:_ranges_in_force",
             "ranges=tuple(leave_out(wanted.ranges, landed))",
             "ranges=wanted.ranges",
         ),

@@ -16,7 +16,8 @@ from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.results import PlanPreview
-from rangeland.run import Runner, adopt, preview
+from rangeland.run import adopt, preview
+from rangeland.runner import Runner
 from tests.simulation.spark import SimulatedSpark
 
 RANGES = {

@@ -17,7 +17,7 @@ from threading import Condition
 from types import SimpleNamespace
 from typing import Any
 
-import rangeland.run as product
+from rangeland import runner
 from rangeland.connection import broker_connection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger import compaction, ledger_files
@@ -27,16 +27,10 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
-from rangeland.landing import (
-    landing_target,
-    replacement,
-    row_checks,
-    spark_plan_reader,
-    table_adoption,
-    table_rows,
-    target_ledger,
-    target_table,
-)
+from rangeland.landing.audit import row_checks, table_rows
+from rangeland.landing.execution import spark_plan_reader
+from rangeland.landing.special_plans import replacement, table_adoption
+from rangeland.landing.target import landing_target, target_ledger, target_table
 from rangeland.model import Address
 from rangeland.planning.plan import PlanId
 from rangeland.spark import spark_jobs, task_context
@@ -186,7 +180,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield spark_jobs, "InheritableThread", spark.InlineThread
     yield task_context, "TaskContext", spark.TaskContext
     yield spark_jobs, "with_task_logging", lambda work: work
-    for module in (product, spark_plan_reader):
+    for module in (runner, spark_plan_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
         (row_checks, ("table_frame", "has_rows")),

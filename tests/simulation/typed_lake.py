@@ -15,7 +15,7 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.run import Runner
+from rangeland.runner import Runner
 from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.delta import Tables, Version
 from tests.simulation.dialects import MODELS, TABLE

@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.decode.columns import row_schema
 from rangeland.errors import Conflict
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 from tests.spark.landings import job_of
 

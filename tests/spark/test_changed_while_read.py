@@ -11,7 +11,7 @@ import pytest
 import rangeland
 from rangeland.errors import Conflict, RangeLost
 from rangeland.job import Job
-from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt

@@ -12,7 +12,7 @@ import pytest
 from rangeland.delta.ledger.events import LossEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan
 from tests.golden.test_golden_landings import JOB, VERSIONS, entries_of

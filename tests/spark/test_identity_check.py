@@ -16,7 +16,7 @@ from rangeland import run
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status, verify_and_find

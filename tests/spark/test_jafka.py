@@ -13,7 +13,7 @@ from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import JobFileError, UsageError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress

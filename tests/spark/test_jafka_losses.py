@@ -15,7 +15,7 @@ import rangeland
 from rangeland import run
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.job import Job
-from rangeland.landing import planner
+from rangeland.landing.drafts import planner
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress

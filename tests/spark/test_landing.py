@@ -19,7 +19,7 @@ import rangeland
 from rangeland import Job, run
 from rangeland.errors import Conflict
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.plan_file import read_plan_file, write_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status

@@ -13,7 +13,7 @@ import rangeland
 from rangeland import Job, run
 from rangeland.errors import Conflict
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.plan_file import read_plan_file, write_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.progress_events import NoProgress
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producer import create_topic, numbered_records, produce, produce_transaction

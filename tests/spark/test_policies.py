@@ -23,7 +23,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.plan_file import read_plan_file, write_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress

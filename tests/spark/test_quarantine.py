@@ -13,8 +13,8 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine.quarantine_table import Quarantine
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.landing.target_quarantine import TargetQuarantine
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.target_quarantine import TargetQuarantine
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.model import Counts, Partition, QuarantinedBytes, Range
 from rangeland.planning.slice_receipt import Receipt
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland.landing import spark_plan_reader
+from rangeland.landing.execution import spark_plan_reader
 from rangeland.planning.slice_receipt import TaskResult
 from rangeland.spark.spark_jobs import TasksToRun
 from rangeland.testing.kafka import KafkaCluster

@@ -11,7 +11,7 @@ import pytest
 import rangeland
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.job import Job
-from rangeland.landing import planner
+from rangeland.landing.drafts import planner
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, verify_and_find

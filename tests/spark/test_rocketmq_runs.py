@@ -22,7 +22,7 @@ from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_command import push
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.plan_file import read_plan_file, write_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, verify_and_find

@@ -17,7 +17,7 @@ import rangeland
 from rangeland import run
 from rangeland.errors import TableRefused
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Partition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress

@@ -13,7 +13,7 @@ from rangeland.decode.columns import PLAIN_COLUMNS
 from rangeland.delta.parquet_files import local_scan
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import TableRefused
-from rangeland.landing.table_rows import DriverRows, SparkRows, table_rows
+from rangeland.landing.audit.table_rows import DriverRows, SparkRows, table_rows
 from rangeland.model import Partition, Range
 from rangeland.planning.table_audit import LandedRange
 from rangeland.spark.deferred_session import DeferredSession

@@ -288,7 +288,7 @@ def test_a_schema_that_was_planned_is_committed_by_whoever_finishes(
     orders_topic(kafka, topic, 3)
     rangeland.land(typed(kafka, table, topic, OLD, decode=FLAT), spark)
     produced(kafka, topic, orders([3]))
-    from rangeland.landing.landing_target import LandingTarget
+    from rangeland.landing.target.landing_target import LandingTarget
 
     class Killed(Exception):
         pass

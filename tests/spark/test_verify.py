@@ -17,8 +17,8 @@ import rangeland
 from rangeland import run
 from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.replacement import Replacement
+from rangeland.landing.special_plans.replacement import Replacement
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.table_audit import ReplacedRange

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import run
+from rangeland import runner
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.target_schema import TargetSchema
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.target_schema import TargetSchema
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Survey
 from rangeland.planning.coverage import coverage_of, leave_out
@@ -47,7 +47,7 @@ MADE_AT_MS = 1_700_000_000_000
 PLAN = plan_of(made_at_ms=MADE_AT_MS)
 
 
-class Driving(run.Runner):
+class Driving(runner.Runner):
     """One driver over tables in memory; its log has what ``PLAN`` says."""
 
     def __init__(self, target: LandingTarget, seen: tuple[Loss, ...] = SEEN) -> None:
@@ -71,7 +71,7 @@ class Driving(run.Runner):
     def check_table_and_ledger_agree(self) -> None: ...
 
     def _result(self, draft: PlanDraft | None) -> Any:
-        return run.result_of_plans(self.job, self.target, self.finished, draft)
+        return runner.result_of_plans(self.job, self.target, self.finished, draft, None, self._warn)
 
     def draft(self) -> Any:
         position = self.target.history.position(self.job.application)
@@ -87,7 +87,7 @@ class Driving(run.Runner):
 @pytest.fixture(autouse=True)
 def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     columns_are_there(monkeypatch)
-    monkeypatch.setattr(run, "start_workers", lambda *about: None)
+    monkeypatch.setattr(runner, "start_workers", lambda *about: None)
     left_out = (
         (TargetSchema, "layout"),
         (LandingTarget, "open_or_create"),

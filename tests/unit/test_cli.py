@@ -19,7 +19,7 @@ import pytest
 from rangeland import errors
 from rangeland.cli import command_line
 from rangeland.job import Job
-from rangeland.landing.redrive import RedriveResult
+from rangeland.landing.special_plans.redrive import RedriveResult
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.testing.processes import PATIENCE_S

@@ -22,7 +22,7 @@ from rangeland.delta.parquet_files.file_statistics import StatsCollector, upper_
 from rangeland.delta.parquet_files.partition_values import escape, folder
 from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout
 from rangeland.errors import StorageFailed, TableRefused
-from rangeland.landing.committer import null_time_warnings
+from rangeland.landing.execution.committer import null_time_warnings
 from rangeland.model import DataFile
 
 HEADERS = pa.list_(

@@ -124,7 +124,7 @@ def lost() -> None:
 
 
 def conflict() -> None:
-    from rangeland.landing.job_history import JobHistory
+    from rangeland.landing.target.job_history import JobHistory
 
     found = table_commit.Restored(43, 41, 0, (PlanId("rangeland/orders-hourly", 17),))
     table = SimpleNamespace(name="lake/orders")

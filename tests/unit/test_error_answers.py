@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import run
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -27,12 +26,13 @@ from rangeland.errors import (
     StorageFailed,
     Unreachable,
 )
-from rangeland.landing.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.final_log_check import LogChange
-from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
+from rangeland.landing.execution.final_log_check import LogChange
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.model import Address
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
+from rangeland.runner import Runner
 from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import worker_error
 from rangeland.zookeeper import access_diagnosis
@@ -46,7 +46,7 @@ def _plan_with(ranges: int) -> CommittedPlan:
 
 
 def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_landed() -> None:
-    runner = run.Runner.__new__(run.Runner)
+    runner = Runner.__new__(Runner)
     runner.kind = PlanKind.BACKFILL
 
     runner.finished = []
@@ -143,8 +143,8 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     committer = PlanCommitter.__new__(PlanCommitter)
-    committer.progress = NoProgress()
-    committer.target = cast(Any, SimpleNamespace(table=SimpleNamespace(version=0)))
+    committer._progress = NoProgress()
+    committer._target = cast(Any, SimpleNamespace(table=SimpleNamespace(version=0)))
 
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")

@@ -12,7 +12,7 @@ from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import check_range_is_closed, load_job
 from rangeland.job.extends import read_job_text
-from rangeland.landing.plan_file import read_plan_file, write_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.model import AtOffset, Partition
 from tests import sample_results as made
 

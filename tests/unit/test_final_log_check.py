@@ -17,17 +17,17 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.landing import final_log_check
-from rangeland.landing.final_log_check import (
+from rangeland.landing.execution import final_log_check
+from rangeland.landing.execution.final_log_check import (
     FinalLogCheck,
     Fingerprints,
     LogChange,
     check_same_checksums,
 )
-from rangeland.landing.job_history import EnteredPlan
+from rangeland.landing.execution.shared_reader import PlanToRead, SharedReader
+from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.shared_reader import PlanToRead, SharedReader
-from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader
+from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -56,16 +56,19 @@ class Reading(SparkPlanReader):
     """``found``: the losses after each reading, and the leader epoch then."""
 
     def __init__(
-        self, policy: str, found: list[dict[Loss, int | None]], target: Any = None
+        self,
+        policy: str,
+        found: list[dict[Loss, int | None]],
+        target: Any = None,
+        group: SharedReader | None = None,
     ) -> None:
         self.warnings: list[str] = []
         nothing = cast(Any, None)
         warn = self.warnings.append
-        super().__init__(
-            LandingContext(None, job(policy), target, nothing, NoProgress(), warn), nothing, None
-        )
+        context = LandingContext(None, job(policy), target, nothing, NoProgress(), warn)
+        super().__init__(context, nothing, None, lambda: group)
         self.log_check = cast(FinalLogCheck, self)
-        self.check_same_logs = FinalLogCheck(self.job, lambda: []).check_same_logs
+        self.check_same_logs = FinalLogCheck(self._job, lambda: []).check_same_logs
         self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]
 
     def wait_for_workers(self) -> None: ...
@@ -197,8 +200,7 @@ def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
     columns_are_there(monkeypatch)
     target = drivers.another()
     assert target.enter(PLAN, [])
-    reading = Reading("truncated: skip", [{loss(): 8}, {}], target)
-    reading.shared_reader = cast(SharedReader, Sharing())
+    reading = Reading("truncated: skip", [{loss(): 8}, {}], target, Sharing())
     done = finisher_of(reading).finish_new(PLAN)
     assert (done.landed.is_new, done.is_shared) == (True, False)
     assert reading.read_new == [False]
@@ -208,8 +210,7 @@ def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
 
 
 def test_a_driver_of_a_group_ends_where_the_policy_does_not_go_on(drivers: Drivers) -> None:
-    reading = Reading("truncated: fail", [{loss(): 8}], drivers.another())
-    reading.shared_reader = cast(SharedReader, Sharing())
+    reading = Reading("truncated: fail", [{loss(): 8}], drivers.another(), Sharing())
     with pytest.raises(RangeLost):
         finisher_of(reading).finish_new(PLAN)
 

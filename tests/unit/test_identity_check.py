@@ -10,7 +10,7 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.errors import Conflict, Unreachable
-from rangeland.landing.identity_check import SeenLanding
+from rangeland.landing.target.identity_check import SeenLanding
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
     APP,

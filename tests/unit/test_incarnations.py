@@ -9,7 +9,7 @@ import pytest
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.log_history import epoch_of, read_epochs
 from rangeland.errors import RangeLost
-from rangeland.landing.loss_records import losses_in
+from rangeland.landing.target.loss_records import losses_in
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Address,

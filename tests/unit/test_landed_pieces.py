@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.ledger.events import EventRange, LossEvent, OutcomeEvent
-from rangeland.landing.verification import landed_ranges_of
+from rangeland.landing.audit.verification import landed_ranges_of
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.table_audit import (

@@ -31,15 +31,15 @@ from rangeland.errors import (
     TableRefused,
 )
 from rangeland.job import Job
-from rangeland.landing import constraint_check
-from rangeland.landing import target_schema as schema_module
-from rangeland.landing import target_table as table_module
-from rangeland.landing.committer import PlanCommitter
+from rangeland.landing.execution import constraint_check
+from rangeland.landing.execution.committer import PlanCommitter
+from rangeland.landing.execution.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_surveys import PlanSurveys
-from rangeland.landing.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
-from rangeland.landing.spark_plan_reader import SparkPlanReader
+from rangeland.landing.target import target_schema as schema_module
+from rangeland.landing.target import target_table as table_module
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -222,11 +222,11 @@ def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
 
 def reading_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
     said = progress or NoProgress()
-    return Failing(context_of(target, said), None, None)
+    return Failing(context_of(target, said), None, None, lambda: None)
 
 
 def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
-    return PlanCommitter(context_of(reading.target, reading.progress), reading)
+    return PlanCommitter(context_of(reading._target, reading._progress), reading)
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", damage=Damage(40), log=DamagedLog(P0))
@@ -318,7 +318,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
         differences=lambda *_: ReplacedRange(),
         land=land,
     )
-    finisher.replacement = cast(Any, fake)
+    finisher._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
     assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]
@@ -423,9 +423,9 @@ class Gathering:
 
 def sharing(drivers: Drivers, target: LandingTarget, name: str) -> Sharing:
     alone = whole_reading(drivers, target, name)
-    reading = Sharing(context_of(target, NoProgress()), None, None)
+    group = Gathering(alone.receipts, alone.files)
+    reading = Sharing(context_of(target, NoProgress()), None, None, lambda: group)
     reading.receipts, reading.files = alone.receipts, alone.files
-    reading.shared_reader = Gathering(alone.receipts, alone.files)
     return reading
 
 
@@ -537,7 +537,7 @@ def test_a_ledger_gets_its_new_columns_from_one_driver(
 ) -> None:
     target, spark = old_ledger
     monkeypatch.setattr(
-        "rangeland.landing.target_ledger.lock_table", Locked(lambda: spark.lacking.clear())
+        "rangeland.landing.target.target_ledger.lock_table", Locked(lambda: spark.lacking.clear())
     )
     target.record_losses(1, LOSS)
     assert (spark.asked, len(target.history.losses())) == ([], 1)
@@ -547,7 +547,7 @@ def test_columns_that_another_host_has_added_meanwhile_are_no_error(
     old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target_ledger.lock_table", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target.target_ledger.lock_table", Locked(lambda: None))
     spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
     target.record_losses(1, LOSS)
     assert (len(spark.asked), len(target.history.losses())) == (1, 1)
@@ -557,7 +557,7 @@ def test_columns_that_cannot_be_added_are_an_error_of_ours(
     old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target_ledger.lock_table", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target.target_ledger.lock_table", Locked(lambda: None))
     spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
     with pytest.raises(Conflict, match="no such grant") as caught:
         target.record_losses(1, LOSS)

@@ -16,7 +16,7 @@ from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
 from rangeland.fetch.slice_failures import located_damage_error, unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
-from rangeland.landing.loss_records import (
+from rangeland.landing.target.loss_records import (
     losses_in,
     losses_of,
     seen_losses,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent
-from rangeland.landing import offset_lookup
-from rangeland.landing.offset_lookup import find_offset
+from rangeland.landing.audit import offset_lookup
+from rangeland.landing.audit.offset_lookup import find_offset
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import PlanId
 from rangeland.results import FindState

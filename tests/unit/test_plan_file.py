@@ -14,7 +14,7 @@ import pytest
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.job.job_text import override, parse_job_text
-from rangeland.landing.plan_file import read_plan_file, write_plan_file
+from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.loss import Action, LossKind
 from rangeland.planning.plan import canonical
 from tests import sample_results as made

@@ -11,7 +11,7 @@ from rangeland.errors import BadRecord, Damage, DamagedLog, JobFileError
 from rangeland.job import Job
 from rangeland.job.policy_section import PolicySpec, TopicPolicy
 from rangeland.job.section import Section
-from rangeland.landing.loss_records import losses_in
+from rangeland.landing.target.loss_records import losses_in
 from rangeland.loss import TRAITS, Action, Loss, LossKind
 from rangeland.model import Partition
 from rangeland.planning.loss_errors import range_lost_error

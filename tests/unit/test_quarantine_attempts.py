@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.landing.committer import PlanCommitter
+from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.landing.landing_context import LandingContext
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan

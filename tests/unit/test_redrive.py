@@ -12,7 +12,7 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland import run
+from rangeland import runner
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.quarantine import quarantine_table as quarantine_module
@@ -23,8 +23,8 @@ from rangeland.errors import Conflict
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
-from rangeland.landing import redrive
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.special_plans import redrive
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Address,
@@ -354,7 +354,7 @@ def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
 # --- the turns of a run ------------------------------------------------------------------------
 
 
-class Turning(run.Runner):
+class Turning(runner.Runner):
     """A redrive of so many plans; another driver comes first as often as ``outrun`` says."""
 
     def __init__(self, plans: int, outrun: int = 0) -> None:
@@ -401,9 +401,9 @@ class _Still:
 
 
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
-    driver = Turning(plans=3 * run.MAX_LOST_RACES)
+    driver = Turning(plans=3 * runner.MAX_LOST_RACES)
     last = driver._land_until_done()
-    assert len(driver.finished) == 3 * run.MAX_LOST_RACES
+    assert len(driver.finished) == 3 * runner.MAX_LOST_RACES
     assert last is not None
     assert last.is_empty
 
@@ -423,8 +423,8 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
 
 
 def test_who_is_outrun_again_and_again_gives_up() -> None:
-    driver = Turning(1, outrun=run.MAX_LOST_RACES - 1)
+    driver = Turning(1, outrun=runner.MAX_LOST_RACES - 1)
     driver._land_until_done()
     assert len(driver.finished) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
-        Turning(1, outrun=run.MAX_LOST_RACES)._land_until_done()
+        Turning(1, outrun=runner.MAX_LOST_RACES)._land_until_done()

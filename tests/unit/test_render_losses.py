@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
-from rangeland.landing.redrive import QuarantinedRange, RedriveResult
+from rangeland.landing.special_plans.redrive import QuarantinedRange, RedriveResult
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
 from rangeland.render.result_view import render_redrive, render_result

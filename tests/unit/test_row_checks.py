@@ -10,8 +10,8 @@ import pytest
 
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, TableRefused
-from rangeland.landing import row_checks
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.audit import row_checks
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import Plan

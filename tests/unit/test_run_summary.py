@@ -8,8 +8,8 @@ from typing import Any, cast
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
-from rangeland.landing.committer import CommittedPlan
-from rangeland.landing.run_summary import result_of_plans
+from rangeland.landing.execution.committer import CommittedPlan
+from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import Plan
@@ -35,7 +35,8 @@ def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:
     events = {1: [held(0, 1)], 2: [held(10, 2), held(20, 2), held(30, 2)]}
     history = SimpleNamespace(losses=lambda plan_id: events[plan_id.sequence])
     target: Any = SimpleNamespace(history=history, table=SimpleNamespace(version=2))
-    result = result_of_plans(cast(Job, _job()), target, [committed(1), committed(2)], None)
+    finished = [committed(1), committed(2)]
+    result = result_of_plans(cast(Job, _job()), target, finished, None, None, print)
     assert result.held == ("orders/0 [10, 20) is recreated",)
     assert [event.loss.from_offset for event in result.losses] == [0, 10, 20, 30]
 

@@ -11,8 +11,8 @@ import pytest
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.schema_refusal import naming_schemas
+from rangeland.landing.drafts.schema_refusal import naming_schemas
+from rangeland.landing.target.landing_target import LandingTarget
 
 VALUES = SubjectFormats("avro", pa.struct([]), {}, cast(Any, None), {"orders-value": 9})
 

@@ -10,15 +10,17 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import run
+from rangeland import runner
 from rangeland.dataframe import reader
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.landing import plan_surveys, planner, redrive
-from rangeland.landing.job_history import EnteredPlan
+from rangeland.landing import plan_surveys
+from rangeland.landing.drafts import planner
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.special_plans import redrive
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import (
     Address,
     Isolation,
@@ -61,8 +63,8 @@ class Cluster:
         self.clock = Clock()
         monkeypatch.setattr(planner, "time", self.clock)
         monkeypatch.setattr(plan_surveys, "time", self.clock)
-        monkeypatch.setattr(run, "survey_of", self.survey)
-        monkeypatch.setattr(run, "hold_lease", self.join)
+        monkeypatch.setattr(runner, "survey_of", self.survey)
+        monkeypatch.setattr(runner, "hold_lease", self.join)
 
     def survey(self, *about: object) -> Survey:
         self.looks += 1
@@ -88,7 +90,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(monkeypatch)
 
 
-class Grouped(run.Runner):
+class Grouped(runner.Runner):
     """A driver of a group; ``outrun`` says how often another enters a plan first."""
 
     def __init__(
@@ -106,7 +108,7 @@ class Grouped(run.Runner):
         self.finished = []
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         history = target.history
-        self.surveys = plan_surveys.PlanSurveys(self.job, history, self.progress, run.survey_of)
+        self.surveys = plan_surveys.PlanSurveys(self.job, history, self.progress, runner.survey_of)
         context = LandingContext(
             spark, self.job, target, self.surveys, self.progress, self.warnings.append
         )
@@ -237,8 +239,8 @@ def test_the_look_that_shows_schema_ids_makes_the_first_plan(
 ) -> None:
     """So what is read was written before the schemas were fetched."""
     seen: list[Survey] = []
-    monkeypatch.setattr(run, "schema_ids_in_logs", lambda _, survey: seen.append(survey) or {})
-    monkeypatch.setattr(run, "row_format_of", lambda *about: None)
+    monkeypatch.setattr(runner, "schema_ids_in_logs", lambda _, survey: seen.append(survey) or {})
+    monkeypatch.setattr(runner, "row_format_of", lambda *about: None)
     driver = Grouped(drivers.another())
     decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
     text = {

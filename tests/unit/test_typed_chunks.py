@@ -32,7 +32,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
-from rangeland.landing.loss_records import losses_in
+from rangeland.landing.target.loss_records import losses_in
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.policy import Policy

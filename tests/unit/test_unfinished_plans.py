@@ -11,8 +11,8 @@ from rich.console import Console
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.job_history import EnteredPlan
-from rangeland.landing.unfinished_plans import comes_first, find_overlap, plans_to_finish
+from rangeland.landing.drafts.unfinished_plans import comes_first, find_overlap, plans_to_finish
+from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.render.unfinished_view import unfinished_lines

@@ -20,7 +20,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import TableRefused
-from rangeland.landing.schema_refusal import check_schemas_are_readable, unreadable_schemas
+from rangeland.landing.drafts.schema_refusal import check_schemas_are_readable, unreadable_schemas
 from rangeland.loss import Action
 from rangeland.model import Partition, Slice
 from rangeland.planning.policy import Policy

@@ -141,7 +141,7 @@ def apply(
     """
     output.writes = True
 
-    from rangeland.landing.plan_file import job_of_plan, read_plan_file
+    from rangeland.landing.drafts.plan_file import job_of_plan, read_plan_file
 
     if len(files) == 1 and files[0].is_dir():
         _apply_each(output, files[0], settings or ())
@@ -250,7 +250,7 @@ def _preview(
     written: list[Path] = []
 
     def table_command() -> TableCommand:
-        from rangeland.landing.plan_file import write_plan_file
+        from rangeland.landing.drafts.plan_file import write_plan_file
         from rangeland.render.plan_view import render_plan
         from rangeland.run import preview
 
@@ -290,7 +290,7 @@ def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) ->
     """Applies each plan file of a folder, which ``plan --out`` has written."""
     from rangeland.fleet.job_folders import files_in
     from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
-    from rangeland.landing.plan_file import job_of_plan, read_plan_file
+    from rangeland.landing.drafts.plan_file import job_of_plan, read_plan_file
 
     files: list[LoadedFile] = []
     failed: list[FailedFile] = []

@@ -1,5 +1,5 @@
 """Surveys a job's cluster. All surveys of a job are taken here, other than those of a plan's last
-check (``landing/final_log_check``).
+check (``landing/execution/final_log_check``).
 
 Puts together what a survey needs: connections, and the backend of the groups whose offsets are
 wanted. Where a registry knows the topics, a pattern is matched against its list.

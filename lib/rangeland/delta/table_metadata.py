@@ -138,7 +138,6 @@ class TableLayout:
             yield given if computed is None else pa.field(column.name, computed)
 
 
-def indexed_columns(schema: pa.Schema, limit: int = INDEXED_COLUMNS) -> frozenset[str]:
-    """The first columns, by default as many as Delta indexes; -1 means all."""
-    names = schema.names
-    return frozenset(names if limit < 0 else names[:limit])
+def indexed_columns(schema: pa.Schema) -> frozenset[str]:
+    """The first columns, as many as Delta indexes by default."""
+    return frozenset(schema.names[:INDEXED_COLUMNS])

@@ -26,7 +26,7 @@ from rangeland.groups.mirror_command import push_offsets
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
-from rangeland.run import Runner
+from rangeland.runner import Runner
 from rangeland.spark.spark_errors import unexpected_error
 
 if TYPE_CHECKING:

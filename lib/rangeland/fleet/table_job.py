@@ -9,7 +9,7 @@ from rangeland.job import Job
 from rangeland.job.job_text import JobText
 
 if TYPE_CHECKING:
-    from rangeland.landing.plan_file import ReviewedPlan
+    from rangeland.landing.drafts.plan_file import ReviewedPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from rangeland.job.topic_tables import (
     table_of_topic,
 )
 from rangeland.job.value_parsers import TOPIC_FIELD
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.plan_file import ReviewedPlan
+from rangeland.landing.drafts.plan_file import ReviewedPlan
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.patterns import match_topics
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 

@@ -1,2 +1,5 @@
-"""Takes a plan to its end: read, proved, prepared and committed; with what was lost, held,
-quarantined or replaced on the way, and the checks that the table still has what was landed."""
+"""Takes a plan from its making to its commit, and proves from the table what has landed.
+
+``target`` is what is landed in. ``drafts`` makes plans and ``execution`` carries them out, each
+without the other; both use what stands beside these folders.
+"""

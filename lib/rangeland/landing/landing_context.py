@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
 from rangeland.landing.plan_surveys import PlanSurveys
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.progress_events import Progress
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class LandingContext:
     """The job, the session that reads, the table and ledger that it lands in, the surveys of its
     cluster, where progress and warnings go, and how records become rows: made once, so that all
-    that a run reads is alike."""
+    that a run reads is alike. Each step keeps what it needs as private attributes of these
+    names."""
 
     spark: SparkSession
     job: Job

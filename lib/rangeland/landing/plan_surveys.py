@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.landing.job_history import JobHistory
+from rangeland.landing.target.job_history import JobHistory
 from rangeland.model import Partition, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition

@@ -14,9 +14,9 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.landing.held_partitions import find_hold
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.unfinished_plans import plans_to_finish
+from rangeland.landing.drafts.held_partitions import find_hold
+from rangeland.landing.drafts.unfinished_plans import plans_to_finish
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress

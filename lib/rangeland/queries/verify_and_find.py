@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.offset_lookup import find_offset
-from rangeland.landing.verification import Verification, examine
+from rangeland.landing.audit.offset_lookup import find_offset
+from rangeland.landing.audit.verification import Verification, examine
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.progress_events import Progress

@@ -27,6 +27,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from rangeland.grouping import sum_by_key
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.render.text_drawing import biggest, plain, safe_text
@@ -204,9 +205,7 @@ class _Bars:
             expand=True,
             refresh_per_second=4,
         )
-        widths: dict[Partition, int] = {}
-        for r in plan.ranges:
-            widths[r.partition] = widths.get(r.partition, 0) + r.width
+        widths = sum_by_key((r.partition, r.width) for r in plan.ranges)
         shown, hidden = biggest(sorted(widths), lambda p: widths[p])
         add = self._shown.add_task
         alone = len(widths) == 1

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rangeland.landing.redrive import RedriveResult
-from rangeland.landing.table_adoption import AdoptResult
+from rangeland.landing.special_plans.redrive import RedriveResult
+from rangeland.landing.special_plans.table_adoption import AdoptResult
 from rangeland.model import COUNT_NAMES, Counts
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.render.loss_view import loss_lines

@@ -241,24 +241,20 @@ def last_replacement(commits: Sequence[CommitMetadata]) -> CommitMetadata | None
 
 
 def last_restore(
-    delta: DeltaKernel,
-    table: str | Snapshot,
-    since: int,
-    commits: Sequence[CommitMetadata] | None = None,
+    delta: DeltaKernel, table_uri: str, since: int, commits: Sequence[CommitMetadata]
 ) -> Restored | None:
-    """The last RESTORE after table version ``since`` that removed landings, if any. The
-    ``commits`` after that version may be given.
+    """The last RESTORE that removed landings, if any, among ``commits``, which are those after
+    table version ``since``.
 
     RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass a
     version at which it is known that no rows were missing: earlier ones no longer matter then."""
-    path = table if isinstance(table, str) else table.path
     seen_until: int | None = None
-    for commit in reversed(delta.commits(path, since + 1) if commits is None else commits):
+    for commit in reversed(commits):
         if not commit.is_restore or (seen_until is not None and commit.version > seen_until):
             continue
         # For a RESTORE to a time the log does not say which version that was: assume ``since``.
         target = since if commit.restored_to is None else commit.restored_to
-        undone = delta.commits(path, target + 1)
+        undone = delta.commits(table_uri, target + 1)
         if lost := _landings(undone, commit.version):
             return Restored(commit.version, target, commit.committed_at_ms, lost)
         # The table is as it was at that version: commits in between no longer matter.

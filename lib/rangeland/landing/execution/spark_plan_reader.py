@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,18 +25,19 @@ from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.grouping import sum_by_key
 from rangeland.job.connection_settings import login_packages
-from rangeland.landing.final_log_check import FinalLogCheck, Fingerprints, LogChange
-from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.loss_records import whole_log_error
-from rangeland.landing.redrive import HOLD_ALL, KEEP, settings_of
-from rangeland.landing.shared_reader import (
+from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints, LogChange
+from rangeland.landing.execution.shared_reader import (
     PlanToRead,
     PrepareOutcome,
     SharedOutcome,
     SharedReader,
 )
+from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.special_plans.redrive import HOLD_ALL, KEEP, settings_of
+from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.loss_records import whole_log_error
 from rangeland.loss import Loss
 from rangeland.model import Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
@@ -75,19 +76,23 @@ class PlanReceipts:
 
 
 class SparkPlanReader:
-    """Reads slices of the plans of one job's table."""
+    """Reads slices of the plans of one job's table. ``shared_reader`` returns what reads the plans
+    of the job's runs together with other drivers, while this driver shares them."""
 
     def __init__(
-        self, context: LandingContext, row_schema: pa.Schema, transform: Transform | None
+        self,
+        context: LandingContext,
+        row_schema: pa.Schema,
+        transform: Transform | None,
+        shared_reader: Callable[[], SharedReader | None],
     ) -> None:
-        self.spark, self.job, self.target = context.spark, context.job, context.target
-        self._surveys, self.progress, self._warn = context.surveys, context.progress, context.warn
+        self._spark, self._job, self._target = context.spark, context.job, context.target
+        self._surveys, self._progress, self._warn = context.surveys, context.progress, context.warn
         self._row_format = context.row_format
         self.row_schema = row_schema
-        self.transform = transform
-        self.log_check = FinalLogCheck(self.job, lambda: self.target.history.clusters())
-        self.shared_reader: SharedReader | None = None
-        """Reads the plans of the job's runs together with other drivers, if it shares them."""
+        self._transform = transform
+        self.log_check = FinalLogCheck(self._job, lambda: self._target.history.clusters())
+        self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
         """Reads all slices of a plan, from logs that do not change meanwhile. If one does and the
@@ -140,12 +145,12 @@ class SparkPlanReader:
     ) -> tuple[dict[int, Receipt], list[EventFile]]:
         """The leaders in a plan that is not new may have changed, or lead another log: readers
         then look them up first and check that the log is the same."""
-        if plan.job != self.job.name:
+        if plan.job != self._job.name:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
                 why=f"{plan.id} is prepared, and its files "
                 "are gone or no longer fit the table; "
-                f"{self.job.name} has other brokers, or another transform",
+                f"{self._job.name} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
             )
         if not plan.slices:
@@ -153,18 +158,18 @@ class SparkPlanReader:
         self.wait_for_workers()
         tasks = self._tasks_to_run(plan, plan.slices, {}, is_new=is_new)
         try:
-            if self.transform is None:
+            if self._transform is None:
                 results = run_tasks(tasks)
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
                 written = event_files(results, plan)
             else:
-                receipts, files = run_transformed(plan, tasks, self.transform)
+                receipts, files = run_transformed(plan, tasks, self._transform)
                 written = [EventFile(file) for file in files]
         except RangeLost as lost:
             raise whole_log_error(plan, lost) from lost
         finally:
-            self.progress.done()
-        check_files_are_visible(self.spark, self.target, written)
+            self._progress.done()
+        check_files_are_visible(self._spark, self._target, written)
         counts = (len(receipts), plan.id, len(written))
         logger.info("Read %d slices of plan %s: %d files", *counts)
         return receipts, written
@@ -180,33 +185,33 @@ class SparkPlanReader:
     ) -> TasksToRun:
         """``read_widths`` are those of slices read earlier, by index."""
         writer = WriterSettings(
-            table=self.target.table.delta.storage(str(self.target.table.path)),
-            layout=self.target.schema.layout(self.row_schema),
-            compression=self.job.sink.compression,
-            compression_level=self.job.sink.compression_level,
-            target_file_bytes=self.job.sink.target_file_bytes,
+            table=self._target.table.delta.storage(str(self._target.table.path)),
+            layout=self._target.schema.layout(self.row_schema),
+            compression=self._job.sink.compression,
+            compression_level=self._job.sink.compression_level,
+            target_file_bytes=self._job.sink.target_file_bytes,
             prefix=plan.hash[:12],
-            quarantine=self.target.quarantine.writer_settings(plan),
-            columns=self.target.table.log_columns,
+            quarantine=self._target.quarantine.writer_settings(plan),
+            columns=self._target.table.log_columns,
         )
         tasks, settings = self.tasks(slices), self.read_settings(plan)
-        if rate := self.job.limits.broker_bytes_per_second:
-            rates = shared_rates(tasks, parallelism_of(self.spark), rate)
+        if rate := self._job.limits.broker_bytes_per_second:
+            rates = shared_rates(tasks, parallelism_of(self._spark), rate)
             settings = replace(settings, rates=rates)
         if not is_new and plan.kind.traits.reads_log:
             tasks = [[replace(slice_, leader=None) for slice_ in task] for task in tasks]
         on_read = self._reporter(plan, read_widths)
-        return TasksToRun(self.spark, tasks, settings, writer, on_read, stop)
+        return TasksToRun(self._spark, tasks, settings, writer, on_read, stop)
 
     def read_settings(self, plan: Plan) -> ReadSettings:
         """The settings with which a plan is read: from the log, or from the bytes kept in
         quarantine."""
         if not plan.kind.traits.reads_log:
-            kept = settings_of(self.job, plan, self.target, self._row_format)
-            return kept if self.transform is None else replace(kept, policy=KEEP)
-        settings = read_settings(self.job).with_filter(plan.isolation, plan.tags)
+            kept = settings_of(self._job, plan, self._target, self._row_format)
+            return kept if self._transform is None else replace(kept, policy=KEEP)
+        settings = read_settings(self._job).with_filter(plan.isolation, plan.tags)
         settings = replace(settings, row_format=self._row_format_of(plan))
-        settings = with_cleanup(self.job, settings, (s.partition.topic for s in plan.slices))
+        settings = with_cleanup(self._job, settings, (s.partition.topic for s in plan.slices))
         settings = settings.with_versions_of(self._surveys.last)
         return replace(settings, policy=HOLD_ALL) if plan.kind.traits.holds_all else settings
 
@@ -221,10 +226,11 @@ class SparkPlanReader:
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         """The outcome of a plan that several drivers read together, made by ``prepare`` once all is
         read; None for a plan of another sequence, and where this driver reads alone."""
-        of_runs = plan.application == self.job.application and plan.kind.traits.moves_checkpoint
+        of_runs = plan.application == self._job.application and plan.kind.traits.moves_checkpoint
         # What several drivers write of a plan has the same columns.
         of_runs = of_runs and plan.schema_json == self.schema_to_merge()
-        if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
+        shared_reader = self._shared_reader()
+        if shared_reader is None or not shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
         fingerprints = self._fingerprints(plan)
@@ -241,14 +247,14 @@ class SparkPlanReader:
 
         work = PlanToRead(
             plan,
-            self.target,
+            self._target,
             read=partial(self._read_some, plan),
             files_of=partial(self._event_files, plan),
             check_part_is_valid=check_part_is_valid,
             prepare=prepare_unchanged,
-            whole=self.transform is not None,
+            whole=self._transform is not None,
         )
-        return self.shared_reader.read(work)
+        return shared_reader.read(work)
 
     def _read_some(
         self,
@@ -261,30 +267,30 @@ class SparkPlanReader:
         tasks = self._tasks_to_run(plan, slices, read_widths, stop)
         error: RangelandError | None = None
         try:
-            if self.transform is None:
+            if self._transform is None:
                 results, error = run_tasks_until_stopped(tasks)
             else:
-                receipts, files = run_transformed(plan, tasks, self.transform)
+                receipts, files = run_transformed(plan, tasks, self._transform)
                 results = [TaskResult(tuple(receipts.values()), tuple(files))]
         except TasksStopped:
             results = []
         except RangeLost as lost:
             raise whole_log_error(plan, lost) from lost
         finally:
-            self.progress.done()
-        check_files_are_visible(self.spark, self.target, self._event_files(plan, results))
+            self._progress.done()
+        check_files_are_visible(self._spark, self._target, self._event_files(plan, results))
         if isinstance(error, RangeLost):
             error = whole_log_error(plan, error)
         return results, error
 
     def _event_files(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
-        if self.transform is None:
+        if self._transform is None:
             return event_files(results, plan)
         return [EventFile(file) for result in results for file in result.files]
 
     def schema_to_merge(self) -> str:
         """The schema of what is written, if the table may have to follow it."""
-        return self.target.schema.schema_to_merge(self.row_schema)
+        return self._target.schema.schema_to_merge(self.row_schema)
 
     # --- helpers -------------------------------------------------------------------
 
@@ -295,24 +301,21 @@ class SparkPlanReader:
         partitions = {s.index: s.partition for s in plan.slices}
 
         def on_read(widths: dict[int, int]) -> None:
-            offsets: dict[Any, int] = {}
-            for index, width in {**read_widths, **widths}.items():
-                partition = partitions[index]
-                offsets[partition] = offsets.get(partition, 0) + width
-            self.progress.read(offsets)
+            by_slice = {**read_widths, **widths}
+            self._progress.read(sum_by_key((partitions[i], w) for i, w in by_slice.items()))
 
         return on_read
 
     def wait_for_workers(self) -> None:
         """Waits until the workers can read, before a plan is entered."""
-        workers = start_workers(self.spark, login_packages(self.job))
+        workers = start_workers(self._spark, login_packages(self._job))
         if not workers.is_ready:
-            self.progress.step("waiting for the cluster's workers")
+            self._progress.step("waiting for the cluster's workers")
         workers.wait(translate_spark_error)
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
         """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
-        return pack_tasks(slices, self.job.slices.target_bytes, parallelism_of(self.spark))
+        return pack_tasks(slices, self._job.slices.target_bytes, parallelism_of(self._spark))
 
 
 def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:

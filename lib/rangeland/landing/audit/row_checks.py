@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from rangeland.errors import Conflict, TableRefused
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.verification import examine
+from rangeland.landing.audit.verification import examine
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Range
 from rangeland.progress_events import Progress
 from rangeland.spark.catalog_names import literal

@@ -20,17 +20,17 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job.connection_settings import plaintext_secret_warnings
-from rangeland.landing.held_partitions import find_damage
+from rangeland.landing.audit.verification import holes_of_job
+from rangeland.landing.drafts.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.loss_records import losses_in
-from rangeland.landing.redrive import (
+from rangeland.landing.special_plans.redrive import (
     ReadFilter,
     draft_from_log,
     draft_from_quarantine,
     in_quarantine,
 )
-from rangeland.landing.replacement import Replacement, check_whole_slices
-from rangeland.landing.verification import holes_of_job
+from rangeland.landing.special_plans.replacement import Replacement, check_whole_slices
+from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Loss
 from rangeland.model import Cluster, Isolation, Range, Survey
@@ -72,23 +72,23 @@ class Planner:
     """Makes drafts for one command."""
 
     def __init__(self, context: LandingContext, kind: PlanKind) -> None:
-        self.spark, self.job, self.target = context.spark, context.job, context.target
-        self.surveys, self.progress, self.warn = context.surveys, context.progress, context.warn
+        self._spark, self._job, self._target = context.spark, context.job, context.target
+        self._surveys, self._progress, self._warn = context.surveys, context.progress, context.warn
         self._row_format = context.row_format
-        self.kind = kind
+        self._kind = kind
 
     def check_still_there(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have
         lost for good if the policy is to fail: reading would fail later."""
         marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in plan.ranges}
-        check_still_there(plan.ranges, self.surveys.of_plan(marks), self.job.request.policy)
+        check_still_there(plan.ranges, self._surveys.of_plan(marks), self._job.request.policy)
 
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> PlanDraft:
         """A plan based on what is known now."""
-        position = self.target.history.position(self.job.application)
-        match self.kind:
+        position = self._target.history.position(self._job.application)
+        match self._kind:
             case PlanKind.HOLES:
                 draft = self._draft_holes(position)
             case PlanKind.REDRIVE:
@@ -100,7 +100,7 @@ class Planner:
             case PlanKind.RUN | PlanKind.BACKFILL:
                 draft = self._draft_new(position)
             case _:
-                assert_never(self.kind)
+                assert_never(self._kind)
         draft = self._with_kind(draft)
         _log_made(draft.plan)
         return draft
@@ -111,7 +111,7 @@ class Planner:
         high watermark may lag for a moment."""
         deadline = Deadline(LAGGING_S)
         while True:
-            survey = self.surveys.for_plan(position)
+            survey = self._surveys.for_plan(position)
             self._check_same_cluster(position, survey)
             self._check_checkpoint_options_are_same(position)
             try:
@@ -133,16 +133,16 @@ class Planner:
         self._check_landed_options_are_same(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
-        if self.kind.traits.replaces:
+        if self._kind.traits.replaces:
             self._check_lands_all_it_replaces(draft.plan)
         return draft
 
     def _draft_holes(self, position: JobPosition) -> PlanDraft:
         """What the table has lost. Where an election has put other records at offsets of it since,
         those are landed if a policy goes on without the lost ones."""
-        survey = self.surveys.new(position)
-        self.progress.step(f"reading the offsets in {self.job.sink.table}")
-        holes = holes_of_job(self.spark, self.target, self.job, self.warn)
+        survey = self._surveys.new(position)
+        self._progress.step(f"reading the offsets in {self._job.sink.table}")
+        holes = holes_of_job(self._spark, self._target, self._job, self._warn)
         landed = self._landed_as(holes.ranges)
         self._check_landed_options_are_same(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
@@ -152,13 +152,13 @@ class Planner:
 
     def _draft_from_quarantine(self, position: JobPosition) -> PlanDraft:
         now_ms = time.time_ns() // 1_000_000
-        return draft_from_quarantine(self.job, self.target, self._row_format, position, now_ms)
+        return draft_from_quarantine(self._job, self._target, self._row_format, position, now_ms)
 
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
         """What is in quarantine, read from the log again."""
-        wanted = in_quarantine(self.job, self.target, self._row_format)
+        wanted = in_quarantine(self._job, self._target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
-        survey = self.surveys.new(position) if wanted else Survey(now_ms, {})
+        survey = self._surveys.new(position) if wanted else Survey(now_ms, {})
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
@@ -169,44 +169,44 @@ class Planner:
             return draft_ranges_in_log(terms, survey, position, ranges)
 
         if wanted:
-            self.progress.step("reading from the log what is in quarantine")
+            self._progress.step("reading from the log what is in quarantine")
         return draft_from_log(wanted, self._settings(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[Loss]:
-        if not self.kind.traits.moves_checkpoint:
+        if not self._kind.traits.moves_checkpoint:
             return []
-        return find_damage(self.target, self._settings(survey), position, survey)
+        return find_damage(self._target, self._settings(survey), position, survey)
 
     def _settings(self, survey: Survey) -> ReadSettings:
         # What is held or in quarantine was judged before.
         row_format = self._row_format and replace(self._row_format, written=LONG_AGO)
-        settings = replace(read_settings(self.job), row_format=row_format).with_versions_of(survey)
-        return with_cleanup(self.job, settings, {partition.topic for partition in survey.logs})
+        settings = replace(read_settings(self._job), row_format=row_format).with_versions_of(survey)
+        return with_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:
-        slicing = self.job.slicing
+        slicing = self._job.slicing
         if slicing.min_slices == 0:
             # By default there is work for every core if there are enough bytes.
-            slicing = replace(slicing, min_slices=parallelism_of(self.spark))
+            slicing = replace(slicing, min_slices=parallelism_of(self._spark))
         return PlanTerms(
-            job=self.job.name,
-            application=self.job.application,
-            dialect=self.job.source.dialect,
-            isolation=self.job.source.isolation,
-            tags=self.job.source.tags,
-            request=self.job.request,
-            limits=self.job.run_limits,
+            job=self._job.name,
+            application=self._job.application,
+            dialect=self._job.source.dialect,
+            isolation=self._job.source.isolation,
+            tags=self._job.source.tags,
+            request=self._job.request,
+            limits=self._job.run_limits,
             slicing=slicing,
-            moves_checkpoint=self.kind.traits.moves_checkpoint,
+            moves_checkpoint=self._kind.traits.moves_checkpoint,
         )
 
     def _with_kind(self, draft: PlanDraft) -> PlanDraft:
         """Gives a plan that is not a run's its kind and an application named after its hash."""
-        draft = replace(draft, notes=(*draft.notes, *plaintext_secret_warnings(self.job)))
-        if self.kind.traits.moves_checkpoint:
+        draft = replace(draft, notes=(*draft.notes, *plaintext_secret_warnings(self._job)))
+        if self._kind.traits.moves_checkpoint:
             return draft
-        plan = replace(draft.plan, kind=self.kind)
-        application = self.kind.application(self.job.name, plan.hash)
+        plan = replace(draft.plan, kind=self._kind)
+        application = self._kind.application(self._job.name, plan.hash)
         return replace(draft, plan=renumber_plan(plan, 1, application))
 
     # --- read options -----------------------------------------------------------
@@ -214,20 +214,20 @@ class Planner:
     def _options(
         self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None
     ) -> ReadOptions:
-        has_transactions = load_dialect(self.job.source.dialect).capabilities.has_transactions
+        has_transactions = load_dialect(self._job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
     def _check_checkpoint_options_are_same(self, position: JobPosition) -> None:
-        if position.read_filter is None or not self.kind.traits.moves_checkpoint:
+        if position.read_filter is None or not self._kind.traits.moves_checkpoint:
             return
-        source = self.job.source
+        source = self._job.source
         wanted = self._options(source.isolation, source.tags, None)
         landed = self._options(*position.read_filter, None)
-        check_checkpoint_options_are_same(self.job.sink.table, landed, wanted)
+        check_checkpoint_options_are_same(self._job.sink.table, landed, wanted)
 
     def _landed_as(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, as far as it is known."""
-        return self.target.history.landed_as(ranges, self._options) if ranges else []
+        return self._target.history.landed_as(ranges, self._options) if ranges else []
 
     def _check_landed_options_are_same(
         self,
@@ -238,10 +238,10 @@ class Planner:
         """Raises Conflict where something was landed with other read options."""
         if not landed:
             return
-        isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
+        isolation, tags = read_filter or (self._job.source.isolation, self._job.source.tags)
         clusters = [one.options.cluster for one in landed]
         wanted = self._options(isolation, tags, self._known_as(cluster, clusters))
-        check_landed_options_are_same(self.job.sink.table, landed, wanted)
+        check_landed_options_are_same(self._job.sink.table, landed, wanted)
 
     def _find_overwritten(
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
@@ -249,14 +249,14 @@ class Planner:
         """The losses in what was landed of these logs in earlier leader epochs. Asks for each."""
         losses: list[Loss] = []
         for one_epoch in in_earlier_epochs(landed, survey):
-            comparison = self.surveys.compare(marks_of_landed(one_epoch))
+            comparison = self._surveys.compare(marks_of_landed(one_epoch))
             losses += find_overwritten(one_epoch, comparison, position.landed)
         return losses
 
     def _check_same_cluster(self, position: JobPosition, survey: Survey) -> None:
         cluster = self._known_as(survey.cluster, [position.cluster])
         if cluster is not None:
-            check_same_cluster(self.job.sink.table, position, survey, cluster)
+            check_same_cluster(self._job.sink.table, position, survey, cluster)
 
     def _known_as(
         self, cluster: Cluster | None, earlier: Sequence[Cluster | None]
@@ -265,14 +265,14 @@ class Planner:
         ``earlier``. Reads all landings only in that case."""
         if cluster is None or not any(one is not None and cluster.is_other(one) for one in earlier):
             return cluster
-        return with_known_addresses(cluster, self.target.history.clusters())
+        return with_known_addresses(cluster, self._target.history.clusters())
 
     def _check_lands_all_it_replaces(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""
-        Replacement(self.spark, self.target).check_rows_can_be_replaced()
+        Replacement(self._spark, self._target).check_rows_can_be_replaced()
         if plan.losses:
             raise range_lost_error(list(plan.losses))
-        check_whole_slices(self.target, plan.ranges)
+        check_whole_slices(self._target, plan.ranges)
 
 
 def _log_made(plan: Plan) -> None:

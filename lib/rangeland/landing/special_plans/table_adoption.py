@@ -20,8 +20,8 @@ from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.job_history import EnteredPlan
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage import Coverage, leave_out
 from rangeland.planning.incarnation import LogMark

@@ -29,19 +29,20 @@ from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Bug, Conflict
+from rangeland.grouping import sum_by_key
 from rangeland.job import Job
-from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck
-from rangeland.landing.job_history import EnteredPlan, JobHistory
-from rangeland.landing.loss_records import (
+from rangeland.landing.target.identity_check import LEDGER_PROPERTY, IdentityCheck
+from rangeland.landing.target.job_history import EnteredPlan, JobHistory
+from rangeland.landing.target.loss_records import (
     losses_of,
     losses_of_given_up,
     regrown_losses,
     seen_losses,
 )
-from rangeland.landing.target_ledger import TargetLedger
-from rangeland.landing.target_quarantine import TargetQuarantine
-from rangeland.landing.target_schema import TargetSchema
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.target_ledger import TargetLedger
+from rangeland.landing.target.target_quarantine import TargetQuarantine
+from rangeland.landing.target.target_schema import TargetSchema
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Loss
 from rangeland.model import Partition
@@ -255,6 +256,7 @@ class LandingTarget:
         leaders: Mapping[Partition, str | None],
     ) -> OutcomeEvent:
         """``leaders`` are used where the receipts do not say which broker served a range."""
+        schema_ids = sum_by_key(pair for r in receipts.values() for pair in r.schema_ids)
         return OutcomeEvent(
             application=plan.application,
             job=plan.job,
@@ -276,16 +278,8 @@ class LandingTarget:
                 file for receipt in receipts.values() for file in receipt.quarantine_files
             ),
             table_id=self.table.table_id,
-            schema_ids=_sums(pair for r in receipts.values() for pair in r.schema_ids),
+            schema_ids=tuple(sorted(schema_ids.items())),
         )
-
-
-def _sums(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The sum of the counts of each id."""
-    total: dict[int, int] = {}
-    for name, count in pairs:
-        total[name] = total.get(name, 0) + count
-    return tuple(sorted(total.items()))
 
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:

@@ -14,7 +14,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField, To
 from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
 from rangeland.grouping import group_by
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, LossKind
 from rangeland.model import Slice
 from rangeland.planning.policy import Policy

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rangeland.delta.table_schema.table_constraints import TableConstraint, violation_error
 from rangeland.errors import TableRefused
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import DataFile
 from rangeland.spark.constraint_query import first_violation
 from rangeland.spark.replace_where import prepared_frame

@@ -8,7 +8,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
 from rangeland.delta.transaction_log.table_commit import FilesGone
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.planning.plan import Plan
 from rangeland.spark.catalog_names import QUARANTINE_SUFFIX
 

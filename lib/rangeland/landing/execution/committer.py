@@ -30,20 +30,24 @@ from rangeland.errors import (
     RangelandError,
     StorageFailed,
 )
-from rangeland.landing.commit_failures import (
+from rangeland.landing.execution.commit_failures import (
     commit_error,
     gone_rows_error,
     read_again_warning,
 )
-from rangeland.landing.constraint_check import ConstraintCheck
-from rangeland.landing.final_log_check import LogChange
-from rangeland.landing.job_history import EnteredPlan
+from rangeland.landing.execution.constraint_check import ConstraintCheck
+from rangeland.landing.execution.final_log_check import LogChange
+from rangeland.landing.execution.shared_reader import SharedOutcome
+from rangeland.landing.execution.spark_plan_reader import (
+    PlanReceipts,
+    SparkPlanReader,
+    check_covers_outcome,
+)
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_target import check_same_plan
-from rangeland.landing.loss_records import losses_in
-from rangeland.landing.replacement import Replacement, check_all_read
-from rangeland.landing.shared_reader import SharedOutcome
-from rangeland.landing.spark_plan_reader import PlanReceipts, SparkPlanReader, check_covers_outcome
+from rangeland.landing.special_plans.replacement import Replacement, check_all_read
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.landing_target import check_same_plan
+from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile
 from rangeland.planning.plan import Plan
@@ -82,16 +86,16 @@ class PlanCommitter:
     """Finishes plans of one job's table. ``replaced`` counts what replacements have changed."""
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
-        self.target, self.progress, self._warn = context.target, context.progress, context.warn
-        self.reader = reader
-        self.replacement = Replacement(context.spark, self.target)
-        self.constraints = ConstraintCheck(context.spark, self.target)
+        self._target, self._progress, self._warn = context.target, context.progress, context.warn
+        self._reader = reader
+        self._replacement = Replacement(context.spark, self._target)
+        self._constraints = ConstraintCheck(context.spark, self._target)
         self.replaced: ReplacedRange | None = None
 
     def finish_new(self, plan: Plan) -> CommittedPlan:
         """Reads a plan that this driver has just entered, and commits it. A plan that can never
         succeed is given up where its kind allows that."""
-        return self._finish(EnteredPlan(plan, self.target.table.version, None), is_new=True)
+        return self._finish(EnteredPlan(plan, self._target.table.version, None), is_new=True)
 
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
         """Finishes a plan that another run has left, from where it stands. If it is given up, the
@@ -100,8 +104,8 @@ class PlanCommitter:
         try:
             return self._finish(entered, is_new=False)
         except plan.kind.traits.given_up_for as error:
-            self.target.refresh()
-            given_up = self.target.history.plan_with_outcome(plan)
+            self._target.refresh()
+            given_up = self._target.history.plan_with_outcome(plan)
             if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
                 raise
             self._warn(f"{plan.application} was given up, its {plan.kind.traits.stays}: {error}")
@@ -109,7 +113,7 @@ class PlanCommitter:
 
     def _finish(self, entered: EnteredPlan, *, is_new: bool) -> CommittedPlan:
         plan, outcome = entered.plan, entered.outcome
-        self.progress.planned(plan, recovered=not is_new)
+        self._progress.planned(plan, recovered=not is_new)
         if not is_new:
             logger.info("Finishing plan %s, which another run entered", plan.id)
         shared: SharedOutcome | None = None
@@ -123,7 +127,7 @@ class PlanCommitter:
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            layout = self.target.schema.layout(self.reader.row_schema)
+            layout = self._target.schema.layout(self._reader.row_schema)
             for text in null_time_warnings(nulls, layout):
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
@@ -138,7 +142,7 @@ class PlanCommitter:
         if isinstance(landed, CommittedOutcome):
             return outcome, landed
         # Another driver may have landed the files while they were there.
-        self.target.table.refresh_same_table()
+        self._target.table.refresh_same_table()
         if (found := self._found_landed(plan, since)) is not None:
             return outcome, found
         outcome = self._read_instead_of(plan, outcome, landed)
@@ -164,31 +168,31 @@ class PlanCommitter:
             return landed
         if outcome.quarantine_files or outcome.attempt:
             if outcome.quarantine_files:
-                self.progress.step(
+                self._progress.step(
                     f"keeping {count_noun(len(outcome.quarantine_files), 'file')} in quarantine"
                 )
-            if (missing := self.target.quarantine.commit(outcome)) is not None:
+            if (missing := self._target.quarantine.commit(outcome)) is not None:
                 return missing
-        if self.constraints.are_any and (gone := self.target.table.gone_prepared_files(outcome)):
+        if self._constraints.are_any and (gone := self._target.table.gone_prepared_files(outcome)):
             return FilesGone(gone)
         files = [one.file for one in outcome.files]
-        if (refused := self.constraints.violation_error(files, outcome.schema_json)) is not None:
+        if (refused := self._constraints.violation_error(files, outcome.schema_json)) is not None:
             return RowsRefused(refused)
         if plan.replaces:
             return self._replace(plan, outcome, since)
-        self.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
+        self._progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
         if not plan.kind.traits.repairs:
-            return self.target.land(outcome, since)
-        if self.replacement.has_rows_of(plan):
+            return self._target.land(outcome, since)
+        if self._replacement.has_rows_of(plan):
             # The missing rows are back by other means: replace them with these.
-            return self.replacement.land(plan, outcome, since)
-        return self.target.land(outcome, since, self.target.table.gone_files())
+            return self._replacement.land(plan, outcome, since)
+        return self._target.land(outcome, since, self._target.table.gone_files())
 
     def _found_landed(self, plan: Plan, since: int | None) -> CommittedOutcome | None:
         """The landing of a plan that the table had when it was read."""
-        if self.target.identity.landed_sequence(plan.application) < plan.sequence:
+        if self._target.identity.landed_sequence(plan.application) < plan.sequence:
             return None
-        delta, path = self.target.table.delta, self.target.table.uri
+        delta, path = self._target.table.delta, self._target.table.uri
         version = landed_at(delta, path, plan.id, since or 0)
         return CommittedOutcome(version, is_new=False)
 
@@ -197,18 +201,18 @@ class PlanCommitter:
     ) -> CommittedOutcome | NotCommitted | Superseded:
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
-            return self.target.land(outcome, since)
-        if gone := self.target.table.gone_prepared_files(outcome):
+            return self._target.land(outcome, since)
+        if gone := self._target.table.gone_prepared_files(outcome):
             return FilesGone(gone)
-        if (unfit := self.replacement.unfit(outcome)) is not None:
+        if (unfit := self._replacement.unfit(outcome)) is not None:
             return unfit
         self._compare(plan, outcome)
-        self.progress.step("replacing rows")
+        self._progress.step("replacing rows")
         try:
-            return self.replacement.land(plan, outcome, since)
+            return self._replacement.land(plan, outcome, since)
         except StorageFailed as error:
-            self.target.table.refresh()
-            if not (files := self.target.table.gone_files()):
+            self._target.table.refresh()
+            if not (files := self._target.table.gone_files()):
                 raise
             gone_error = gone_rows_error(plan, files, error)
             superseded = self._give_up(plan, gone_error, outcome.attempt + 1)
@@ -219,9 +223,9 @@ class PlanCommitter:
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
         """Counts what the replacement changes. For information only: the plan goes on if rows of
         some type cannot be compared."""
-        self.progress.step("comparing with the rows in the table")
+        self._progress.step("comparing with the rows in the table")
         try:
-            replaced = self.replacement.differences(plan, outcome)
+            replaced = self._replacement.differences(plan, outcome)
         except StorageFailed as error:
             self._warn(str(error))
             return
@@ -232,23 +236,15 @@ class PlanCommitter:
         as long as its logs do not change. What was handed in before a change does not count."""
         try:
             shared = (
-                self.reader.read_shared(plan, partial(self._prepare_shared, plan))
+                self._reader.read_shared(plan, partial(self._prepare_shared, plan))
                 if plan.slices
                 else None
             )
         except LogChange as change:
-            return self._read_after_change(plan, change), None
+            return self._read(plan, partial(self._reader.read_after_change, plan, change)), None
         if shared is not None:
             return shared.outcome, shared
-        return self._read_first(plan, is_new=is_new), None
-
-    def _read_first(self, plan: Plan, *, is_new: bool) -> OutcomeEvent:
-        """The outcome of a plan that has none yet."""
-        return self._read(plan, partial(self.reader.read, plan, is_new=is_new))
-
-    def _read_after_change(self, plan: Plan, change: LogChange) -> OutcomeEvent:
-        """The outcome of a plan whose logs have changed while several drivers read it."""
-        return self._read(plan, partial(self.reader.read_after_change, plan, change))
+        return self._read(plan, partial(self._reader.read, plan, is_new=is_new)), None
 
     def _read_instead_of(self, plan: Plan, old: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
         """The outcome that replaces one that could not be committed, since its files are gone, or
@@ -256,8 +252,8 @@ class PlanCommitter:
         rows do not fit either."""
         self._warn(read_again_warning(why))
         if isinstance(why, FilesUnfit):
-            self.target.table.refresh_same_table()
-        return self._read(plan, partial(self.reader.read, plan, is_new=False), old)
+            self._target.table.refresh_same_table()
+        return self._read(plan, partial(self._reader.read, plan, is_new=False), old)
 
     def _read(
         self, plan: Plan, read: Callable[[], PlanReceipts], instead_of: OutcomeEvent | None = None
@@ -297,17 +293,17 @@ class PlanCommitter:
         if instead_of is not None:
             check_covers_outcome(instead_of, outcomes)
         elif plan.replaces:
-            self.replacement.check_rows_inside(plan, receipts.files)
+            self._replacement.check_rows_inside(plan, receipts.files)
         self._check_constraints_hold([one.file for one in receipts.files])
         return outcomes
 
     def _check_constraints_hold(self, files: Sequence[DataFile]) -> None:
         """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
         where files of another driver are gone: the plan is then read again before its commit."""
-        if not self.constraints.are_any or gone_files(self.target.table.storage(), files):
+        if not self._constraints.are_any or gone_files(self._target.table.storage(), files):
             return
-        schema_json = self.target.schema.as_written(self.reader.schema_to_merge())
-        if (refused := self.constraints.violation_error(files, schema_json)) is not None:
+        schema_json = self._target.schema.as_written(self._reader.schema_to_merge())
+        if (refused := self._constraints.violation_error(files, schema_json)) is not None:
             raise refused
 
     def _prepare(
@@ -318,25 +314,25 @@ class PlanCommitter:
         instead_of: OutcomeEvent | None = None,
     ) -> tuple[OutcomeEvent, bool]:
         """Writes the outcome. Returns the one that counts, and whether it is this driver's."""
-        self.progress.step("preparing the outcome")
-        return self.target.prepare(
+        self._progress.step("preparing the outcome")
+        return self._target.prepare(
             plan,
             outcomes,
             receipts.files,
             receipts.receipts,
             receipts.regrown,
             instead_of=instead_of,
-            schema_json=self.reader.schema_to_merge(),
+            schema_json=self._reader.schema_to_merge(),
         )
 
     def _give_up(self, plan: Plan, error: RangelandError, attempt: int) -> Superseded | None:
         """Ends a plan that cannot succeed without changing the table. Does nothing if another
         driver has read it successfully, and returns that outcome."""
-        self.progress.step("giving up the plan")
-        outcome = self.target.give_up(plan, losses_in(error), attempt)
+        self._progress.step("giving up the plan")
+        outcome = self._target.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
             return Superseded(outcome)
-        self.target.land(outcome, None)
+        self._target.land(outcome, None)
         return None
 
 

@@ -26,7 +26,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import Snapshot
 from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
-from rangeland.landing.target_schema import TargetSchema
+from rangeland.landing.target.target_schema import TargetSchema
 from rangeland.model import DataFile
 from rangeland.spark.catalog_names import literal, quote_name
 

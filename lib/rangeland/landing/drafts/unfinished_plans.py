@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.job_history import EnteredPlan
+from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.job_position import JobPosition

@@ -13,7 +13,7 @@ from contextlib import closing
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, Loss
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_still_lost

@@ -19,8 +19,8 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_schema.column_mapping import stored_column
 from rangeland.errors import Conflict
-from rangeland.landing.target_ledger import TargetLedger
-from rangeland.landing.target_table import RETENTION_PROPERTY, TargetTable
+from rangeland.landing.target.target_ledger import TargetLedger
+from rangeland.landing.target.target_table import RETENTION_PROPERTY, TargetTable
 from rangeland.planning.plan import PlanId
 
 LEDGER_PROPERTY = "rangeland.ledger"

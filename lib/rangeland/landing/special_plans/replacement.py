@@ -16,7 +16,7 @@ from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import RangeLost, TableRefused, UsageError
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.loss_errors import range_lost_error

@@ -9,7 +9,7 @@ from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
 

@@ -14,8 +14,8 @@ from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.landed_offsets import without_still_to_come
 from rangeland.grouping import group_by
 from rangeland.job import Job
-from rangeland.landing.landing_target import LandingTarget
-from rangeland.landing.table_rows import table_rows
+from rangeland.landing.audit.table_rows import table_rows
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Partition
 from rangeland.planning.table_audit import (
     Audit,

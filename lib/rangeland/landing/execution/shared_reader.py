@@ -16,7 +16,7 @@ from typing import Protocol
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.errors import RangelandError
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt, TaskResult

@@ -9,9 +9,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
 from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangelandError
+from rangeland.grouping import sum_by_key
 from rangeland.job import Job
-from rangeland.landing.committer import CommittedPlan
-from rangeland.landing.landing_target import LandingTarget
+from rangeland.landing.execution.committer import CommittedPlan
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeResult
@@ -23,8 +24,8 @@ def result_of_plans(
     target: LandingTarget,
     finished: Sequence[CommittedPlan],
     draft: PlanDraft | None,
-    row_format: RowFormat | None = None,
-    warn: Callable[[str], None] = lambda _text: None,
+    row_format: RowFormat | None,
+    warn: Callable[[str], None],
 ) -> RunResult:
     """The result of a command that has finished these plans. ``draft`` is the last one, if any. A
     plan whose partitions were held at their beginning has landed nothing, although it is in the
@@ -86,9 +87,7 @@ def _added_columns(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
 def _schemas(
     landed: Sequence[CommittedPlan], row_format: RowFormat | None, warn: Callable[[str], None]
 ) -> tuple[WriterSchema, ...]:
-    total: dict[int, int] = {}
-    for schema_id, count in (pair for one in landed for pair in one.outcome.schema_ids):
-        total[schema_id] = total.get(schema_id, 0) + count
+    total = sum_by_key(pair for one in landed for pair in one.outcome.schema_ids)
     values = None if row_format is None else row_format.value
     schemas = []
     for schema_id, count in sorted(total.items()):

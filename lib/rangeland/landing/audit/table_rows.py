@@ -14,7 +14,7 @@ from rangeland.delta.parquet_files.local_scan import FILE, small_table
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import fields_of
 from rangeland.errors import TableRefused
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange, LandedRange, Runs
 from rangeland.spark.deferred_session import DeferredSession

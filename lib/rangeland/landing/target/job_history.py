@@ -16,9 +16,9 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
-from rangeland.landing.identity_check import IdentityCheck
-from rangeland.landing.target_ledger import TargetLedger
-from rangeland.landing.target_table import TargetTable
+from rangeland.landing.target.identity_check import IdentityCheck
+from rangeland.landing.target.target_ledger import TargetLedger
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.loss import Action
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
@@ -208,10 +208,9 @@ class JobHistory:
         planned_at = self._last_planned_at(self._ledger.opened)
         if planned_at is None:
             return None
-        commits = self._table.delta.commits(self._table.uri, planned_at + 1)
-        restored = table_commit.last_restore(
-            self._table.delta, self._table.snapshot, planned_at, commits
-        )
+        delta, path = self._table.delta, self._table.uri
+        commits = delta.commits(path, planned_at + 1)
+        restored = table_commit.last_restore(delta, path, planned_at, commits)
         return restored or table_commit.last_replacement(commits)
 
     def _last_planned_at(self, ledger: Ledger) -> int | None:
@@ -314,10 +313,11 @@ class JobHistory:
             return []
         return list(islice(self._ledger.opened.outcomes(application), limit))
 
-    def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
-        """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""
+    def pace(self, application: str) -> list[tuple[int, float]]:
+        """(bytes of the log, seconds from plan to outcome) of the newest two outcomes, newest
+        first."""
         found = []
-        for outcome in self.newest_outcomes(application, limit):
+        for outcome in self.newest_outcomes(application, 2):
             plan = self._ledger.require().plan(outcome.plan_id)
             if plan is not None:
                 size = sum(one.range.estimated_bytes for one in outcome.ranges)
