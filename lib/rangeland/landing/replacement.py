@@ -15,7 +15,7 @@ from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
-from rangeland.errors import RangeLost, TableRefused, UsageError
+from rangeland.errors import TableRefused, UsageError
 from rangeland.landing.landing_target import LandingTarget
 from rangeland.model import Range
 from rangeland.planning.coverage import coverage_of, covered_parts
@@ -135,8 +135,7 @@ def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     if not losses:
         return
     error = range_lost_error(losses)
-    raise RangeLost.of(
-        error,
+    raise error.with_words(
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
         do="replace only what the log still has; the table is unchanged",
     )

@@ -22,7 +22,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
-from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
+from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job.connection_settings import login_packages
@@ -105,7 +105,7 @@ class SparkPlanReader:
         try:
             return self._read_unchanged(plan, change, is_new=False)
         except LogChange as another:
-            raise Unreachable.of(another) from None
+            raise another.final_error() from None
 
     def _read_unchanged(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
         fingerprints = self._fingerprints(plan)

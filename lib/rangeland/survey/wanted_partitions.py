@@ -22,7 +22,8 @@ class UnknownTopic(JobFileError):
     """One broker reports that there is no such topic or partition."""
 
     def confirmed_error(self, who: str) -> JobFileError:
-        return JobFileError.of(self, why=f"{self.why}; {who}")
+        why = f"{self.why}; {who}"
+        return JobFileError(self.what, why=why, do=self.do, **self.facts)
 
 
 class ChangedMeanwhile(Unreachable):

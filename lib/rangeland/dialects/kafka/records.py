@@ -156,7 +156,7 @@ class _LogWalk:
             if error.damage is None or error.damage.base_offset < self.until_offset:
                 raise
             damage = replace(error.damage, good_until=self.at)
-            raise BadRecord.of(error, damage=damage) from error
+            raise error.with_values(damage=damage) from error
 
     def _advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         while self.at < self.until_offset and self.unpacked_bytes < max_bytes and not self.gap:
