@@ -267,14 +267,14 @@ class PlanCommitter:
         one."""
         try:
             receipts = read()
-            outcomes = self._prove(plan, receipts, instead_of)
+            results = self._prove(plan, receipts, instead_of)
         except plan.kind.traits.given_up_for as error:
             attempt = 0 if instead_of is None else instead_of.attempt + 1
             superseded = self._give_up(plan, error, attempt)
             if superseded is None:
                 raise
             return superseded.outcome
-        outcome, is_mine = self._prepare(plan, outcomes, receipts, instead_of)
+        outcome, is_mine = self._prepare(plan, results, receipts, instead_of)
         if not is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
@@ -291,15 +291,15 @@ class PlanCommitter:
     ) -> list[RangeResult]:
         """What became of each range. Raises for counts that do not add up, and where what was read
         may not land."""
-        outcomes = prove(plan, receipts.receipts)
+        results = prove(plan, receipts.receipts)
         if plan.replaces:
             check_all_read(plan, receipts.receipts)
         if instead_of is not None:
-            check_covers_outcome(instead_of, outcomes)
+            check_covers_outcome(instead_of, results)
         elif plan.replaces:
             self.replacement.check_rows_inside(plan, receipts.files)
         self._check_constraints_hold([one.file for one in receipts.files])
-        return outcomes
+        return results
 
     def _check_constraints_hold(self, files: Sequence[DataFile]) -> None:
         """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
@@ -313,7 +313,7 @@ class PlanCommitter:
     def _prepare(
         self,
         plan: Plan,
-        outcomes: Sequence[RangeResult],
+        results: Sequence[RangeResult],
         receipts: PlanReceipts,
         instead_of: OutcomeEvent | None = None,
     ) -> tuple[OutcomeEvent, bool]:
@@ -321,7 +321,7 @@ class PlanCommitter:
         self.progress.step("preparing the outcome")
         return self.target.prepare(
             plan,
-            outcomes,
+            results,
             receipts.files,
             receipts.receipts,
             receipts.regrown,
