@@ -127,7 +127,7 @@ def redrive(
 
 def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
     """Records that the table is right where it and its ledger disagree."""
-    return adopt_table(job, Runner(job, spark, progress).rows, spark, progress)
+    return adopt_table(job, Runner(job, spark, progress).row_schema, spark, progress)
 
 
 def apply(
@@ -160,15 +160,15 @@ class Runner:
         self.target = LandingTarget(spark, job)
         self.surveys = PlanSurveys(job, self.target.history, progress, survey or survey_of)
         self.row_format = self._row_format()
-        self.rows = typed_rows(job.source.dialect, self.row_format)
+        self.row_schema = typed_rows(job.source.dialect, self.row_format)
         if transform is not None:
-            self.rows = transformed_schema(spark, transform, self.rows)
+            self.row_schema = transformed_schema(spark, transform, self.row_schema)
         self.warnings: list[str] = []
         self.finished: list[CommittedPlan] = []
         context = LandingContext(
             spark, job, self.target, self.surveys, progress, self._warn, self.row_format
         )
-        self.reader = SparkPlanReader(context, self.rows, transform)
+        self.reader = SparkPlanReader(context, self.row_schema, transform)
         self.committer = PlanCommitter(context, self.reader)
         self.planner = Planner(context, kind)
 
@@ -311,9 +311,9 @@ class Runner:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
         with naming_schemas(self.target, self.row_format):
-            self.target.schema.layout(self.rows)
+            self.target.schema.layout(self.row_schema)
         self.reader.wait_for_workers()
-        self.target.open_or_create(self.rows)
+        self.target.open_or_create(self.row_schema)
         if warning := self.target.table.store_warning(replaces=plan.replaces):
             self._warn(warning)
         self._record_losses(unplanned_losses, seen_at_ms)

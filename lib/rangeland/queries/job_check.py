@@ -88,8 +88,8 @@ def _schemas(job: Job) -> str:
 def _table(job: Job, spark: SparkSession, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     table, schema = runner.target.table, runner.target.schema
-    schema.layout(runner.rows)
-    notes = (*schema.notes(runner.rows), *table.warnings())
+    schema.layout(runner.row_schema)
+    notes = (*schema.notes(runner.row_schema), *table.warnings())
     if table.version is None:
         table.check_folder_is_free()
         table.try_store()
