@@ -246,9 +246,8 @@ class Runner:
         check_still_current(plan, unfinished, position)
         self.reader.log_check.check_same_cluster(read_settings(self.job), plan)
         self.planner.check_still_there(plan)
-        is_own = plan.application == self.job.application
-        notes = plaintext_secret_warnings(self.job)
-        draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own)
+        is_own_run, notes = self.job.is_own_run(plan), plaintext_secret_warnings(self.job)
+        draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own_run)
         check_follows_checkpoint(plan, draft.passed_over, self.job.request.from_bounds)
         if draft.is_empty and not draft.moves_without_landing:
             self._record_losses(unplanned_losses, plan.made_at_ms)

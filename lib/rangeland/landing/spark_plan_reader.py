@@ -221,10 +221,9 @@ class SparkPlanReader:
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         """The outcome of a plan that several drivers read together, made by ``prepare`` once all is
         read; None for a plan of another sequence, and where this driver reads alone."""
-        of_runs = plan.application == self.job.application and plan.kind.traits.moves_checkpoint
         # What several drivers write of a plan has the same columns.
-        of_runs = of_runs and plan.schema_json == self.schema_to_merge()
-        if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
+        is_shared = self.job.is_own_run(plan) and plan.schema_json == self.schema_to_merge()
+        if self.shared_reader is None or not self.shared_reader.is_available or not is_shared:
             return None
         self.wait_for_workers()
         fingerprints = self._fingerprints(plan)

@@ -48,7 +48,7 @@ from rangeland.planning.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """What a request comes to: ranges to read, losses that a policy allows, and what it holds.
+    """What a request comes to: ranges to read, losses that a policy allows, held partitions.
     ``notes`` are warnings about what is uncertain."""
 
     ranges: tuple[Range, ...]
