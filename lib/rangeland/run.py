@@ -185,8 +185,9 @@ class Runner:
 
     def apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.name:
-            what = f"the plan belongs to the job {plan.job}, the job file to {self.job.name}"
-            raise Conflict(what, do="apply the plan with the job file that it was made with")
+            what = f"the plan belongs to the job {plan.job}"
+            why = f"the job file is that of {self.job.name}"
+            raise Conflict(what, why=why, do="apply the plan with the job file it was made with")
         return self._with_lease(partial(self._apply, plan, unplanned_losses))
 
     # --- the order of a run -------------------------------------------------------------

@@ -148,8 +148,10 @@ def check_whole_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
         LandedRange(landed, None)
         for plan, outcome in target.history.landings()
         for s in Plan.parse(plan.document).slices
-        for whole in (Range(s.partition, *s.interval, s.topic_id),)
-        for landed in covered_parts([whole], coverage_of(one.range for one in outcome.ranges))
+        for landed in covered_parts(
+            [Range(s.partition, *s.interval, s.topic_id)],
+            coverage_of(one.range for one in outcome.ranges),
+        )
     ]
     asked_for, landed_pieces = list(ranges), in_force(slices)
     for r in asked_for:

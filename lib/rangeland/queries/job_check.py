@@ -61,7 +61,9 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
 def _dialect(job: Job) -> str:
     if job.source.dialect not in dialect_names():
         raise Conflict(
-            f"dialect {job.source.dialect} is not available, only {', '.join(dialect_names())}"
+            f"dialect {job.source.dialect} is not available",
+            why=f"this installation has {', '.join(dialect_names())}",
+            do="correct source.dialect, or install the version that has it",
         )
     return job.source.dialect
 

@@ -168,7 +168,8 @@ def _readable_topic(view: ClusterView, name: str) -> TopicView:
             "source.topics",
         )
     if topic is not None and not topic.is_unknown:
-        raise Unreachable(f"the topic {name} is not ready", why=code)
+        do = "check the brokers that lead its partitions, then run again"
+        raise Unreachable(f"the topic {name} is not ready", why=code, do=do)
     raise UnknownTopic(
         f"there is no topic {name}",
         why=f"the cluster answered {code}",

@@ -65,14 +65,16 @@ def decode_chunks(
         )
         return walk, runs(records, from_offset, context)
 
-    max_bytes, (walk, found) = MAX_CHUNK_BYTES, begin()
+    max_bytes = MAX_CHUNK_BYTES
+    walk, found = begin()
     while walk.at < until_offset:
         walk.advance(found, max_bytes)
         try:
             chunk = walk.finish(_MAX_HEADERS if max_bytes > 1 else sys.maxsize)
         except TooManyHeaders as many:
             fitting = walk.unpacked_bytes * _MAX_HEADERS // many.headers
-            max_bytes, (walk, found) = max(1, min(fitting, max_bytes) // 2), begin()
+            max_bytes = max(1, min(fitting, max_bytes) // 2)
+            walk, found = begin()
             continue
         if chunk.next_offset > from_offset:
             yield chunk
