@@ -52,7 +52,9 @@ def decode_chunks(
     context: FetchContext = NO_CONTEXT,
 ) -> Iterator[DecodedChunk | Gap]:
     """All of one fetch response, in chunks of bounded memory. Each continues where the previous one
-    ends; the last ends at ``until_offset`` or after the last complete batch."""
+    ends; the last ends at ``until_offset`` or after the last complete batch. Batches before
+    ``from_offset`` are skipped. ``aborted`` is the list that was returned with these bytes. Raises
+    BadRecord with the damage, and where reading resumes after it if that is known."""
 
     def begin() -> tuple[_LogWalk, Iterator[BatchGroup | LogEntry]]:
         walk = _LogWalk(
@@ -84,27 +86,6 @@ def decode_chunks(
             yield walk.gap
             walk.skip_gap()
         from_offset = walk.at
-
-
-def decode_chunk(
-    records: memoryview,
-    from_offset: int,
-    until_offset: int,
-    isolation: Isolation,
-    aborted: Sequence[Aborted],
-    *,
-    max_bytes: int = MAX_CHUNK_BYTES,
-) -> DecodedChunk:
-    """The offsets from ``from_offset`` on that the complete batches of ``records`` account for, up
-    to ``until_offset`` or until ``max_bytes`` are decompressed. Batches before ``from_offset`` are
-    skipped, so the same bytes can be passed again for the rest.
-
-    ``aborted`` is the list that was returned with these bytes. ``next_offset`` of the result is
-    ``from_offset`` if no offset is accounted for, and never beyond ``until_offset``.
-    Raises BadRecord with the damage, and where reading resumes after it if that is known."""
-    walk = _LogWalk(from_offset, until_offset, isolation, aborted)
-    walk.advance(runs(records, from_offset), max_bytes)
-    return walk.finish()
 
 
 class _LogWalk:
