@@ -21,7 +21,8 @@ from rangeland.planning.plan_kind import backfill_kind
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import verify_and_find
-from rangeland.results import PlanPreview, RunResult, VerifyResult
+from rangeland.query_results import VerifyResult
+from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.plan_frames import plan_frame
 
 if TYPE_CHECKING:

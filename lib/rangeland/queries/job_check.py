@@ -15,7 +15,7 @@ from rangeland.errors import Conflict, RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.progress_events import Progress
-from rangeland.results import CheckedItem, CheckResult
+from rangeland.query_results import CheckedItem, CheckResult
 from rangeland.run import Runner
 from rangeland.wording import count_noun, end_sentence, sentence
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rangeland.grouping import by_partition
 from rangeland.model import Partition, Range
+from rangeland.query_results import Finding, FindState, VerifyResult
 from rangeland.render.text_drawing import (
     Legend,
     LogBar,
@@ -21,7 +22,6 @@ from rangeland.render.text_drawing import (
     table_of,
     title_of,
 )
-from rangeland.results import Finding, FindState, VerifyResult
 from rangeland.wording import count_noun, duration, number
 
 _WORDS = {
