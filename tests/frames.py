@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.wire.framing import FrameReader
+from rangeland.wire.framing import LENGTH_BYTES, FrameReader
 
 
 def feed(reader: FrameReader, data: bytes) -> list[memoryview]:
@@ -23,3 +23,10 @@ def feed(reader: FrameReader, data: bytes) -> list[memoryview]:
 def split_frames(data: bytes) -> list[memoryview]:
     """All frames of which ``data`` consists."""
     return feed(FrameReader(1 << 24), data)
+
+
+def pending_bytes(reader: FrameReader) -> int:
+    """How many bytes of an incomplete frame have arrived; 0 between two frames."""
+    if reader._body is None:
+        return reader._end - reader._start
+    return LENGTH_BYTES + reader._filled

@@ -11,17 +11,8 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.results import (
-    CheckedItem,
-    CheckResult,
-    FinishedBy,
-    PartitionStatus,
-    PlanPreview,
-    PlanToFinish,
-    RecentLanding,
-    RunResult,
-    Status,
-)
+from rangeland.query_results import CheckedItem, CheckResult, PartitionStatus, RecentLanding, Status
+from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult
 
 LEADER = Leader(Address("b1", 9092), epoch=3, topic_id="t1")
 JOB_YAML = """\

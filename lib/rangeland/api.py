@@ -17,11 +17,12 @@ from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.plan_kind import backfill_kind
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import verify_and_find
-from rangeland.results import PlanPreview, RunResult, VerifyResult
+from rangeland.query_results import VerifyResult
+from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.plan_frames import plan_frame
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def backfill(
     """Lands the job's range independently of its scheduled runs, as ``rangeland backfill``
     does. ``missing`` lands what the table has lost, in any range; ``replace`` lands the range
     again and replaces its rows."""
-    kind = PlanKind.HOLES if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
+    kind = backfill_kind(missing=missing, replace=replace)
     return commands.backfill(job, spark, progress or NoProgress(), kind)
 
 

@@ -13,9 +13,10 @@ the driver. Broker codes never become classes: a dialect's ``error_code_of`` tur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from rangeland.loss import Loss, partition_facts
 from rangeland.model import Partition
@@ -36,19 +37,15 @@ CLUSTER_OPERATOR = "the operator of the Spark cluster"
 BROKER_OPERATOR = "the brokers' operator"
 JOB_AUTHOR = "the author of the job file"
 
-E = TypeVar("E", bound="RangelandError")
-
 
 class RangelandError(Exception):
     """Base of all errors: *what* happened, *why*, what to *do*, and the facts behind them.
 
     ``what`` names the things involved (partition, offsets, file, broker). ``facts`` are
     plain JSON values, for machines; the sentence repeats those that matter to a person.
-    ``data``, ``retry`` and ``acts`` answer the three questions. ``VALUES`` names the typed values:
-    each is a parameter and an attribute.
+    ``data``, ``retry`` and ``acts`` answer the three questions.
     """
 
-    VALUES: ClassVar[tuple[str, ...]] = ()
     exit_code: ClassVar[int] = 70
     data: str = "no rows from this run were landed"
     retry: str = "no"
@@ -62,41 +59,27 @@ class RangelandError(Exception):
         super().__init__(what)
 
     @property
-    def values(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.VALUES}
-
-    @property
     def facts(self) -> dict[str, Any]:
-        """Plain JSON values: those that it was given, and those derived from its ``values``."""
-        return self.own_facts | _derived_facts(self.values)
+        """Plain JSON values: those that it was given, and those derived from its typed values."""
+        return dict(self.own_facts)
 
-    @classmethod
-    def of(
-        cls, error: RangelandError, *, what: str = "", why: str = "", do: str = "", **facts: Any
-    ) -> Self:
-        """The same error as one of this class. What is given replaces what it had. Values that this
-        class lacks become facts. The error's own answers are kept between related classes; those
-        of another one could contradict this one's exit code."""
-        kept = {name: value for name, value in error.values.items() if name in cls.VALUES}
-        lost = {name: value for name, value in error.values.items() if name not in kept}
-        known = _derived_facts(lost) | error.own_facts | kept | facts
-        made = cls(what or error.what, why=why or error.why, do=do or error.do, **known)
-        is_related = isinstance(error, cls) or issubclass(cls, type(error))
-        own_answers = {name: vars(error).get(name, "") for name in ("data", "retry", "acts")}
-        return made.with_answers(**own_answers) if is_related else made
+    def with_words(self, *, what: str = "", why: str = "", do: str = "") -> Self:
+        """A copy that says this instead."""
+        return self._copy(what=what, why=why, do=do)
 
     def with_answers(self, *, data: str = "", retry: str = "", acts: str = "") -> Self:
         """A copy with other answers than its class has."""
-        answers = {"data": data, "retry": retry, "acts": acts}
-        return self._copy({name: answer for name, answer in answers.items() if answer})
+        return self._copy(data=data, retry=retry, acts=acts)
 
     def with_facts(self, **facts: Any) -> Self:
         """A copy with these facts among its own."""
-        return self._copy({"own_facts": self.own_facts | facts})
+        return self._copy(own_facts=self.own_facts | facts)
 
-    def _copy(self, changed: Mapping[str, Any]) -> Self:
-        other = _bare(type(self), *self.args)
-        vars(other).update({**vars(self), **changed})
+    def _copy(self, **attributes: Any) -> Self:
+        """A copy with these attributes; an empty one stays as it is."""
+        other = copy.copy(self)
+        vars(other).update({name: value for name, value in attributes.items() if value})
+        other.args = (other.what,)
         other.__cause__ = self.__cause__
         return other.with_traceback(self.__traceback__)
 
@@ -124,7 +107,7 @@ class RangelandError(Exception):
         return f"{statement} {sentence(self.do)}" if self.do else statement
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_bare, (type(self), *self.args), vars(self))
+        return (_bare_error, (type(self), self.what), vars(self))
 
 
 def error_json(error: RangelandError) -> dict[str, Any]:
@@ -145,25 +128,14 @@ def public_name(error: RangelandError) -> str:
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
 
 
-def _bare(kind: type[E], *args: Any) -> E:
+def _bare_error(kind: type[RangelandError], what: str) -> RangelandError:
     """An error of this class without its attributes."""
-    return kind.__new__(kind, *args)
+    return kind.__new__(kind, what)
 
 
-def _derived_facts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Typed values as facts, without those that are not known."""
-    facts: dict[str, Any] = {}
-    for name, value in values.items():
-        match value:
-            case None | False | () | b"":
-                continue
-            case Damage() | DamagedLog():
-                facts |= value.facts
-            case tuple():
-                facts[name] = [loss.facts for loss in value]
-            case _:
-                facts[name] = value.hex() if isinstance(value, bytes) else value
-    return facts
+def _known(**facts: Any) -> dict[str, Any]:
+    """The facts that are known."""
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 class UsageError(RangelandError):
@@ -187,7 +159,6 @@ class AccessDenied(RangelandError):
     ``closed_at``: the only evidence is that the peer closed the connection at this step of a
     login, so it is certain only if it happens twice."""
 
-    VALUES = ("closed_at",)
     exit_code = 78
     retry = "not before the login is corrected or access is given"
     acts = "whoever manages access there"
@@ -210,6 +181,10 @@ class AccessDenied(RangelandError):
             self.acts = f"{JOB_AUTHOR}, or {self.acts}"
         self.closed_at = closed_at
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        return super().facts | _known(closed_at=self.closed_at)
+
 
 class MissingRequirement(RangelandError):
     """A host, its Python, Spark or a broker lacks what the job needs."""
@@ -228,7 +203,6 @@ class Unreachable(RangelandError):
 
     ``closed``: the peer closed the connection."""
 
-    VALUES: ClassVar[tuple[str, ...]] = ("closed",)
     exit_code = 75
     retry = "yes, later"
     acts = f"the scheduler; {BROKER_OPERATOR} if it lasts"
@@ -238,6 +212,10 @@ class Unreachable(RangelandError):
     ) -> None:
         super().__init__(what, why=why, do=do, **facts)
         self.closed = closed
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return super().facts | _known(closed=self.closed or None)
 
 
 class StorageFailed(RangelandError):
@@ -263,7 +241,6 @@ class RemoteProtocolError(RangelandError):
 
     ``length`` and ``first_bytes`` are those of a frame that was refused."""
 
-    VALUES = ("length", "first_bytes")
     exit_code = 75
     retry = "yes, later"
     acts = f"{BROKER_OPERATOR}, with the facts of the message"
@@ -281,6 +258,11 @@ class RemoteProtocolError(RangelandError):
         super().__init__(what, why=why, do=do, **facts)
         self.length = length
         self.first_bytes = first_bytes
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        first_bytes = self.first_bytes.hex() or None
+        return super().facts | _known(length=self.length, first_bytes=first_bytes)
 
 
 class LocalProtocolError(RangelandError):
@@ -303,8 +285,9 @@ class Damage:
 
     @property
     def facts(self) -> dict[str, Any]:
-        edges = {"next_offset": self.next_offset, "good_until": self.good_until}
-        return {"base_offset": self.base_offset} | _derived_facts(edges)
+        return _known(
+            base_offset=self.base_offset, next_offset=self.next_offset, good_until=self.good_until
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +299,7 @@ class DamagedLog:
 
     @property
     def facts(self) -> dict[str, Any]:
-        return partition_facts(self.partition) | _derived_facts({"position": self.read_until})
+        return partition_facts(self.partition) | _known(position=self.read_until)
 
 
 class BadRecord(RangelandError):
@@ -324,7 +307,6 @@ class BadRecord(RangelandError):
 
     ``damage`` is None where the offset of the batch is unknown, ``log`` where the partition is."""
 
-    VALUES = ("damage", "log")
     exit_code = 65
     acts = "the owner of the topic"
 
@@ -341,6 +323,15 @@ class BadRecord(RangelandError):
         super().__init__(what, why=why, do=do, **facts)
         self.damage = damage
         self.log = log
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        damage = self.damage.facts if self.damage else {}
+        return super().facts | damage | (self.log.facts if self.log else {})
+
+    def with_values(self, *, damage: Damage | None = None, log: DamagedLog | None = None) -> Self:
+        """A copy with this damage, in this log."""
+        return self._copy(damage=damage, log=log)
 
 
 class UndecodablePayload(BadRecord):
@@ -361,7 +352,6 @@ class TransformFailed(RangelandError):
 class RangeLost(RangelandError):
     """Requested offsets are no longer in the log, or never were."""
 
-    VALUES = ("losses",)
     exit_code = 66
     data = "no rows from this run were landed; this log no longer has the lost offsets"
     retry = "no, it would fail again"
@@ -372,6 +362,11 @@ class RangeLost(RangelandError):
     ) -> None:
         super().__init__(what, why=why, do=do, **facts)
         self.losses = tuple(losses)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        losses = [loss.facts for loss in self.losses]
+        return super().facts | _known(losses=losses or None)
 
 
 class Conflict(RangelandError):

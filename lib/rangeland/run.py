@@ -78,7 +78,7 @@ def redrive(
 
 def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
     """Records that the table is right where it and its ledger disagree."""
-    return adopt_table(job, Runner(job, spark, progress).rows, spark, progress)
+    return adopt_table(job, Runner(job, spark, progress).row_schema, spark, progress)
 
 
 def apply(

@@ -90,15 +90,15 @@ class Runner:
         self.target = LandingTarget(spark, job)
         self.surveys = PlanSurveys(job, self.target.history, progress, survey or survey_of)
         self.row_format = self._row_format()
-        self.rows = typed_rows(job.source.dialect, self.row_format)
+        self.row_schema = typed_rows(job.source.dialect, self.row_format)
         if transform is not None:
-            self.rows = transformed_schema(spark, transform, self.rows)
+            self.row_schema = transformed_schema(spark, transform, self.row_schema)
         self.warnings: list[str] = []
         self.finished: list[CommittedPlan] = []
         context = LandingContext(
             spark, job, self.target, self.surveys, progress, self._warn, self.row_format
         )
-        self.reader = SparkPlanReader(context, self.rows, transform, self._shared_reader)
+        self.reader = SparkPlanReader(context, self.row_schema, transform, self._shared_reader)
         self.committer = PlanCommitter(context, self.reader)
         self.planner = Planner(context, kind)
 
@@ -115,8 +115,9 @@ class Runner:
 
     def apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.name:
-            what = f"the plan belongs to the job {plan.job}, the job file to {self.job.name}"
-            raise Conflict(what, do="apply the plan with the job file that it was made with")
+            what = f"the plan belongs to the job {plan.job}"
+            why = f"the job file is that of {self.job.name}"
+            raise Conflict(what, why=why, do="apply the plan with the job file it was made with")
         return self._with_lease(partial(self._apply, plan, unplanned_losses))
 
     # --- the order of a run -------------------------------------------------------------
@@ -176,9 +177,8 @@ class Runner:
         check_still_current(plan, unfinished, position)
         self.reader.log_check.check_same_cluster(read_settings(self.job), plan)
         self.planner.check_still_there(plan)
-        is_own = plan.application == self.job.application
-        notes = plaintext_secret_warnings(self.job)
-        draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own)
+        is_own_run, notes = self.job.is_own_run(plan), plaintext_secret_warnings(self.job)
+        draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own_run)
         check_follows_checkpoint(plan, draft.passed_over, self.job.request.from_bounds)
         if draft.is_empty and not draft.moves_without_landing:
             self._record_losses(unplanned_losses, plan.made_at_ms)
@@ -241,9 +241,9 @@ class Runner:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
         with naming_schemas(self.target, self.row_format):
-            self.target.schema.layout(self.rows)
+            self.target.schema.layout(self.row_schema)
         self.reader.wait_for_workers()
-        self.target.open_or_create(self.rows)
+        self.target.open_or_create(self.row_schema)
         if warning := self.target.table.store_warning(replaces=plan.replaces):
             self._warn(warning)
         self._record_losses(unplanned_losses, seen_at_ms)

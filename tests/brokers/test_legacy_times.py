@@ -13,7 +13,7 @@ import pytest
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.model import AtTime, Bounds, Earliest, Isolation, Latest, Partition
-from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
+from rangeland.planning.bound_resolution import RangeRequest, ResolvedRequest, resolve
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
 from rangeland.testing.kafka import KafkaZooKeeperCluster
@@ -48,7 +48,7 @@ def write(cluster: KafkaZooKeeperCluster, records: int, *, timed: bool) -> None:
     produce(cluster.bootstrap, TOPIC, values, batch_records=1, linger_ms=0)
 
 
-def resolved(cluster: KafkaZooKeeperCluster, time_ms: int) -> ResolvedRange:
+def resolved(cluster: KafkaZooKeeperCluster, time_ms: int) -> ResolvedRequest:
     survey = look(settings_of(cluster.bootstrap), topics=(TOPIC,), times_ms=(time_ms,))
     request = RangeRequest(Bounds(AtTime(time_ms)), Bounds(Latest()), Earliest(), Policy())
     return resolve(request, survey, JobPosition())

@@ -44,22 +44,18 @@ from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
 from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.queries.payload_sample import SampleResult
 from rangeland.queries.reached_check import ReachResult
-from rangeland.results import (
+from rangeland.query_results import (
     CheckedItem,
     CheckResult,
     Finding,
     FindState,
-    FinishedBy,
     GroupStatus,
     PartitionStatus,
-    PlanPreview,
-    PlanToFinish,
     RecentLanding,
-    RunResult,
     Status,
     VerifyResult,
-    WriterSchema,
 )
+from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult, WriterSchema
 from tests import sample_results as made
 
 FOLDER = Path(__file__).parent / "answers"

@@ -20,6 +20,7 @@ from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.golden.capture_records import hex_of
+from tests.kafka_chunks import decode_chunk
 from tests.reference.kafka_records import KafkaReference
 
 HOME = Path(__file__).parent / "records"
@@ -38,7 +39,7 @@ class Stored:
         return self.path.read_bytes()
 
     def decode(self, start: int = 0, data: bytes | None = None) -> DecodedChunk:
-        return kafka_records.decode_chunk(
+        return decode_chunk(
             memoryview(self.data if data is None else data),
             start,
             self.said["until_offset"],

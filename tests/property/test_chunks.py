@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
 from rangeland.dialects.kafka.entry_scan import entries, next_offset
-from rangeland.dialects.kafka.records import decode_chunk, decode_chunks
+from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.examples import tried
+from tests.kafka_chunks import decode_chunk
 from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 
 many = tried(60)

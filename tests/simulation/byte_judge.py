@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from rangeland.results import VerifyResult
+from rangeland.query_results import VerifyResult
 from tests.simulation.invariants import Judge, Landed
 from tests.simulation.jafka import ByteLog
 from tests.simulation.logs import Log

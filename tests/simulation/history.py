@@ -23,7 +23,8 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.job import Job
-from rangeland.results import RunResult, VerifyResult
+from rangeland.query_results import VerifyResult
+from rangeland.results import RunResult
 from tests.simulation.byte_judge import ByteJudge
 from tests.simulation.clusters import BROKERS
 from tests.simulation.delta import Tables

@@ -14,7 +14,7 @@ from typing import Any
 
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.model import Partition, Range
-from rangeland.results import VerifyResult
+from rangeland.query_results import VerifyResult
 from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.delta import Tables
 from tests.simulation.files import MemoryStore

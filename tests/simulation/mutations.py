@@ -165,7 +165,7 @@ TABLE = (
         "a replacement removes rows for what is lost",
         Change(
             "landing.execution.committer:PlanCommitter._prove",
-            "check_all_read(plan, receipts.receipts)",
+            "check_all_read(plan, reading.receipts)",
             "pass",
         ),
     ),

@@ -55,7 +55,7 @@ class Driving(runner.Runner):
         self.kind = PlanKind.RUN
         self.target = target
         self.progress = NoProgress()
-        self.spark = self.rows = cast(Any, None)
+        self.spark = self.row_schema = cast(Any, None)
         self.row_format = None
         self.warnings, self.started = [], 0.0
         self.finished = []

@@ -30,7 +30,7 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import (
     RangeRequest,
-    ResolvedRange,
+    ResolvedRequest,
     describe_bound,
     groups_asked,
     resolve,
@@ -78,11 +78,11 @@ def resolved(
     *logs: LogState,
     checkpoint: Mapping[Partition, LogMark] | None = None,
     **seen: Any,
-) -> ResolvedRange:
+) -> ResolvedRequest:
     return resolve(asked, survey(*logs, **seen), JobPosition(checkpoint or {}))
 
 
-def offsets(result: ResolvedRange) -> list[tuple[int, int, int]]:
+def offsets(result: ResolvedRequest) -> list[tuple[int, int, int]]:
     return [(r.partition.number, r.from_offset, r.until_offset) for r in result.ranges]
 
 
@@ -131,7 +131,7 @@ def test_each_kind_of_bound_resolves_on_its_side(
         times=TIMES,
         groups=GROUPS,
     )
-    assert result == ResolvedRange((Range(P0, *expected, "A"),))
+    assert result == ResolvedRequest((Range(P0, *expected, "A"),))
 
 
 def test_a_time_past_a_stable_end_stops_at_the_end() -> None:
@@ -247,7 +247,7 @@ class Case(NamedTuple):
     def checkpoint(self) -> dict[Partition, LogMark]:
         return {} if self.mark is None else {P0: LogMark(self.mark, "A")}
 
-    def resolved(self, action: Action, *others: LogState) -> ResolvedRange:
+    def resolved(self, action: Action, *others: LogState) -> ResolvedRequest:
         asked = self.asked
         policy = Policy(**{self.loss[2].value: action})
         lower = Bounds(asked.from_bounds.default, {one.partition: Earliest() for one in others})

@@ -493,10 +493,29 @@ def test_an_interruption_while_reading_names_the_plan(
 
     monkeypatch.setattr(runs, "run", begun)
     code, out, _ = called("run", job, "--json")
-    message = json.loads(out)["message"]
+    answer = json.loads(out)
     assert code == 130
-    assert "plan 12 of rangeland/orders" in message
-    assert "all of its records or none" in message
+    assert "plan 12 of rangeland/orders" in answer["message"]
+    assert "all of its records or none" in answer["message"]
+    assert answer["data"] == errors.ALL_OR_NOTHING
+
+
+@pytest.mark.parametrize(
+    ("command", "data"),
+    [
+        ("run", "no rows from this run were landed"),
+        ("plan", "the table and its ledger are as before"),
+    ],
+)
+def test_an_interruption_answers_what_every_error_answers(
+    runs: Runs, job: str, called: Called, command: str, data: str
+) -> None:
+    runs.raises = KeyboardInterrupt()
+    interrupted = json.loads(called(command, job, "--json")[1])
+    assert list(interrupted) == list(errors.error_json(errors.Bug("x")))
+    assert (interrupted["data"], interrupted["facts"]) == (data, {})
+    assert interrupted["retry"] == "yes, with the same command"
+    assert interrupted["acts"]
 
 
 # --- as a process -----------------------------------------------------------------------

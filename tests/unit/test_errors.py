@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from typing import Any
 
 import pytest
+from rangeland.landing.final_log_check import LogChange
 
 from rangeland import errors
 from rangeland.connection.failures import ConnectionClosed
+from rangeland.decode.jafka.layout import SetFault, UndecodableEntry
+from rangeland.decode.kafka.layout import Fault, UndecodableRecord
+from rangeland.decode.rocketmq.layout import StoredFault, UndecodableMessage
 from rangeland.errors import BadRecord, Damage, RangelandError, Unreachable
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Partition
@@ -180,17 +185,16 @@ def test_a_message_is_sentences_and_names_keep_their_spelling(
     assert errors.Conflict(what, why=why, do=do).message == message
 
 
-def test_an_error_as_one_of_another_class_keeps_what_is_not_replaced() -> None:
-    error = RangelandError("it broke", why="rust", do="mend it", broker="b1", port=1)
-    found = Unreachable.of(error, why="age", port=2)
-    assert type(found) is Unreachable
-    assert (found.what, found.why, found.do) == ("it broke", "age", "mend it")
-    assert (found.facts, error.facts["port"]) == ({"broker": "b1", "port": 2}, 1)
+def test_words_replace_only_what_they_are_given_for() -> None:
+    error = RangelandError("it broke", why="rust", do="mend it", broker="b1")
+    copy = error.with_words(what="it stopped", why="age")
+    assert (copy.what, copy.why, copy.do) == ("it stopped", "age", "mend it")
+    assert (copy.facts, repr(copy)) == ({"broker": "b1"}, "RangelandError('it stopped')")
+    assert (error.what, error.why) == ("it broke", "rust")
 
 
-VALUES = {
+VALUES: dict[str, Any] = {
     "closed": True,
-    "is_unwelcome": True,
     "closed_at": 2,
     "length": -1,
     "first_bytes": b"\x15\x03",
@@ -201,24 +205,56 @@ VALUES = {
 ANSWERS = {"data": "safe", "retry": "at noon", "acts": "the janitor"}
 
 
+def test_the_values_are_those_that_errors_have() -> None:
+    parameters = {name for cls in EVERY_CLASS for name in inspect.signature(cls).parameters}
+    usual = {"what", "why", "do", "facts", "operator", "login_is_in_doubt"}
+    assert parameters - usual == VALUES.keys()
+
+
 @pytest.mark.parametrize("cls", [*EVERY_CLASS, ConnectionClosed])
-def test_an_error_keeps_its_values_and_answers_as_one_of_its_class_and_when_pickled(
+def test_an_error_keeps_its_values_and_answers_in_other_words_and_when_pickled(
     cls: type[RangelandError],
 ) -> None:
-    values = {name: VALUES[name] for name in cls.VALUES}
+    has = inspect.signature(cls).parameters
+    values = {name: value for name, value in VALUES.items() if name in has}
     error = cls("it broke", broker="b1", **values).with_answers(**ANSWERS)
-    for same in (cls.of(error), pickle.loads(pickle.dumps(error)), error.with_facts()):
+    for same in (error.with_words(why="age"), pickle.loads(pickle.dumps(error))):
         assert type(same) is cls
-        assert same.values == values
+        assert {name: getattr(same, name) for name in values} == values
         assert same.facts == error.facts
         assert {name: getattr(same, name) for name in ANSWERS} == ANSWERS
 
 
-def test_the_values_that_another_class_lacks_become_facts_and_its_answers_are_its_own() -> None:
-    refused = errors.AccessDenied("no", operator="the janitor", closed_at=2)
-    found = ConnectionClosed.of(refused)
+@pytest.mark.parametrize(
+    "error",
+    [
+        UndecodableEntry(SetFault.BAD_CHECKSUM, 1, 2, 3),
+        UndecodableRecord(Fault.BATCH_ENDS, 1, 2, 3),
+        UndecodableMessage(StoredFault.ORDER, 1, 2),
+        LogChange("changed", losses={VALUES["losses"][0]: 7}),
+        ConnectionClosed("closed").as_unwelcome(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_with_a_constructor_of_its_own_can_be_copied(error: RangelandError) -> None:
+    copy = pickle.loads(pickle.dumps(error.with_words(what="other words")))
+    assert type(copy) is type(error)
+    assert vars(copy) == vars(error) | {"what": "other words"}
+
+
+def test_a_bad_record_can_be_given_its_damage_and_its_log() -> None:
+    error = BadRecord("bad", damage=Damage(4, 7), codec=2)
+    assert error.with_values(damage=Damage(5)).facts == {"codec": 2, "base_offset": 5}
+    located = error.with_values(log=errors.DamagedLog(Partition("orders", 0)))
+    assert (located.damage, located.facts["topic"]) == (Damage(4, 7), "orders")
+
+
+def test_a_failure_of_a_connection_has_the_words_and_facts_of_its_reason() -> None:
+    reason = Unreachable("no token", why="busy", do="wait", closed=True, port=1)
+    found = ConnectionClosed.because_of(reason)
+    assert type(found) is ConnectionClosed
+    assert (found.what, found.why, found.do) == ("no token", "busy", "wait")
+    assert (found.closed, found.is_unwelcome) == (True, False)
+    assert found.facts == {"port": 1, "closed": True}
+    found = ConnectionClosed.because_of(errors.AccessDenied("no", operator="me", closed_at=2))
     assert (found.facts, found.acts) == ({"closed_at": 2}, ConnectionClosed.acts)
-    gone = ConnectionClosed.of(Unreachable("gone", closed=True), is_unwelcome=True)
-    assert (gone.closed, gone.is_unwelcome, gone.facts) == (True, True, {"closed": True})
-    replaced = BadRecord.of(BadRecord("bad", damage=Damage(4, 7)), damage=Damage(5))
-    assert replaced.facts == {"base_offset": 5}

@@ -12,7 +12,7 @@ from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
-from rangeland.results import CheckResult
+from rangeland.query_results import CheckResult
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
+from rangeland.planning.bound_resolution import RangeRequest, ResolvedRequest, resolve
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import (
     LogMark,
@@ -52,7 +52,7 @@ def log(start: int, end: int, epoch: int | None = None, topic_id: str | None = N
 
 def found(
     now: LogState, mark: LogMark, epoch_end: int | None = None, policy: Policy | None = None
-) -> ResolvedRange:
+) -> ResolvedRequest:
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )

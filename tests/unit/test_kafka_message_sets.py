@@ -13,7 +13,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
 from rangeland.dialects.kafka.entry_scan import cut_out, entries, next_offset
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
-from rangeland.dialects.kafka.records import decode_chunk, decode_chunks
+from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.simple_consumer import read_slices
@@ -21,6 +21,7 @@ from rangeland.loss import Action
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wire.bounded_decompression import mend_lz4
+from tests.kafka_chunks import decode_chunk
 from tests.message_sets import NOW_MS, Message, Wrapper, encode_all, old_lz4
 from tests.record_batches import Batch, Record, encode
 

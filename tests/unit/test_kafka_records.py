@@ -16,11 +16,12 @@ from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka import records
 from rangeland.dialects.kafka.entry_checks import READERS
 from rangeland.dialects.kafka.entry_scan import entries, next_offset
-from rangeland.dialects.kafka.records import Aborted, decode_chunk, decode_chunks
+from rangeland.dialects.kafka.records import Aborted, decode_chunks
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.bounded_decompression import NotDecompressible, decompress
 from rangeland.wire.fixed_layouts import BATCH_V2
+from tests.kafka_chunks import decode_chunk
 from tests.record_batches import (
     ABORT,
     CODECS,

@@ -21,10 +21,10 @@ from rangeland.groups.mirror_command import (
 )
 from rangeland.job import Job
 from rangeland.model import Partition
+from rangeland.query_results import GroupStatus, PartitionStatus, Status
 from rangeland.render.group_view import group_lines, render_mirror
 from rangeland.render.status_view import render_status
 from rangeland.render.text_drawing import console_for
-from rangeland.results import GroupStatus, PartitionStatus, Status
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 RESULT = MirrorResult(

@@ -12,7 +12,7 @@ from rangeland.landing.audit import offset_lookup
 from rangeland.landing.audit.offset_lookup import find_offset
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import PlanId
-from rangeland.results import FindState
+from rangeland.query_results import FindState
 
 P = Partition("orders", 0)
 TABLE = "file:///lake/orders"

@@ -11,9 +11,9 @@ from rich.console import Console
 from rangeland.model import Partition, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
+from rangeland.query_results import Finding, FindState, VerifyResult
 from rangeland.render.result_view import render_result
 from rangeland.render.verify_view import render_find, render_verify
-from rangeland.results import Finding, FindState, VerifyResult
 from tests import sample_results as made
 from tests.unit.test_render import lines_with, rendered
 

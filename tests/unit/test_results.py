@@ -21,17 +21,8 @@ from rangeland.model import (
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.proof import RangeResult
-from rangeland.results import (
-    CheckedItem,
-    CheckResult,
-    FinishedBy,
-    GroupStatus,
-    PartitionStatus,
-    PlanPreview,
-    PlanToFinish,
-    RunResult,
-    Status,
-)
+from rangeland.query_results import CheckedItem, CheckResult, GroupStatus, PartitionStatus, Status
+from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult
 
 P0 = Partition("orders", 0)
 P1 = Partition("orders", 1, "broker-a")

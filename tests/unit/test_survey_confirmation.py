@@ -38,7 +38,7 @@ from rangeland.model import (
     Partition,
     Survey,
 )
-from rangeland.planning.bound_resolution import RangeRequest, ResolvedRange, resolve
+from rangeland.planning.bound_resolution import RangeRequest, ResolvedRequest, resolve
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
@@ -140,7 +140,7 @@ def surveyed(lie: Lie, marks: Mapping[Partition, LogMark] = MARKS) -> tuple[Surv
 
 def resolved(
     survey: Survey, policy: Policy | None = None, marks: Mapping[Partition, LogMark] = MARKS
-) -> ResolvedRange:
+) -> ResolvedRequest:
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )

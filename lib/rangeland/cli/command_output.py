@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from rangeland.cli.interruption_message import interruption_message
+from rangeland.cli.interruption import NAME, Interruption, interruption_of
 from rangeland.cli.stop_signals import StopSignals
 from rangeland.errors import RangelandError, UsageError, error_json, public_name
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
@@ -41,7 +41,7 @@ logger = logging.getLogger("rangeland.command")
 
 class CommandOutput:
     """The streams and the exit code of one command. ``writes``: whether the command may land
-    something; ``when_interrupted`` replaces the message that is printed after an interruption."""
+    something; ``when_interrupted`` is what is said after an interruption, if that is known."""
 
     def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:
         flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -50,7 +50,7 @@ class CommandOutput:
         self.debug = "--debug" in flags
         self.stdout = stdout
         self.writes = False
-        self.when_interrupted = ""
+        self.when_interrupted: Interruption | None = None
         self.signals = StopSignals()
         self.has_printed = False
         self._logs_json = False
@@ -113,13 +113,13 @@ class CommandOutput:
         self._stop_progress()
         code = TERMINATED if self.signals.terminated else INTERRUPTED
         plans = self._progress.plans if self._progress else []
-        message = self.when_interrupted or interruption_message(self.writes, plans)
+        interruption = self.when_interrupted or interruption_of(self.writes, plans)
         if self.json:
-            self._print_json({"error": "Interrupted", "message": message, "exit": code})
+            self._print_json(interruption.json(code))
         elif self._logs_json:
-            logger.error(message, extra={"error": "Interrupted", "exit": code})
+            logger.error(interruption.message, extra={"error": NAME, "exit": code})
         else:
-            print(message, file=sys.stderr, flush=True)
+            print(interruption.message, file=sys.stderr, flush=True)
         end_jvm()
         return code
 

@@ -201,9 +201,9 @@ def backfill(
     load = load_with_schemas(settings, from_bound, until_bound, is_closed=not missing)
     jobs = load_jobs(job_files, load, parallel)
 
-    from rangeland.planning.plan_kind import PlanKind
+    from rangeland.planning.plan_kind import backfill_kind
 
-    kind = PlanKind.HOLES if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
+    kind = backfill_kind(missing=missing, replace=replace)
 
     def table_command() -> TableCommand:
         from rangeland.render.result_view import render_result

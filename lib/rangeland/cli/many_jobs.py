@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.interruption import OF_MANY_TABLES
 from rangeland.cli.options import end_with_result, import_commands, spark_for
 
 if TYPE_CHECKING:
@@ -37,10 +38,6 @@ Parallel = Annotated[
         help="With many tables: how many at a time. Two for each core by default, at most 16.",
     ),
 ]
-INTERRUPTED_MESSAGE = (
-    "Interrupted. Each table holds all records of its plan or none, never a part. Run the same "
-    "command again: it finishes what has begun, and no offset is landed twice."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ def _run_for_many(
 ) -> None:
     """Prints the results, and ends with the most severe exit code. Spark is not started where no
     file can be used."""
-    output.when_interrupted = INTERRUPTED_MESSAGE if output.writes else ""
+    output.when_interrupted = OF_MANY_TABLES if output.writes else None
     if asks_brokers:
         many = _without_unreachable(output, many)
     spark: Any = _session(output, many) if many.files else None

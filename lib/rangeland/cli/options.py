@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.interruption_message import interruption_message
+from rangeland.cli.interruption import BEFORE_PLANS
 from rangeland.errors import UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 
@@ -95,9 +95,9 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
         output = ctx.obj
         assert isinstance(output, CommandOutput)
         output.configure_logging(LogSettings(common["log_level"], common["log_format"]))
-        output.when_interrupted = interruption_message(writes=True, plans=())
+        output.when_interrupted = BEFORE_PLANS
         _check_settings_are_well_formed(given)
-        output.when_interrupted = ""
+        output.when_interrupted = None
         work(output, **given)  # type: ignore[call-arg]
 
     run.__signature__ = inspect.Signature([context, *own, *_COMMON.values()])  # type: ignore[attr-defined]

@@ -119,7 +119,7 @@ class BrokerConnection:
         except ConnectionLost:
             raise
         except Unreachable as error:  # it answered with an error that may pass
-            raise ConnectionLost.of(error) from error
+            raise ConnectionLost.because_of(error) from error
 
     def _open_with(self, reported: bool | None) -> None:
         try:
@@ -180,12 +180,12 @@ class BrokerConnection:
         for an old one, headers and times would be lost."""
         self.reports_versions = True
         if not self._session.skip_opening() or self._settings.sasl is not None:
-            raise ConnectionClosed.of(closed, do=diagnosis.SILENT_CLOSE)
+            raise closed.with_words(do=diagnosis.SILENT_CLOSE)
         self._connect_again()
         try:
             self._probe_versions()
         except ConnectionClosed as again:
-            raise ConnectionClosed.of(again, do=diagnosis.SILENT_CLOSE) from closed
+            raise again.with_words(do=diagnosis.SILENT_CLOSE) from closed
 
     def _open_with_oldest(self, oldest: bytes, deadline: float | None = None) -> None:
         self._stream.send(oldest)
@@ -217,7 +217,7 @@ class BrokerConnection:
             again_at = error.closed_at
             if again_at is None or (again_at == closed_at and not self._was_served):
                 raise
-            raise ConnectionClosed.of(error) from first
+            raise ConnectionClosed.because_of(error) from first
 
     def _log_in(self, authentication: Authentication) -> None:
         """Raises AccessDenied if the login is refused, ConnectionLost if the connection breaks or
@@ -320,8 +320,9 @@ class BrokerConnection:
         """The peer closed at the very first request: most often it is the wrong port."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return diagnosis.tls_port_error(self.address)
+        explained = error.with_words(do=diagnosis.SILENT_CLOSE)
         is_unwelcome = self._is_known and self._settings.sasl is None
-        return ConnectionClosed.of(error, do=diagnosis.SILENT_CLOSE, is_unwelcome=is_unwelcome)
+        return explained.as_unwelcome() if is_unwelcome else explained
 
     def _not_a_broker_error(self, error: RemoteProtocolError) -> RangelandError:
         first = error.first_bytes

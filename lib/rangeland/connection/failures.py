@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Self
 
-from rangeland.errors import Unreachable
+from rangeland.errors import RangelandError, Unreachable
 
 
 class ConnectionLost(Unreachable):
     """The connection failed: refused, broken, or without a response for too long."""
+
+    @classmethod
+    def because_of(cls, error: RangelandError) -> Self:
+        """The failure that this error amounts to for a connection: its words and facts."""
+        return cls(error.what, why=error.why, do=error.do, **error.facts)
 
 
 class NoResponse(ConnectionLost):
@@ -23,15 +28,10 @@ class ConnectionClosed(ConnectionLost):
     """The peer closed the connection. ``is_unwelcome``: at the first request, after it had
     answered as a broker, and without a login."""
 
-    VALUES = (*ConnectionLost.VALUES, "is_unwelcome")
+    is_unwelcome = False
 
-    def __init__(self, what: str, *, is_unwelcome: bool = False, **others: Any) -> None:
-        super().__init__(what, **others)
-        self.is_unwelcome = is_unwelcome
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {name: fact for name, fact in super().facts.items() if name != "is_unwelcome"}
+    def as_unwelcome(self) -> Self:
+        return self._copy(is_unwelcome=True)
 
 
 class TokenUnavailable(ConnectionLost):

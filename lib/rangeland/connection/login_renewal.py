@@ -50,7 +50,7 @@ class Authentication:
             try:
                 token = fetch_token(sasl.token, wait_ms, refresh=self._ends_at is not None)
             except Unreachable as error:
-                raise TokenUnavailable.of(error) from error
+                raise TokenUnavailable.because_of(error) from error
         self._renew_at = None
         return Credentials(
             sasl.mechanism,

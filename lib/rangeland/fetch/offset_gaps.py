@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rangeland.dialects.cluster_values import CleanupPolicy, NoReply
-from rangeland.errors import RangeLost, Unreachable
+from rangeland.errors import Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_failures import log_loss, settle_loss
 from rangeland.loss import Action, Loss, LossKind
@@ -72,8 +72,7 @@ class GapExplainer:
         if self._lost[slice_.index] == 1 or loss.action is Action.HOLD:
             log_loss(loss)
         if self._lost[slice_.index] > MAX_LOSSES:
-            raise RangeLost.of(
-                range_lost_error([loss]),
+            raise range_lost_error([loss]).with_words(
                 what=f"{slice_} has more than {MAX_LOSSES} gaps, the last of them {loss}",
                 do="if it is or was compacted, name the topic in `source.compacted`",
             )

@@ -40,13 +40,11 @@ def located_damage_error(
     error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
 ) -> BadRecord:
     """The same error with the partition and leader that only the consumer knows."""
-    return BadRecord.of(
-        error,
+    known = error.with_words(
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
-        log=DamagedLog(partition),
-        leader=leader,
     )
+    return known.with_values(log=DamagedLog(partition)).with_facts(leader=leader)
 
 
 def look_at(what: str, capabilities: Capabilities) -> str:
@@ -141,8 +139,7 @@ def log_loss(loss: Loss) -> None:
 
 
 def _impassable_error(error: BadRecord, reason: str) -> BadRecord:
-    return BadRecord.of(
-        error,
+    return error.with_words(
         why=f"{error.why}; {reason}",
         do="restore the log from a good replica, or land the other partitions with "
         "`policy: {corrupt: hold}`",

@@ -171,10 +171,10 @@ class GroupLease:
     def _mirror_once(self, checkpoint: dict[Partition, int], earlier: EarlierMarks) -> None:
         if not checkpoint:
             return
-        outcome = self._commit(checkpoint)
-        if outcome.changed or outcome.differing:
-            known = earlier() if outcome.differed_before else ()
-            for text in notices(self.group, outcome, known):
+        mirrored = self._commit(checkpoint)
+        if mirrored.changed or mirrored.differing:
+            known = earlier() if mirrored.differed_before else ()
+            for text in notices(self.group, mirrored, known):
                 self._warn(text)
 
     def _wait_for_others(

@@ -38,6 +38,7 @@ from rangeland.job.value_parsers import (
 )
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.planning.bound_resolution import RangeRequest
+from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Policy, TopicRule
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
@@ -291,6 +292,10 @@ class Job(Section):
     def application(self) -> str:
         """Delta's application id of this job's sequence of landings."""
         return f"rangeland/{self.name}"
+
+    def is_own_run(self, plan: Plan) -> bool:
+        """Whether a plan belongs to that sequence, not to an application of its own."""
+        return plan.application == self.application
 
     @property
     def request(self) -> RangeRequest:

@@ -47,8 +47,8 @@ from rangeland.planning.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedRange:
-    """Ranges to read, losses that a policy allows, partitions that a policy holds.
+class ResolvedRequest:
+    """What a request comes to: ranges to read, losses that a policy allows, held partitions.
     ``notes`` are warnings about what is uncertain."""
 
     ranges: tuple[Range, ...]
@@ -88,7 +88,7 @@ def resolve(
     survey: Survey,
     position: JobPosition,
     overwritten: Sequence[Loss] = (),
-) -> ResolvedRange:
+) -> ResolvedRequest:
     """Ranges for every partition that was asked for, sorted by partition. What has landed is not
     lost, even if the log no longer has it. Partitions that were held at first existed in the first
     run, which could not read them: they begin where it would have begun. ``overwritten`` are losses
@@ -353,7 +353,7 @@ def _short(partition: Partition) -> str:
     return str(partition).rpartition("/")[2]
 
 
-def apply_policy(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRange:
+def apply_policy(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRequest:
     """Applies the policy to the losses. Raises RangeLost for those that must fail."""
     actions = {loss: policy.decide(loss) for loss in losses}
     failing = [loss for loss in losses if actions[loss] is Action.FAIL]
@@ -366,7 +366,7 @@ def apply_policy(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Res
     held_partitions = {loss.partition for loss in held}
     skipped = [loss for loss in losses if loss.partition not in held_partitions]
     kept = [r for r in ranges if r.partition not in held_partitions]
-    return ResolvedRange(tuple(kept), tuple(skipped), tuple(held))
+    return ResolvedRequest(tuple(kept), tuple(skipped), tuple(held))
 
 
 def describe_bound(bound: Bound) -> str:

@@ -60,8 +60,7 @@ def check_has_topic_ids(policy: Policy, loss: Loss, reason: str) -> None:
     if policy.decide(loss) is not Action.SKIP:
         return
     error = range_lost_error([loss])
-    raise RangeLost.of(
-        error,
+    raise error.with_words(
         why=f"{error.why}; {reason}, so the offsets of the new topic cannot be distinguished "
         "from those that have landed",
         do="land the new topic into another table",

@@ -32,33 +32,33 @@ def vanished_partitions(
             return follows
         return topic in request.topics
 
-    return [
-        Loss(
-            partition,
-            mark.until_offset,
-            mark.until_offset,
-            LossKind.VANISHED,
-            f"the cluster no longer names this {kind}{_or_hidden(partition, survey)}",
-            is_sure=partition.topic not in survey.absent.unseen_topics,
-        )
-        for partition, mark in sorted(checkpoint.items())
-        for kind in ("partition" if partition.topic in topics else "topic",)
-        if partition not in survey.logs
-        and partition not in survey.absent.excluded
-        and survey.absent.why_unreachable(partition) is None
-        and is_asked(partition.topic)
-        and request.from_bounds.of(partition) is not None
-        and request.until_bounds.of(partition) is not None
-    ]
+    losses = []
+    for partition, mark in sorted(checkpoint.items()):
+        if (
+            partition not in survey.logs
+            and partition not in survey.absent.excluded
+            and survey.absent.why_unreachable(partition) is None
+            and is_asked(partition.topic)
+            and _is_within_bounds(request, partition)
+        ):
+            what = "partition" if partition.topic in topics else "topic"
+            losses.append(_vanished_loss(partition, mark.until_offset, what, survey))
+    return losses
 
 
-def _or_hidden(partition: Partition, survey: Survey) -> str:
+def _vanished_loss(partition: Partition, offset: int, what: str, survey: Survey) -> Loss:
     """Brokers before 0.11 do not distinguish a missing topic from a hidden one."""
-    return (
-        ", or this client may not see it any more"
-        if partition.topic in survey.absent.unseen_topics
-        else ""
-    )
+    may_be_hidden = partition.topic in survey.absent.unseen_topics
+    evidence = f"the cluster no longer names this {what}"
+    if may_be_hidden:
+        evidence += ", or this client may not see it any more"
+    is_sure = not may_be_hidden
+    return Loss(partition, offset, offset, LossKind.VANISHED, evidence, is_sure=is_sure)
+
+
+def _is_within_bounds(request: RangeRequest, partition: Partition) -> bool:
+    sides = (request.from_bounds, request.until_bounds)
+    return all(side.of(partition) is not None for side in sides)
 
 
 def unreachable_partitions(
@@ -73,17 +73,12 @@ def unreachable_partitions(
             continue
         if partition.topic in request.topics or matches(request.topic_pattern, partition.topic):
             found.setdefault(partition, why)
-    return [
-        Loss(
-            partition, checkpoint_offset, checkpoint_offset, LossKind.UNREACHABLE, found[partition]
-        )
-        for partition in sorted(found)
-        for checkpoint_offset in (
-            checkpoint[partition].until_offset if partition in checkpoint else 0,
-        )
-        if request.from_bounds.of(partition) is not None
-        and request.until_bounds.of(partition) is not None
-    ]
+    losses = []
+    for partition, why in sorted(found.items()):
+        if _is_within_bounds(request, partition):
+            offset = checkpoint[partition].until_offset if partition in checkpoint else 0
+            losses.append(Loss(partition, offset, offset, LossKind.UNREACHABLE, why))
+    return losses
 
 
 def matches(pattern: str, topic: str) -> bool:

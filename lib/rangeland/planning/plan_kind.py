@@ -40,6 +40,13 @@ class PlanKind(StrEnum):
         return PlanKind.RUN
 
 
+def backfill_kind(*, missing: bool, replace: bool) -> PlanKind:
+    """The kind of the plans that ``backfill`` makes with these options."""
+    if missing:
+        return PlanKind.HOLES
+    return PlanKind.REPLACE if replace else PlanKind.BACKFILL
+
+
 @dataclass(frozen=True, slots=True)
 class PlanTraits:
     """What is true of all plans of one kind."""

@@ -15,7 +15,7 @@ from rangeland.errors import Conflict, RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.progress_events import Progress
-from rangeland.results import CheckedItem, CheckResult
+from rangeland.query_results import CheckedItem, CheckResult
 from rangeland.runner import Runner
 from rangeland.wording import count_noun, end_sentence, sentence
 
@@ -61,7 +61,9 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
 def _dialect(job: Job) -> str:
     if job.source.dialect not in dialect_names():
         raise Conflict(
-            f"dialect {job.source.dialect} is not available, only {', '.join(dialect_names())}"
+            f"dialect {job.source.dialect} is not available",
+            why=f"this installation has {', '.join(dialect_names())}",
+            do="correct source.dialect, or install the version that has it",
         )
     return job.source.dialect
 
@@ -88,8 +90,8 @@ def _schemas(job: Job) -> str:
 def _table(job: Job, spark: SparkSession, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     table, schema = runner.target.table, runner.target.schema
-    schema.layout(runner.rows)
-    notes = (*schema.notes(runner.rows), *table.warnings())
+    schema.layout(runner.row_schema)
+    notes = (*schema.notes(runner.row_schema), *table.warnings())
     if table.version is None:
         table.check_folder_is_free()
         table.try_store()

@@ -20,7 +20,7 @@ from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.progress_events import Progress
-from rangeland.results import GroupStatus, PartitionStatus, RecentLanding, Status
+from rangeland.query_results import GroupStatus, PartitionStatus, RecentLanding, Status
 from rangeland.survey.record_times import FirstRecord, first_times
 from rangeland.survey.transaction_delays import LogEnds, log_ends
 

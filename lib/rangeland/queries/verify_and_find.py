@@ -13,7 +13,7 @@ from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.progress_events import Progress
-from rangeland.results import Finding, FindState, VerifyResult
+from rangeland.query_results import Finding, FindState, VerifyResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,11 @@ from rich.text import Text
 
 from rangeland.errors import public_name
 from rangeland.fleet.fleet_result import FleetResult, JobResult
+from rangeland.query_results import Status, VerifyResult
 from rangeland.render.error_view import render_error
 from rangeland.render.progress_view import LiveProgress
 from rangeland.render.text_drawing import list_lines, safe_text, table_of
-from rangeland.results import PlanPreview, RunResult, Status, VerifyResult
+from rangeland.results import PlanPreview, RunResult
 from rangeland.wording import count_noun, duration, number
 
 MAX_ERRORS = 5

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.groups.mirror_command import MirrorResult
+from rangeland.query_results import GroupStatus
 from rangeland.render.text_drawing import (
     biggest,
     number_or_dash,
@@ -14,7 +15,6 @@ from rangeland.render.text_drawing import (
     shorten_name,
     table_of,
 )
-from rangeland.results import GroupStatus
 from rangeland.wording import count_noun, duration, number
 
 MAX_MEMBERS = 5

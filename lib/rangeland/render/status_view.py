@@ -14,6 +14,7 @@ from rich.text import Text
 
 from rangeland.planning.intervals import width
 from rangeland.queries.reached_check import ReachResult
+from rangeland.query_results import CheckResult, PartitionStatus, RecentLanding, Status
 from rangeland.render.group_view import group_lines
 from rangeland.render.loss_view import loss_lines
 from rangeland.render.text_drawing import (
@@ -29,7 +30,6 @@ from rangeland.render.text_drawing import (
     title_of,
 )
 from rangeland.render.unfinished_view import unfinished_lines
-from rangeland.results import CheckResult, PartitionStatus, RecentLanding, Status
 from rangeland.wording import count_noun, duration, number
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rangeland.grouping import by_partition
 from rangeland.model import Partition, Range
+from rangeland.query_results import Finding, FindState, VerifyResult
 from rangeland.render.text_drawing import (
     Legend,
     LogBar,
@@ -21,7 +22,6 @@ from rangeland.render.text_drawing import (
     table_of,
     title_of,
 )
-from rangeland.results import Finding, FindState, VerifyResult
 from rangeland.wording import count_noun, duration, number
 
 _WORDS = {
@@ -132,10 +132,11 @@ def render_find(finding: Finding) -> RenderableType:
         "file": f"\n{'':11}".join(finding.files),
         "before": ", ".join(map(str, finding.earlier)),
     }
-    is_known = finding.sequence is not None
     shown = [name for name, value in lines.items() if value not in (None, "")]
+    if finding.sequence is None:
+        shown = [name for name in shown if name == "file"]
     text = Text(no_wrap=True, overflow="ignore")  # A path that is broken cannot be copied.
-    for name in shown if is_known else ["file"] * bool(finding.files):
+    for name in shown:
         text.append(f"{name:<11}", "dim").append(f"{plain(lines[name])}\n")
     text.rstrip()
     return Group(title, text) if text else title

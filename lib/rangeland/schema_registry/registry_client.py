@@ -247,8 +247,8 @@ def _silent_error(what: str, failures: Mapping[str, str], after_s: float) -> Unr
 def _redirect(url: str, location: str) -> str:
     try:
         to = urljoin(url, quote(location, safe="%/:?#[]@!$&'()*+,;="))
-        at = urlsplit(to)
-        is_safe = at.scheme == "https" or urlsplit(url).scheme == "http" == at.scheme
+        old, new = urlsplit(url).scheme, urlsplit(to).scheme
+        is_safe = new == "https" or (old == "http" and new == "http")
     except ValueError:
         is_safe = False
     if not location or not is_safe:

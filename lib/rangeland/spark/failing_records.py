@@ -178,9 +178,7 @@ def located_error(
         named = [str(slice_) for slice_ in failed[:NAMED]]
         more = [count_noun(len(failed) - NAMED, "more slice")] if len(failed) > NAMED else []
         where = f"on a record of {' or '.join([*named, *more])}"
-    return TransformFailed.of(
-        error,
-        what=f"{error.what} {where}",
+    return error.with_words(what=f"{error.what} {where}").with_facts(
         topic=first.partition.topic,
         partition=first.partition.number,
         broker=first.partition.broker or None,

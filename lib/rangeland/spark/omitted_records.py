@@ -93,8 +93,7 @@ class OmittedRecords:
         if any(receipt.counts.landed or receipt.counts.filtered for receipt in receipts):
             return
         error = transform_error(self._name, self._found[0].raised)
-        raise TransformFailed.of(
-            error,
+        raise error.with_words(
             what=f"the transform {self._name} failed on each of the "
             f"{count_noun(len(self._found), 'record')} that it got",
             do=f"correct it, {RUN_AGAIN}; a policy only leaves records out where others land",
@@ -103,4 +102,4 @@ class OmittedRecords:
 
 def _not_left_out_error(error: TransformFailed, why: str) -> TransformFailed:
     policy = "`policy.undecodable` only leaves out single records on which it fails"
-    return TransformFailed.of(error, why=f"{error.why}; {policy}, and {why}")
+    return error.with_words(why=f"{error.why}; {policy}, and {why}")

@@ -134,14 +134,14 @@ def watch(
     is the name of the job in Spark, for queries about it afterwards."""
     group = group or job_group()
     context = spark.sparkContext
-    outcome: list[Any] = []
+    ended: list[Any] = []
 
     def act() -> None:
         try:
             context.setJobGroup(group, "rangeland: read and write slices", True)
-            outcome.append(action())
+            ended.append(action())
         except BaseException as error:  # for the thread that waits
-            outcome.append(error)
+            ended.append(error)
 
     thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
     logger.info("Spark job started", extra={"group": group})
@@ -171,9 +171,9 @@ def watch(
     logger.info("Spark job ended", extra={"group": group, "seconds": seconds})
     if failed is not None:
         raise failed
-    if stopped and isinstance(outcome[0], BaseException):
+    if stopped and isinstance(ended[0], BaseException):
         raise TasksStopped
-    return task_results(outcome[0])
+    return task_results(ended[0])
 
 
 def job_group() -> str:
@@ -228,12 +228,12 @@ def failed_task(spark: SparkSession, group: str) -> int | None:
     return None
 
 
-def task_results(outcome: Any) -> list[Any]:
-    """The results. Raises the error of a task or of Spark, if there is one."""
-    if isinstance(outcome, BaseException):
-        ours = translate_spark_error(outcome)
-        raise ours from (None if ours is outcome else outcome)
-    for item in outcome:
-        if isinstance(item, RangelandError):
-            raise item
-    return list(outcome)
+def task_results(results: list[Any] | BaseException) -> list[Any]:
+    """The results of a Spark job. Raises the error of a task, or that of Spark in their place."""
+    if isinstance(results, BaseException):
+        ours = translate_spark_error(results)
+        raise ours from (None if ours is results else results)
+    for result in results:
+        if isinstance(result, RangelandError):
+            raise result
+    return list(results)

@@ -48,13 +48,8 @@ def corrected_times(
         return {}
     both = {p: (written_before.get(p, _NOTHING), logs.get(p, _NOTHING)) for p in late}
     better = {p: x for p, pair in both.items() for x in pair if x.meaning is not ErrorMeaning.OK}
-    suspects = {
-        p: first
-        for p, (before, log) in both.items()
-        if p not in better
-        for first in (_first_after(log, before),)
-        if first is not None
-    }
+    first = {p: _first_after(log, before) for p, (before, log) in both.items() if p not in better}
+    suspects = {p: offset for p, offset in first.items() if offset is not None}
     for partition, fetched in _fetch_samples(brokers, address, late, suspects).items():
         if fetched.meaning is not ErrorMeaning.OK:
             better[partition] = OffsetResult(fetched.meaning, fetched.code, None)

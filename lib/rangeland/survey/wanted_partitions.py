@@ -22,7 +22,8 @@ class UnknownTopic(JobFileError):
     """One broker reports that there is no such topic or partition."""
 
     def confirmed_error(self, who: str) -> JobFileError:
-        return JobFileError.of(self, why=f"{self.why}; {who}")
+        why = f"{self.why}; {who}"
+        return JobFileError(self.what, why=why, do=self.do, **self.facts)
 
 
 class ChangedMeanwhile(Unreachable):
@@ -167,7 +168,8 @@ def _readable_topic(view: ClusterView, name: str) -> TopicView:
             "source.topics",
         )
     if topic is not None and not topic.is_unknown:
-        raise Unreachable(f"the topic {name} is not ready", why=code)
+        do = "check the brokers that lead its partitions, then run again"
+        raise Unreachable(f"the topic {name} is not ready", why=code, do=do)
     raise UnknownTopic(
         f"there is no topic {name}",
         why=f"the cluster answered {code}",

@@ -24,6 +24,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.interruption import Interruption
 from rangeland.jvm.java import find_java
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.queries.payload_sample import sample
@@ -70,6 +71,10 @@ SUMS = (
     "SUM(CRC32({url})), SUM(CAST(ROUND(CAST({price} AS DOUBLE) * 100) AS BIGINT)), "
     "SUM(CAST({ts} AS BIGINT)), SUM(CRC32({agent}))"
 )
+INTERRUPTION = Interruption(
+    "Interrupted. The demo's broker is stopped and its folder removed.",
+    data="the demo uses no data but its own",
+)
 TEXTS = ("key", "value", "user", "event")
 FIELDS = ("id", "user", "event", "url", "price", "ts", "agent")
 
@@ -83,7 +88,7 @@ def show(output: CommandOutput, records: int, keep: bool) -> None:
     console = console_for(sys.stderr if output.json else output.stdout)
     console.quiet = silent
     story = Story(console)
-    output.when_interrupted = "Interrupted. The demo's broker is stopped and its folder removed."
+    output.when_interrupted = INTERRUPTION
     folder = _make_folder(keep)
     cluster = KafkaCluster(VERSION)
     try:

@@ -45,11 +45,6 @@ class FrameReader:
         self._body: memoryview | None = None
         self._filled = 0
 
-    @property
-    def pending_bytes(self) -> int:
-        """The number of bytes of an incomplete frame that have arrived; 0 between two frames."""
-        return self._end - self._start if self._body is None else LENGTH_BYTES + self._filled
-
     def buffer(self) -> memoryview:
         """The memory into which to receive the next bytes; never empty. Valid until the next
         ``advance``."""

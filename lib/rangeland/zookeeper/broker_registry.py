@@ -59,9 +59,8 @@ class BrokerRegistry:
     def __str__(self) -> str:
         """What was found, for messages."""
         there = ", ".join(f"{name} at {address}" for name, address in sorted(self.brokers.items()))
-        gone = f"; partitions of {', '.join(sorted(self.absent))} without the broker" * bool(
-            self.absent
-        )
+        absent = ", ".join(sorted(self.absent))
+        gone = f"; partitions of {absent} without the broker" if absent else ""
         topics = count_noun(len(self.topics), "topic")
         return f"{self.source} has brokers {there or 'none'}, {topics}{gone}"
 

@@ -36,12 +36,11 @@ def without_still_to_come(ranges: Iterable[EventRange], losses: Iterable[Loss]) 
     """The ranges of an outcome without its losses after the end of a log."""
     ends = [loss for loss in losses if loss.kind.traits.is_still_to_come]
     return [
-        replace(event_range, range=replace(r, from_offset=start, until_offset=end))
-        for event_range in ranges
-        for r in (event_range.range,)
+        replace(one, range=replace(one.range, from_offset=start, until_offset=end))
+        for one in ranges
         for start, end in subtract(
-            r.interval,
-            [x.interval for x in ends if x.partition == r.partition],
+            one.range.interval,
+            [loss.interval for loss in ends if loss.partition == one.range.partition],
         )
     ]
 

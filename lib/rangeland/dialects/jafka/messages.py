@@ -179,13 +179,12 @@ def _name_errors(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[R
     try:
         return read()
     except RemoteProtocolError as error:
-        raise RemoteProtocolError.of(
-            error,
+        known = error.with_words(
             what=f"{name} cannot be read",
             why=error.why or error.what,
             do="check that the peer is a broker of this dialect",
-            message=name,
-        ) from error
+        )
+        raise known.with_facts(message=name) from error
 
 
 def read_whole(request: Request, buffer: memoryview) -> Response:

@@ -126,7 +126,8 @@ class _EntryWalker:
             unpacked.add(self.records[start:end])
         except NotDecompressible as error:
             known = entry_fault_error(self.records, start, self.from_offset, SetFault.NOT_PLAIN)
-            raise BadRecord.of(known, why=str(error), reason=str(error)) from None
+            why = str(error)
+            raise known.with_words(why=why).with_facts(reason=why) from None
         self.sets += unpacked.sets
         self.ends += [self.from_offset + end] * len(unpacked.sets)
         self.messages += unpacked.messages

@@ -52,7 +52,9 @@ def decode_chunks(
     context: FetchContext = NO_CONTEXT,
 ) -> Iterator[DecodedChunk | Gap]:
     """All of one fetch response, in chunks of bounded memory. Each continues where the previous one
-    ends; the last ends at ``until_offset`` or after the last complete batch."""
+    ends; the last ends at ``until_offset`` or after the last complete batch. Batches before
+    ``from_offset`` are skipped. ``aborted`` is the list that was returned with these bytes. Raises
+    BadRecord with the damage, and where reading resumes after it if that is known."""
 
     def begin() -> tuple[_LogWalk, Iterator[BatchGroup | LogEntry]]:
         walk = _LogWalk(
@@ -65,14 +67,16 @@ def decode_chunks(
         )
         return walk, runs(records, from_offset, context)
 
-    max_bytes, (walk, found) = MAX_CHUNK_BYTES, begin()
+    max_bytes = MAX_CHUNK_BYTES
+    walk, found = begin()
     while walk.at < until_offset:
         walk.advance(found, max_bytes)
         try:
             chunk = walk.finish(_MAX_HEADERS if max_bytes > 1 else sys.maxsize)
         except TooManyHeaders as many:
             fitting = walk.unpacked_bytes * _MAX_HEADERS // many.headers
-            max_bytes, (walk, found) = max(1, min(fitting, max_bytes) // 2), begin()
+            max_bytes = max(1, min(fitting, max_bytes) // 2)
+            walk, found = begin()
             continue
         if chunk.next_offset > from_offset:
             yield chunk
@@ -82,27 +86,6 @@ def decode_chunks(
             yield walk.gap
             walk.skip_gap()
         from_offset = walk.at
-
-
-def decode_chunk(
-    records: memoryview,
-    from_offset: int,
-    until_offset: int,
-    isolation: Isolation,
-    aborted: Sequence[Aborted],
-    *,
-    max_bytes: int = MAX_CHUNK_BYTES,
-) -> DecodedChunk:
-    """The offsets from ``from_offset`` on that the complete batches of ``records`` account for, up
-    to ``until_offset`` or until ``max_bytes`` are decompressed. Batches before ``from_offset`` are
-    skipped, so the same bytes can be passed again for the rest.
-
-    ``aborted`` is the list that was returned with these bytes. ``next_offset`` of the result is
-    ``from_offset`` if no offset is accounted for, and never beyond ``until_offset``.
-    Raises BadRecord with the damage, and where reading resumes after it if that is known."""
-    walk = _LogWalk(from_offset, until_offset, isolation, aborted)
-    walk.advance(runs(records, from_offset), max_bytes)
-    return walk.finish()
 
 
 class _LogWalk:
@@ -156,7 +139,7 @@ class _LogWalk:
             if error.damage is None or error.damage.base_offset < self.until_offset:
                 raise
             damage = replace(error.damage, good_until=self.at)
-            raise BadRecord.of(error, damage=damage) from error
+            raise error.with_values(damage=damage) from error
 
     def _advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         while self.at < self.until_offset and self.unpacked_bytes < max_bytes and not self.gap:

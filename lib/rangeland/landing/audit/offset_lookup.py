@@ -18,7 +18,7 @@ from rangeland.loss import Action, Loss
 from rangeland.model import Partition
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.table_audit import LandedRange
-from rangeland.results import Finding, FindState
+from rangeland.query_results import Finding, FindState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

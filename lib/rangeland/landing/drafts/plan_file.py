@@ -166,11 +166,11 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
 
 def _mismatch(reviewed: ReviewedPlan) -> str:
     job, plan = reviewed.job, reviewed.plan
-    is_own = plan.application == job.application
+    is_own = job.is_own_run(plan)
     if plan.job != job.name or not (is_own or plan.application.startswith(f"{job.application}/")):
         return f"its plan is for the job {plan.job} ({plan.application}), but its job is {job.name}"
     others = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
-    if others and not plan.replaces and plan.application == job.application:
+    if others and not plan.replaces and is_own:
         return f"its plan reads {others[0]}, which its job does not ask for"
     if plan.dialect != job.source.dialect:
         return f"its plan is for {plan.dialect}, but its job is for {job.source.dialect}"

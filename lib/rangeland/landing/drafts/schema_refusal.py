@@ -33,11 +33,9 @@ def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Itera
             raise
         ours = ", ".join(f"schema {number}, the latest of {name}" for name, number in new.items())
         theirs = ", ".join(map(str, old))
-        raise TableRefused.of(
-            error,
-            why=f"{error.why}; they have {ours}, and what landed last was written with {theirs}",
-            schema_ids=[*old, *new.values()],
-        ) from error
+        why = f"{error.why}; they have {ours}, and what landed last was written with {theirs}"
+        ids = [*old, *new.values()]
+        raise error.with_words(why=why).with_facts(schema_ids=ids) from error
 
 
 def _last_schema_ids(target: LandingTarget) -> tuple[int, ...]:

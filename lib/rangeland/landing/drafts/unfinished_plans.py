@@ -26,7 +26,7 @@ def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
     commits prepared outcomes. Unfinished plans of its own sequence, and plans of its job that
     repair the table or land quarantined batches, are finished first too."""
     plan = unfinished.plan
-    own = plan.application == job.application and kind.traits.moves_checkpoint
+    own = job.is_own_run(plan) and kind.traits.moves_checkpoint
     is_urgent = plan.job == job.name and plan.kind.traits.is_finished_first
     return own or is_urgent or unfinished.outcome is not None
 

@@ -262,15 +262,15 @@ class PlanCommitter:
         that was made from another version of the job file is written with the columns of this
         one."""
         try:
-            receipts = read()
-            outcomes = self._prove(plan, receipts, instead_of)
+            reading = read()
+            results = self._prove(plan, reading, instead_of)
         except plan.kind.traits.given_up_for as error:
             attempt = 0 if instead_of is None else instead_of.attempt + 1
             superseded = self._give_up(plan, error, attempt)
             if superseded is None:
                 raise
             return superseded.outcome
-        outcome, is_mine = self._prepare(plan, outcomes, receipts, instead_of)
+        outcome, is_mine = self._prepare(plan, results, reading, instead_of)
         if not is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
@@ -279,23 +279,23 @@ class PlanCommitter:
         self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
     ) -> OutcomeEvent:
         """The outcome of a plan that several drivers have read: this one's, or another's."""
-        whole = PlanReceipts(receipts, files)
-        return self._prepare(plan, self._prove(plan, whole), whole)[0]
+        reading = PlanReceipts(receipts, files)
+        return self._prepare(plan, self._prove(plan, reading), reading)[0]
 
     def _prove(
-        self, plan: Plan, receipts: PlanReceipts, instead_of: OutcomeEvent | None = None
+        self, plan: Plan, reading: PlanReceipts, instead_of: OutcomeEvent | None = None
     ) -> list[RangeResult]:
         """What became of each range. Raises for counts that do not add up, and where what was read
         may not land."""
-        outcomes = prove(plan, receipts.receipts)
+        results = prove(plan, reading.receipts)
         if plan.replaces:
-            check_all_read(plan, receipts.receipts)
+            check_all_read(plan, reading.receipts)
         if instead_of is not None:
-            check_covers_outcome(instead_of, outcomes)
+            check_covers_outcome(instead_of, results)
         elif plan.replaces:
-            self._replacement.check_rows_inside(plan, receipts.files)
-        self._check_constraints_hold([one.file for one in receipts.files])
-        return outcomes
+            self._replacement.check_rows_inside(plan, reading.files)
+        self._check_constraints_hold([one.file for one in reading.files])
+        return results
 
     def _check_constraints_hold(self, files: Sequence[DataFile]) -> None:
         """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
@@ -309,18 +309,18 @@ class PlanCommitter:
     def _prepare(
         self,
         plan: Plan,
-        outcomes: Sequence[RangeResult],
-        receipts: PlanReceipts,
+        results: Sequence[RangeResult],
+        reading: PlanReceipts,
         instead_of: OutcomeEvent | None = None,
     ) -> tuple[OutcomeEvent, bool]:
         """Writes the outcome. Returns the one that counts, and whether it is this driver's."""
         self._progress.step("preparing the outcome")
         return self._target.prepare(
             plan,
-            outcomes,
-            receipts.files,
-            receipts.receipts,
-            receipts.regrown,
+            results,
+            reading.files,
+            reading.receipts,
+            reading.regrown,
             instead_of=instead_of,
             schema_json=self._reader.schema_to_merge(),
         )

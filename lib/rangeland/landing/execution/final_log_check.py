@@ -189,6 +189,10 @@ class LogChange(Unreachable):
         super().__init__(what, why=f"{why}; nothing is committed", do="run again")
         self.losses = dict(losses or {})
 
+    def final_error(self) -> Unreachable:
+        """The same for callers that do not read the log again."""
+        return Unreachable(self.what, why=self.why, do=self.do, **self.facts)
+
     @property
     def epochs(self) -> dict[Partition, int]:
         return {loss.partition: e for loss, e in self.losses.items() if e is not None}

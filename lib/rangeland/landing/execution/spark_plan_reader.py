@@ -22,7 +22,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
-from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused, Unreachable
+from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.grouping import sum_by_key
@@ -110,7 +110,7 @@ class SparkPlanReader:
         try:
             return self._read_unchanged(plan, change, is_new=False)
         except LogChange as another:
-            raise Unreachable.of(another) from None
+            raise another.final_error() from None
 
     def _read_unchanged(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
         fingerprints = self._fingerprints(plan)
@@ -226,11 +226,10 @@ class SparkPlanReader:
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         """The outcome of a plan that several drivers read together, made by ``prepare`` once all is
         read; None for a plan of another sequence, and where this driver reads alone."""
-        of_runs = plan.application == self._job.application and plan.kind.traits.moves_checkpoint
         # What several drivers write of a plan has the same columns.
-        of_runs = of_runs and plan.schema_json == self.schema_to_merge()
+        is_shared = self._job.is_own_run(plan) and plan.schema_json == self.schema_to_merge()
         shared_reader = self._shared_reader()
-        if shared_reader is None or not shared_reader.is_available or not of_runs:
+        if shared_reader is None or not shared_reader.is_available or not is_shared:
             return None
         self.wait_for_workers()
         fingerprints = self._fingerprints(plan)

@@ -15,7 +15,7 @@ from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
-from rangeland.errors import RangeLost, TableRefused, UsageError
+from rangeland.errors import TableRefused, UsageError
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Range
 from rangeland.planning.coverage import coverage_of, covered_parts
@@ -135,8 +135,7 @@ def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     if not losses:
         return
     error = range_lost_error(losses)
-    raise RangeLost.of(
-        error,
+    raise error.with_words(
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
         do="replace only what the log still has; the table is unchanged",
     )
@@ -149,8 +148,10 @@ def check_whole_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
         LandedRange(landed, None)
         for plan, outcome in target.history.landings()
         for s in Plan.parse(plan.document).slices
-        for whole in (Range(s.partition, *s.interval, s.topic_id),)
-        for landed in covered_parts([whole], coverage_of(one.range for one in outcome.ranges))
+        for landed in covered_parts(
+            [Range(s.partition, *s.interval, s.topic_id)],
+            coverage_of(one.range for one in outcome.ranges),
+        )
     ]
     asked_for, landed_pieces = list(ranges), in_force(slices)
     for r in asked_for:

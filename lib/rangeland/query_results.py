@@ -1,0 +1,267 @@
+"""The results of commands that land nothing, as values: ``status``, ``check``, ``verify`` and
+``find``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from rangeland.delta.ledger.events import LossEvent
+from rangeland.errors import RangelandError, RangeLost, error_json, public_name
+from rangeland.groups.backend import GroupMember
+from rangeland.model import OpenTransaction, Partition, Range
+from rangeland.planning.intervals import Interval, overlap, width
+from rangeland.planning.passed_over_ranges import passed_over_intervals
+from rangeland.planning.plan import PlanId
+from rangeland.planning.table_audit import Audit, LandedRange
+from rangeland.result_json import RESULT_JSON, JsonResult
+from rangeland.results import PlanToFinish
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus(JsonResult):
+    """The state of one partition: how far it has been landed, compared with its log."""
+
+    VIEW = (
+        "*partition checkpoint start end high_watermark last_stable_offset held_back "
+        "transaction=open_transaction lag lag_ms offsets_passed_over=passed_over group_offset "
+        "owner leader held"
+    )
+
+    partition: Partition
+    checkpoint: int | None
+    """None if there is none yet."""
+    start: int
+    end: int
+    """The end of the part of the log that can be read now."""
+    group_offset: int | None = None
+    """None if the group has none, or the job no group."""
+    leader: str = ""
+    landed: tuple[Interval, ...] = ()
+    """The offsets of this log that any run or backfill has accounted for."""
+    lag_ms: int | None = None
+    """The age of the first record that is not landed; None if there is none or it has no
+    timestamp."""
+    owner: str | None = None
+    """The member of the group that currently has the partition."""
+    held: LossEvent | None = None
+    """Why a policy holds it at its checkpoint, if it still does."""
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    """None if the broker does not report it, or the dialect has no transactions."""
+    open_transaction: OpenTransaction | None = None
+    open_for_ms: int | None = None
+    """The age of the first record of the open transaction."""
+
+    @property
+    def passed_over(self) -> tuple[Interval, ...]:
+        """Offsets of the log between the first landed one and the checkpoint that were never
+        landed, because a run was asked to begin after them."""
+        end = max(self.start, self.checkpoint or 0)
+        return tuple(
+            overlap((self.start, end), passed_over_intervals(self.landed, self.checkpoint))
+        )
+
+    @property
+    def held_back(self) -> int:
+        """Offsets in the log that cannot be read yet, because of an open transaction."""
+        return max(0, (self.high_watermark or 0) - self.end)
+
+    @property
+    def lag(self) -> int:
+        """The number of offsets up to the high watermark that are not landed, including what an
+        open transaction holds back."""
+        begin = self.checkpoint if self.checkpoint is not None else self.start
+        return max(0, self.end + self.held_back - begin)
+
+    @property
+    def offsets_passed_over(self) -> int:
+        return width(self.passed_over)
+
+    @property
+    def transaction(self) -> dict[str, Any] | None:
+        """The open transaction and its age."""
+        if self.open_transaction is None:
+            return None
+        return {**asdict(self.open_transaction), "age_ms": self.open_for_ms}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus(JsonResult):
+    """The job's group as its backend reports it."""
+
+    VIEW = "id backend=home state members why"
+
+    id: str
+    backend: str = ""
+    state: str = "unknown"
+    members: tuple[GroupMember, ...] = ()
+    why: str = ""
+    """Why the backend could not be asked; empty if it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecentLanding:
+    """One of the last landings of a job."""
+
+    sequence: int
+    prepared_at_ms: int
+    """When its outcome was prepared."""
+    landed: int
+    files: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status(JsonResult):
+    """The result of ``status``: the job compared with its logs."""
+
+    VIEW = (
+        "job table table_version sequence partitions unfinished_plans=live_plans recent warnings "
+        "losses group"
+    )
+
+    job: str
+    table: str
+    table_version: int | None
+    sequence: int
+    partitions: tuple[PartitionStatus, ...]
+    unfinished_plans: tuple[PlanToFinish, ...] = ()
+    recent: tuple[RecentLanding, ...] = ()
+    group: GroupStatus | None = None
+    losses: tuple[LossEvent, ...] = ()
+    """The latest losses of this job in the ledger."""
+    warnings: tuple[str, ...] = ()
+    """Problematic settings of the table, and why a run would not land in it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedItem:
+    """One thing that ``check`` has checked, and what it found."""
+
+    VIEW = "what is_well=ok seen"
+
+    what: str
+    is_well: bool
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult(JsonResult):
+    """The result of ``check``."""
+
+    VIEW = "job is_well=ok findings"
+
+    job: str
+    findings: tuple[CheckedItem, ...] = ()
+    problem: RangelandError | None = None  # the first one
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.problem is None else self.problem.exit_code
+
+    @property
+    def error(self) -> str | None:
+        return None if self.problem is None else public_name(self.problem)
+
+    @property
+    def is_well(self) -> bool:
+        return all(one.is_well for one in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """With the keys that every error has, if there is a problem."""
+        return RESULT_JSON.write(self) | (error_json(self.problem) if self.problem else {})
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult(JsonResult):
+    """The result of ``verify``: what the table has of all that was landed in it."""
+
+    VIEW = (
+        "job table table_version is_well=ok landings landed_ranges=ranges *audit "
+        "gone_files=missing_files passed_over seconds"
+    )
+
+    job: str
+    table: str
+    table_version: int | None
+    landings: int
+    landed_ranges: tuple[LandedRange, ...]
+    """The landed ranges that count."""
+    audit: Audit
+    """What the table has of them."""
+    gone_files: tuple[str, ...] = ()
+    """Files that the table names and its store no longer has."""
+    seconds: float = 0.0
+    passed_over: tuple[Range, ...] = ()
+    """What was never landed, and no run of this job will: its checkpoint is past it."""
+
+    @property
+    def is_well(self) -> bool:
+        return self.audit.is_clean and not self.gone_files
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.is_well else RangeLost.exit_code
+
+
+class FindState(StrEnum):
+    """The fate of an offset, as far as ``find`` knows it."""
+
+    LANDED = "landed"
+    """It has a row."""
+    NO_ROW = "no-row"
+    """It was a marker, aborted or compacted, or is inside of an entry."""
+    QUARANTINED = "quarantined"
+    """A policy has put it in quarantine."""
+    LOST = "lost"
+    """A policy has left it out."""
+    HOLE = "missing"
+    """It had a row."""
+    NO_ROW_OR_HOLE = "no-row-or-missing"
+    """One of the two: the ledger does not know which."""
+    NOT_LANDED = "not-landed"
+    UNKNOWN_ROW = "stranger"
+    """It has a row that no landing brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(JsonResult):
+    """The result of ``find``: what became of one offset."""
+
+    VIEW = (
+        "*partition offset state job application sequence table_version file files leader "
+        "landed_at range earlier why"
+    )
+
+    partition: Partition
+    offset: int
+    state: FindState
+    files: tuple[str, ...] = ()
+    job: str | None = None
+    application: str | None = None
+    sequence: int | None = None
+    table_version: int | None = None
+    leader: str | None = None
+    landed_at_ms: int | None = None
+    range: Range | None = None
+    earlier: tuple[PlanId, ...] = ()
+    why: str = ""
+    """Why it has no row, as far as the ledger knows."""
+
+    @property
+    def landed_at(self) -> str | None:
+        if self.landed_at_ms is None:
+            return None
+        when = datetime.fromtimestamp(self.landed_at_ms / 1000, UTC)
+        return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    @property
+    def file(self) -> str | None:
+        return self.files[0] if self.files else None
+
+    @property
+    def exit_code(self) -> int:
+        return RangeLost.exit_code if self.state is FindState.HOLE else 0

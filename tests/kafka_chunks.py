@@ -1,0 +1,28 @@
+"""Single chunks of a Kafka log, as tests look at them: of any size, and without a context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rangeland.dialects.fetch_values import DecodedChunk
+from rangeland.dialects.kafka.aborted_transactions import Aborted
+from rangeland.dialects.kafka.entry_scan import runs
+from rangeland.dialects.kafka.records import MAX_CHUNK_BYTES, _LogWalk
+from rangeland.model import Isolation
+
+
+def decode_chunk(
+    records: memoryview,
+    from_offset: int,
+    until_offset: int,
+    isolation: Isolation,
+    aborted: Sequence[Aborted],
+    *,
+    max_bytes: int = MAX_CHUNK_BYTES,
+) -> DecodedChunk:
+    """The offsets from ``from_offset`` on that the complete batches of ``records`` account for, up
+    to ``until_offset`` or until ``max_bytes`` are decompressed. ``next_offset`` of the result is
+    ``from_offset`` if no offset is accounted for."""
+    walk = _LogWalk(from_offset, until_offset, isolation, aborted)
+    walk.advance(runs(records, from_offset), max_bytes)
+    return walk.finish()
