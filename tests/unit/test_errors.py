@@ -7,7 +7,6 @@ import pickle
 from typing import Any
 
 import pytest
-from rangeland.landing.final_log_check import LogChange
 
 from rangeland import errors
 from rangeland.connection.failures import ConnectionClosed
@@ -15,6 +14,7 @@ from rangeland.decode.jafka.layout import SetFault, UndecodableEntry
 from rangeland.decode.kafka.layout import Fault, UndecodableRecord
 from rangeland.decode.rocketmq.layout import StoredFault, UndecodableMessage
 from rangeland.errors import BadRecord, Damage, RangelandError, Unreachable
+from rangeland.landing.execution.final_log_check import LogChange
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Partition
 
