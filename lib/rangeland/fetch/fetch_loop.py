@@ -25,14 +25,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
-from rangeland.fetch.fetch_steps import (
-    AllRead,
-    SendLogRange,
-    Step,
-    WaitUntil,
-    fetch_request,
-    leader_request,
-)
+from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
 from rangeland.fetch.slice_state import (
@@ -91,27 +84,10 @@ class FetchLoop:
         for state in self._unfinished():
             self._give_up_if_stuck(state)
             state.server.expire(now_ms)
-        unfinished = self._unfinished()
-        if not unfinished:
-            return AllRead()
-        ready = [s for s in unfinished if self._ready_at(s) <= now_ms]
-        if not ready:
-            return WaitUntil(min(self._ready_at(s) for s in unfinished))
-        for state in ready:
-            if state.phase is Phase.MEASURING and state.server.address:
-                return SendLogRange(state.server.address, state.request)
-        if finding := [s for s in ready if s.phase is Phase.FINDING]:
-            return leader_request(finding)
-        reading = [s for s in ready if s.phase is Phase.READING]
-        return fetch_request([s for s in reading if s.slice.is_urgent] or reading, self.limits)
+        return next_step(self._unfinished(), self.throttle, self.limits, now_ms)
 
     def _unfinished(self) -> list[SliceState]:
         return [s for s in self.states.values() if s.phase is not Phase.DONE]
-
-    def _ready_at(self, state: SliceState) -> int:
-        if state.phase is Phase.FINDING:
-            return state.retry.resume_at_ms
-        return max(state.retry.resume_at_ms, self.throttle.free_at(state.server.address))
 
     def _give_up_if_stuck(self, state: SliceState) -> None:
         limit_ms = self.limits.no_progress_ms
