@@ -204,6 +204,8 @@ DETOUR, STAND_IN = Address("detour", 4), Leader(REPLICA, is_replica=True)
         (ServingReplica(LED, KAFKA, is_confirmed=True), Sender.LEADER),
         (ServingReplica(LED, JAFKA, is_confirmed=True), Sender.LEADER),
         (ServingReplica(LED, ROCKETMQ, is_confirmed=True), Sender.LEADER),
+        (ServingReplica(LED, KAFKA, is_confirmed=True, leader_only=True), Sender.LEADER_AGAIN),
+        (ServingReplica(LED, KAFKA, leader_only=True), Sender.UNCONFIRMED_LEADER),
         (ServingReplica(LED, KAFKA), Sender.UNCONFIRMED_LEADER),
         (ServingReplica(LED, JAFKA), Sender.ONLY_BROKER),
         (ServingReplica(LED, ROCKETMQ), Sender.LEADER_OR_REPLICA),

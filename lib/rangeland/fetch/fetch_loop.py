@@ -26,6 +26,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import Step, next_step
+from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
 from rangeland.fetch.slice_state import (
@@ -149,11 +150,12 @@ class FetchLoop:
         partition is held there, or the run ends. If a replica may have sent them, its leader is
         asked."""
         state = self._current(request)
-        if self._asks_leader(request, error.what):
-            return
-        first, end = state.next_offset, state.slice.until_offset
-        loss = slice_failures.damage_loss(error, self.policy, state.slice, first, end)
-        self._move(state, SliceEvent.DAMAGED, loss=loss)
+        sender, first, end = state.server.sender, state.next_offset, state.slice.until_offset
+        judged = judge_damage(error, sender, self.policy, state.slice, first, end)
+        if isinstance(judged, ReadAtLeader):
+            self._turn_to_leader(state, error.what)
+        else:
+            self._move(state, SliceEvent.DAMAGED, loss=judged)
 
     def on_replaced(self, request: SliceRequest) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
@@ -366,11 +368,13 @@ class FetchLoop:
         """Whether what was seen in the response does not prove damage, so that the leader is
         asked."""
         state = self.states[request.index]
-        sender = state.server.sender
-        if sender.proves_damage:
+        if state.server.sender.proves_damage:
             return False
-        if sender.proves_range:
+        self._turn_to_leader(state, seen)
+        return True
+
+    def _turn_to_leader(self, state: SliceState, seen: str) -> None:
+        if state.server.sender.proves_range:
             self._move(state, SliceEvent.STALE_LEADER, seen)
         else:
             self._doubt(state, seen)
-        return True

@@ -15,8 +15,8 @@ from typing import assert_never
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, UnconfirmedGap
 from rangeland.errors import BadRecord, Damage
+from rangeland.fetch.loss_judgement import located_damage_error, passable_until
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_failures import located_damage_error, passable_until
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Isolation
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
@@ -187,7 +187,7 @@ def judge_response(response: SliceResponse) -> Judgement:
         may_be_replaced = response.floor and not response.part.context.spans
         if may_be_replaced and not dialect.capabilities.offsets_are_bytes:
             return AskWhetherReplaced(offset - 1, response.request.max_bytes, error)
-        return _judge_damage(response, error)
+        return _take_to_damage(response, error)
     if next_offset is None:
         return TooSmall()
     if response.cut_why is not None:
@@ -204,7 +204,7 @@ def judge_records(
     match question:
         case AskWhetherReplaced(error=error):
             is_replaced = found is not None and _has_entry_across(response, found, response.offset)
-            return Replaced() if is_replaced else _judge_damage(response, error)
+            return Replaced() if is_replaced else _take_to_damage(response, error)
         case AskForNextEntry():
             return _judge_next_entry(response, question.offset, found)
         case AskWhetherDamaged():
@@ -233,7 +233,8 @@ def judge_silence(question: Question, why: str) -> Judgement:
     return Inconclusive() if isinstance(question, AskLogEnd) else NoAnswer(why)
 
 
-def _judge_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
+def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
+    """How much of a damaged response to decode. ``loss_judgement`` says what is lost by it."""
     until = passable_until(error, response.offset, response.sender)
     if until is None:
         return _located(response, error)
