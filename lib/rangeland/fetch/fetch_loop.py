@@ -27,7 +27,7 @@ from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
-from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits, Throttle
+from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
 from rangeland.fetch.slice_state import (
     Move,
@@ -66,8 +66,7 @@ class FetchLoop:
     leader_only: bool = False
     """No replica is read, neither one that a leader names nor one that stands in for it."""
     states: dict[int, SliceState] = field(init=False)
-    losses_to_report: list[tuple[int, Loss]] = field(init=False, default_factory=list)
-    """What a policy has skipped or held, with the index of its slice. The caller removes it."""
+    _losses: list[tuple[int, Loss]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         known, self.states = self.capabilities, {}
@@ -86,6 +85,11 @@ class FetchLoop:
             self._give_up_if_stuck(state)
             state.server.expire(now_ms)
         return next_step(self._unfinished(), self.throttle, self.limits, now_ms)
+
+    def take_losses(self) -> list[tuple[int, Loss]]:
+        """What a policy has skipped or held since the last call, with the indexes of the slices."""
+        losses, self._losses = self._losses, []
+        return losses
 
     def _unfinished(self) -> list[SliceState]:
         return [s for s in self.states.values() if s.phase is not Phase.DONE]
@@ -241,7 +245,8 @@ class FetchLoop:
             self._on_short_end(state, written_end)
         elif state.next_offset > log_end:
             # A leader that has just taken over may lag for a moment.
-            self._suspect(state, LossKind.TRUNCATED, f"{seen}; its log ends at {log_end}")
+            evidence = f"{seen}; its log ends at {log_end}"
+            self._suspect(state, SliceEvent.ENDS_EARLIER, LossKind.TRUNCATED, evidence)
         else:
             state.short_ends = 0
             self._move(state, SliceEvent.IN_RANGE, seen)
@@ -253,18 +258,16 @@ class FetchLoop:
         waited_ms = state.count_short_end(self.now_ms)
         is_long = self.capabilities.has_epochs or waited_ms >= SHORT_END_MS
         if state.short_ends < SHORT_END_REPORTS or not is_long:
-            self._suspect(state, LossKind.TRUNCATED, evidence)
-            state.retry.resume_at_ms = self.now_ms + SHORT_END_PAUSE_MS
+            self._suspect(state, SliceEvent.ENDS_HERE, LossKind.TRUNCATED, evidence)
             return
         evidence += f"; asked {state.short_ends} times, with metadata from other brokers if any"
         loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
         self._move(state, SliceEvent.ENDS_EARLIER_FOR_SURE, loss=loss)
 
-    def _suspect(self, state: SliceState, kind: LossKind, evidence: str) -> None:
-        """Assumed at the deadline, unless something else is seen before."""
+    def _suspect(self, state: SliceState, event: SliceEvent, kind: LossKind, evidence: str) -> None:
+        """The loss is assumed at the deadline, unless something else is seen before."""
         state.suspect(kind, evidence, self.now_ms)
-        is_short = kind is LossKind.TRUNCATED
-        self._move(state, SliceEvent.ENDS_EARLIER if is_short else SliceEvent.NO_LEADER, evidence)
+        self._move(state, event, evidence)
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
         """The connection to a leader broke, and so did the one reconnect. ``is_slow``: no complete
@@ -305,7 +308,7 @@ class FetchLoop:
             found = leaders.get(partition)
             if found is None and partition in unknown:
                 evidence = "the cluster no longer names this partition"
-                self._suspect(state, LossKind.VANISHED, evidence)
+                self._suspect(state, SliceEvent.NO_LEADER, LossKind.VANISHED, evidence)
             elif found is None or found.address is None:
                 reason = (unreachable or {}).get(partition, "it has no leader")
                 self._move(state, SliceEvent.NO_LEADER, reason)
@@ -320,7 +323,7 @@ class FetchLoop:
         elif planned and found.topic_id and planned != found.topic_id:
             evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
             if state.suspected_ms(LossKind.RECREATED, evidence, self.now_ms) < OTHER_TOPIC_MS:
-                self._suspect(state, LossKind.RECREATED, evidence)
+                self._suspect(state, SliceEvent.NO_LEADER, LossKind.RECREATED, evidence)
             else:
                 loss = slice_failures.loss_of(state, self.policy, LossKind.RECREATED, evidence)
                 self._move(state, SliceEvent.RECREATED, loss=loss)
@@ -344,7 +347,7 @@ class FetchLoop:
             raise Bug(f"{state.slice}: after {event.name}, {move.value}; the loss is {loss}")
         if loss is not None:
             slice_failures.log_loss(loss)
-            self.losses_to_report.append((state.slice.index, loss))
+            self._losses.append((state.slice.index, loss))
             state.advance(loss.until_offset, self.now_ms)
 
     def _current(self, request: SliceRequest, phase: Phase = Phase.READING) -> SliceState:

@@ -130,9 +130,8 @@ class FetchThread:
                     sent = self._fetch(step, is_sent=step is sent)
 
     def _hand_over_losses(self) -> None:
-        for index, loss in self._loop.losses_to_report:
+        for index, loss in self._loop.take_losses():
             self._pieces.put(FetchedPiece(index, loss.from_offset, loss.until_offset, loss=loss))
-        self._loop.losses_to_report.clear()
 
     # --- records ----------------------------------------------------------------------
 
