@@ -105,7 +105,8 @@ class FetchLoop:
         return self.states[request.index].server.sender
 
     def is_reading(self, request: SliceRequest) -> bool:
-        """False if its broker was lost while another part of the same response was judged."""
+        """False if its broker was lost while another slice's records in the same response were
+        judged."""
         return self.states[request.index].phase is Phase.READING
 
     def leader_of(self, request: SliceRequest) -> Leader:
@@ -115,8 +116,9 @@ class FetchLoop:
     # --- outcomes of a fetch ----------------------------------------------------------
 
     def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """A response of ``size`` bytes came; its parts are reported next. Within limits, time for
-        which a broker throttles this client does not count as a lack of progress."""
+        """A response of ``size`` bytes came; what it has for each slice is reported next. Within
+        limits, time for which a broker throttles this client does not count as a lack of
+        progress."""
         self.now_ms = now_ms
         # Brokers throttle for the window of a quota, seconds: days are a mistake of theirs.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
@@ -194,8 +196,8 @@ class FetchLoop:
     def on_error(
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
-        """The partition's part of the response carried an error code called ``name``. ``hint``: the
-        leader that the broker named along with it."""
+        """The response has an error code called ``name`` for the partition. ``hint``: the leader
+        that the broker named along with it."""
         state = self._current(request)
         reason = f"{state.server.address} answered {name} at offset {state.next_offset}"
         if state.server.replica is not None:
