@@ -11,7 +11,8 @@ Failover: after a lost connection or an error that means stale metadata, a slice
 leader again. The same leader first gets a moment to recover. A new leader's high watermark may
 be lower than what was acknowledged; the loop waits for it, and calls the difference lost only at
 the deadline. Lost offsets end the run, unless the job's policy skips or holds them.
-``replica_choice`` decides whether the leader or a replica is read, and what a response proves.
+``replica_choice`` decides whether the leader or a replica is read, and what a response proves;
+``leader_judgement`` and ``loss_judgement`` say what follows.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import Step, next_step
+from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
 from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
 from rangeland.fetch.slice_state import (
     Move,
+    Observation,
     Phase,
     SliceEvent,
     SliceRequest,
@@ -41,13 +44,6 @@ from rangeland.fetch.slice_state import (
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
-
-SHORT_END_REPORTS = 2
-"""How often a leader must report that its log ends too early before that is believed."""
-SHORT_END_MS = 5_000
-"""And for how long, where no epoch confirms the end: its broker may just have started."""
-OTHER_TOPIC_MS = 5_000
-"""How long metadata must name another topic id: a broker that lags may name a former one."""
 
 logger = logging.getLogger(__name__)
 
@@ -180,14 +176,16 @@ class FetchLoop:
         state = self._current(request)
         sender = state.server.sender
         if sender is Sender.REPLICA:
-            self._doubt(state, "it answered without records", throttled)
+            seen = doubt(state, "it answered without records")
+            event = SliceEvent.RETRIABLE_ERROR if throttled else seen.event
+            self._move(state, event, seen.reason)
         elif readable_end is None:
             # An idle log, one cut short and one that is gone look the same: its end is requested.
             self._move(state, SliceEvent.EMPTY_AT_END, "its leader answered without records")
         elif readable_end >= state.slice.until_offset:
             state.size.is_alone = True
-            seen = f"without records, though its log is readable up to {readable_end}"
-            self._move(state, SliceEvent.EMPTY_BELOW_END, f"its leader answered {seen}")
+            reason = f"without records, though its log is readable up to {readable_end}"
+            self._move(state, SliceEvent.EMPTY_BELOW_END, f"its leader answered {reason}")
         else:
             # Newer brokers answer as followers, too: the leader of the plan may lag now.
             event = SliceEvent.EMPTY_AT_END if sender.proves_end else SliceEvent.STALE_LEADER
@@ -236,40 +234,18 @@ class FetchLoop:
         outside of it or at its end. ``written_end``: its end with what is not readable yet; None
         if that is unknown."""
         state = self._current(request, Phase.MEASURING)
-        seen = state.retry.last_failure
-        if not state.server.sender.proves_range:
-            self._doubt(state, f"its log is [{log_start}, {log_end})")
-        elif state.next_offset < log_start:
-            evidence = f"{seen}; the nearest valid offset is {log_start}"
-            loss = slice_failures.loss_of(state, self.policy, LossKind.EXPIRED, evidence, log_start)
-            self._move(state, SliceEvent.STARTS_LATER, loss=loss)
-        elif written_end is not None and max(written_end, log_end) <= state.next_offset:
-            self._on_short_end(state, written_end)
-        elif state.next_offset > log_end:
-            # A leader that has just taken over may lag for a moment.
-            evidence = f"{seen}; its log ends at {log_end}"
-            self._suspect(state, SliceEvent.ENDS_EARLIER, LossKind.TRUNCATED, evidence)
-        else:
+        seen = judge_log_range(
+            state,
+            self.policy,
+            self.now_ms,
+            log_start,
+            log_end,
+            written_end,
+            has_epochs=self.capabilities.has_epochs,
+        )
+        if seen.event is SliceEvent.IN_RANGE:
             state.short_ends = 0
-            self._move(state, SliceEvent.IN_RANGE, seen)
-
-    def _on_short_end(self, state: SliceState, written_end: int) -> None:
-        """The leader has nothing at or after the next offset, and the slice goes on there. It may
-        no longer be the leader, so its response counts the second time, after new metadata."""
-        evidence = f"the log of its leader {state.server.address} ends at {written_end}"
-        waited_ms = state.count_short_end(self.now_ms)
-        is_long = self.capabilities.has_epochs or waited_ms >= SHORT_END_MS
-        if state.short_ends < SHORT_END_REPORTS or not is_long:
-            self._suspect(state, SliceEvent.ENDS_HERE, LossKind.TRUNCATED, evidence)
-            return
-        evidence += f"; asked {state.short_ends} times, with metadata from other brokers if any"
-        loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
-        self._move(state, SliceEvent.ENDS_EARLIER_FOR_SURE, loss=loss)
-
-    def _suspect(self, state: SliceState, event: SliceEvent, kind: LossKind, evidence: str) -> None:
-        """The loss is assumed at the deadline, unless something else is seen before."""
-        state.suspect(kind, evidence, self.now_ms)
-        self._move(state, event, evidence)
+        self._apply(state, seen)
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
         """The connection to a leader broke, and so did the one reconnect. ``is_slow``: no complete
@@ -303,42 +279,31 @@ class FetchLoop:
     ) -> None:
         """Metadata came, or no broker could be asked for it. A partition that it lacks has no known
         leader yet, for the reason in ``unreachable`` if given. ``unknown``: those that do not exist
-        according to the cluster, which is believed if it stays so until the deadline."""
+        according to the cluster."""
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
         for state in [s for s in finding if s.retry.resume_at_ms <= self.now_ms]:
             partition = state.slice.partition
             found = leaders.get(partition)
-            if found is None and partition in unknown:
-                evidence = "the cluster no longer names this partition"
-                self._suspect(state, SliceEvent.NO_LEADER, LossKind.VANISHED, evidence)
-            elif found is None or found.address is None:
-                reason = (unreachable or {}).get(partition, "it has no leader")
-                self._move(state, SliceEvent.NO_LEADER, reason)
-            else:
-                self._on_leader(state, found, found.address)
-
-    def _on_leader(self, state: SliceState, found: Leader, address: Address) -> None:
-        planned = state.slice.topic_id
-        if found.is_replica and self.leader_only:
-            reason = f"its leader is away, and {address} is a replica of it"
-            self._move(state, SliceEvent.NO_LEADER, reason)
-        elif planned and found.topic_id and planned != found.topic_id:
-            evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
-            if state.suspected_ms(LossKind.RECREATED, evidence, self.now_ms) < OTHER_TOPIC_MS:
-                self._suspect(state, SliceEvent.NO_LEADER, LossKind.RECREATED, evidence)
-            else:
-                loss = slice_failures.loss_of(state, self.policy, LossKind.RECREATED, evidence)
-                self._move(state, SliceEvent.RECREATED, loss=loss)
-        elif address == state.left_leader and state.retry.failures <= 1:
-            self._move(state, SliceEvent.NO_LEADER, state.retry.last_failure)
-        else:
-            state.server.on_leader(found, self.now_ms)
-            self._move(state, SliceEvent.LEADER_FOUND)
-            logger.info(
-                "Found the leader %s, epoch %s", address, found.epoch, extra=state.log_fields
+            seen = judge_leader(
+                state,
+                self.policy,
+                self.now_ms,
+                found,
+                is_unknown=partition in unknown,
+                why_none=(unreachable or {}).get(partition, "it has no leader"),
             )
+            self._apply(state, seen)
+            if found is not None and seen.event is SliceEvent.LEADER_FOUND:
+                state.server.on_leader(found, self.now_ms)
+                where, fields = (found.address, found.epoch), state.log_fields
+                logger.info("Found the leader %s, epoch %s", *where, extra=fields)
 
     # --- transitions --------------------------------------------------------------------
+
+    def _apply(self, state: SliceState, seen: Observation) -> None:
+        if seen.suspected is not None:
+            state.suspect(seen.suspected, seen.reason, self.now_ms)
+        self._move(state, seen.event, seen.reason, seen.loss)
 
     def _move(
         self, state: SliceState, event: SliceEvent, reason: str = "", loss: Loss | None = None
@@ -361,14 +326,6 @@ class FetchLoop:
             )
         return state
 
-    def _doubt(self, state: SliceState, what: str, throttled: bool = False) -> None:
-        """A replica did not give what is wanted: it may lag or be damaged, so its leader is asked.
-        One that throttles is asked again."""
-        is_detour = state.server.replica is not None
-        event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.STAND_IN_FAILED
-        reason = f"{state.server.address}, a replica that may lag, is read; {what}"
-        self._move(state, SliceEvent.RETRIABLE_ERROR if throttled else event, reason)
-
     def _asks_leader(self, request: SliceRequest, seen: str) -> bool:
         """Whether what was seen in the response does not prove damage, so that the leader is
         asked."""
@@ -382,4 +339,4 @@ class FetchLoop:
         if state.server.sender.proves_range:
             self._move(state, SliceEvent.STALE_LEADER, seen)
         else:
-            self._doubt(state, seen)
+            self._apply(state, doubt(state, seen))
