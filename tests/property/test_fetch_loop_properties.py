@@ -202,7 +202,7 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
         now += cluster.random.choice((0, 1, 50))
     else:
         raise AssertionError("the loop never ends")
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
     for slice_ in slices:
         assert cluster.positions[slice_.index] >= slice_.until_offset
         if slice_.width == 0:

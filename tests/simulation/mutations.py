@@ -206,9 +206,9 @@ LOSSES = (
     Mutation(
         "every gap is compacted",
         Change(
-            "fetch.offset_gaps:GapExplainer.explain",
-            "return self.are_explained(topic)",
-            "self._known[topic] = type(self._known[topic])(True, '')\n    return True",
+            "fetch.loss_judgement:judge_cleanup",
+            "return reported",
+            "return CleanupPolicy(True, '')",
         ),
     ),
     Mutation(

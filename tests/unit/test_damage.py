@@ -10,10 +10,11 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, Damage, ProofFailed
+from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.fetch.slice_failures import damage_loss
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -115,10 +116,11 @@ def test_nothing_goes_on_after_a_batch_whose_end_is_not_known(action: Action) ->
 def test_bytes_that_the_leader_no_longer_returns_are_skipped_and_not_quarantined() -> None:
     error = BadRecord("t/0: bad", why="torn", damage=Damage(4, 8, has_bytes=False))
     whole = Slice(0, P, 0, 12)
-    loss = damage_loss(error, Policy(corrupt=Action.SKIP), whole, 4, 12)
+    loss = judge_damage(error, Sender.LEADER, Policy(corrupt=Action.SKIP), whole, 4, 12)
+    assert isinstance(loss, Loss)
     assert bounds_of(loss) == (4, 8, "corrupt")
     with pytest.raises(BadRecord, match="no longer returns its bytes"):
-        damage_loss(error, Policy(corrupt=Action.QUARANTINE), whole, 4, 12)
+        judge_damage(error, Sender.LEADER, Policy(corrupt=Action.QUARANTINE), whole, 4, 12)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from rangeland.dialects.kafka.legacy_messages import batch_error
 from rangeland.dialects.kafka.requests import CAPABILITIES
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RangelandError
-from rangeland.fetch.slice_failures import located_damage_error
+from rangeland.fetch.loss_judgement import located_damage_error
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import check_range_is_closed
 from rangeland.job.job_text import parse_job_text

@@ -21,10 +21,11 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.fetch.fetch_loop import OTHER_TOPIC_MS, FetchLoop
+from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_size import RESPONSES_TO_GROW
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
+from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import Phase, SliceEvent, move_on
 from rangeland.loss import Action, LossKind
@@ -231,7 +232,7 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
 ) -> None:
     loop = loop_of(slice_(0, P0), expired=Action.SKIP)
     measure(loop, 0, start, 600)
-    ((index, loss),) = loop.losses_to_report
+    ((index, loss),) = loop.take_losses()
     assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
     assert loss.kind is LossKind.EXPIRED
     if lost_until == 100:
@@ -269,7 +270,7 @@ def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
 def test_offsets_above_the_log_are_no_loss_before_the_deadline() -> None:
     loop = loop_of(slice_(0, P0, 30, 100))
     now = _stay_beyond_the_end(loop, 9_000)
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
     while not isinstance(step := loop.next(now), SendFetch):
         now = step.at_ms if isinstance(step, WaitUntil) else now
         loop.on_leaders(lead(B1))
@@ -282,7 +283,7 @@ def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
         _stay_beyond_the_end(loop_of(slice_(0, P0, 30, 100)), 30_000)
     skipping = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     assert _stay_beyond_the_end(skipping, 30_000) > 10_000
-    ((_, loss),) = skipping.losses_to_report
+    ((_, loss),) = skipping.take_losses()
     assert (loss.from_offset, loss.until_offset) == (30, 100)
     assert loss.kind is LossKind.TRUNCATED
 
@@ -303,14 +304,14 @@ def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_trun
     now = _stay_beyond_the_end(loop, 1_000)
     with pytest.raises(Unreachable, match="no leader"):
         _have_no_leader(loop, now)
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
 
 
 def _named_b(loop: FetchLoop, meaning: ErrorMeaning, until_ms: int) -> None:
     """All metadata names another topic id, up to this time."""
     loop.on_error(ask(loop).requests[0], meaning, "UNKNOWN_TOPIC_ID")
     now = 0
-    while now <= until_ms and not loop.losses_to_report:
+    while now <= until_ms and loop.states[0].phase is not Phase.DONE:
         step = loop.next(now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
@@ -328,7 +329,7 @@ def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: Erro
     skipping = loop_of(slice_(0, P0), recreated=Action.SKIP)
     _named_b(skipping, meaning, 8_000)
     assert skipping.next(8_000) == AllRead()
-    assert [(i, x.kind, x.width) for i, x in skipping.losses_to_report] == [
+    assert [(i, x.kind, x.width) for i, x in skipping.take_losses()] == [
         (0, LossKind.RECREATED, 100)
     ]
 
@@ -340,7 +341,7 @@ def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop, 5_000).leader == B2
     assert loop.on_records(ask(loop, 5_000).requests[0], 50)
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
 
 
 def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() -> None:
@@ -349,7 +350,7 @@ def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() 
     loop.next(0)
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop).leader == B2
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
 
 
 # --- what comes in odd sizes ------------------------------------------------------------
@@ -454,7 +455,7 @@ def test_empty_responses_prove_nothing_however_many_there_are(throttled: bool) -
     with pytest.raises(Unreachable, match=r"answered without records, though .* up to 100"):
         _empties(loop, 100, throttled, 1_000)
     assert loop.now_ms > PATIENCE.no_progress_ms
-    assert (loop.states[0].next_offset, loop.losses_to_report) == (0, [])
+    assert (loop.states[0].next_offset, loop.take_losses()) == (0, [])
 
 
 def test_what_came_empty_is_asked_for_alone() -> None:
@@ -469,7 +470,7 @@ def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
     loop = loop_of(slice_(0, P0), truncated=Action.SKIP)
     _empties(loop, 99, False, 6)
     loop.on_records(_next_ask(loop).requests[0], 100)
-    assert (loop.next(loop.now_ms), loop.losses_to_report) == (AllRead(), [])
+    assert (loop.next(loop.now_ms), loop.take_losses()) == (AllRead(), [])
 
 
 def _next_ask(loop: FetchLoop) -> SendFetch:
@@ -508,9 +509,27 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
         loop = _with_epochs(truncated=action)
         assert _cut_short(loop, 30, itertools.repeat(30)) == 2
         assert loop.now_ms < 3_000, "nobody waits for the deadline"
-        ((_, loss),) = loop.losses_to_report
+        ((_, loss),) = loop.take_losses()
         assert (loss.from_offset, loss.until_offset) == (30, 100)
         assert (loss.kind, loss.action) == (LossKind.TRUNCATED, action)
+
+
+def test_a_log_that_ends_inside_the_slice_is_asked_for_again_after_a_pause() -> None:
+    loop = confirmed(_with_epochs())
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+    step = loop.next(0)
+    assert isinstance(step, SendLogRange)
+    loop.on_log_range(step.request, 0, 30, 30)
+    assert loop.next(0) == WaitUntil(SHORT_END_PAUSE_MS)
+    assert loop.next(SHORT_END_PAUSE_MS) == FindLeaders((P0,), ())
+    assert loop.take_losses() == []
+
+
+def test_losses_are_handed_over_once() -> None:
+    loop = loop_of(slice_(0, P0), expired=Action.SKIP)
+    measure(loop, 0, 40, 600)
+    assert [(index, loss.width) for index, loss in loop.take_losses()] == [(0, 40)]
+    assert loop.take_losses() == []
 
 
 def _with_epochs(**actions: Action) -> FetchLoop:
@@ -523,7 +542,7 @@ def test_an_end_that_no_epoch_confirms_is_asked_for_longer() -> None:
     loop = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     assert _cut_short(loop, 30, itertools.repeat(30)) > 2
     assert 5_000 < loop.now_ms < 9_000
-    ((_, loss),) = loop.losses_to_report
+    ((_, loss),) = loop.take_losses()
     assert (loss.from_offset, loss.kind) == (30, LossKind.TRUNCATED)
 
 
@@ -537,7 +556,7 @@ def test_a_log_whose_leader_has_more_than_it_lets_read_is_waited_for(end: int | 
     loop = _with_epochs(truncated=Action.SKIP)
     with pytest.raises(Unreachable):
         _cut_short(loop, 30, itertools.cycle([30, end]))
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
 
 
 def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metadata_first() -> None:
@@ -559,7 +578,7 @@ def test_a_leader_that_never_catches_up_is_unreachable_and_never_a_loss() -> Non
     loop = loop_of(slice_(0, P0), truncated=Action.SKIP)
     with pytest.raises(Unreachable, match="readable up to 99 only"):
         _empties(loop, 99, False, 99)
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
 
 
 # --- ends -------------------------------------------------------------------------------
@@ -594,7 +613,7 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
         loop.on_records(step.requests[0], 40 if step.leader == B1 else 100)
     _retry_for_ever_or_end(loop)
     assert loop.next(loop.now_ms) == AllRead()
-    ((index, loss),) = loop.losses_to_report
+    ((index, loss),) = loop.take_losses()
     assert (index, loss.from_offset, loss.until_offset, loss.action) == (0, 40, 100, Action.HOLD)
     assert loss.kind is LossKind.UNREACHABLE
     assert "LEADER_NOT_AVAILABLE" in loss.evidence
@@ -678,7 +697,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     loop.on_error(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
     assert loop.next(1) == AllRead()
-    ((index, loss),) = loop.losses_to_report
+    ((index, loss),) = loop.take_losses()
     assert (index, loss.from_offset, loss.until_offset) == (0, 5, 100)
     assert (loss.kind, loss.action) == (LossKind.CORRUPT, Action.HOLD)
 
@@ -686,7 +705,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
 def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
     loop = loop_of(slice_(0, P0, 5), expired=Action.HOLD)
     measure(loop, 0, 50, 200)
-    ((_, loss),) = loop.losses_to_report
+    ((_, loss),) = loop.take_losses()
     assert (loss.from_offset, loss.until_offset, loss.action) == (5, 100, Action.HOLD)
     assert loop.next(1) == AllRead()
 
@@ -778,9 +797,7 @@ def test_a_partition_that_the_cluster_denies_to_the_last_has_vanished() -> None:
 
 def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> None:
     loop, ended_at_ms = denied(Policy(vanished=Action.SKIP))
-    assert [(loss.kind, loss.width) for _, loss in loop.losses_to_report] == [
-        (LossKind.VANISHED, 10)
-    ]
+    assert [(loss.kind, loss.width) for _, loss in loop.take_losses()] == [(LossKind.VANISHED, 10)]
     assert ended_at_ms >= 1_000
 
 

@@ -12,9 +12,10 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.fetch_size import FetchSize
+from rangeland.fetch.loss_judgement import located_damage_error
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
-from rangeland.fetch.slice_failures import located_damage_error, unreadable_error
+from rangeland.fetch.slice_failures import unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
 from rangeland.landing.target.loss_records import (
     losses_in,

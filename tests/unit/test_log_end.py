@@ -104,7 +104,7 @@ def test_a_slice_that_waits_at_an_end_that_was_not_answered_is_unreachable_and_n
     with pytest.raises(Unreachable):
         carry_out(fetcher)
     (state,) = fetcher._loop.states.values()
-    assert (state.next_offset, fetcher._loop.losses_to_report) == (READABLE_END, [])
+    assert (state.next_offset, fetcher._loop.take_losses()) == (READABLE_END, [])
 
 
 def carry_out(fetcher: FetchThread) -> None:

@@ -16,9 +16,10 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka import topic_settings
 from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch import broker_questions, offset_gaps, simple_consumer
+from rangeland.fetch import broker_questions, loss_judgement, simple_consumer
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.loss import Action, LossKind
@@ -62,10 +63,13 @@ class Source:
 
     def pieces(self) -> Iterator[FetchedPiece]:
         log = type(self).log_again if self.leader_only else type(self).log
+        sender = Sender.LEADER_AGAIN if self.leader_only else Sender.LEADER
         for s in self.slices:
             there = [b for b in log if b.next_offset > s.from_offset]
             stored = memoryview(b"".join(encode(b) for b in there))
-            yield FetchedPiece(s.index, s.from_offset, s.until_offset, stored, leader=str(B1))
+            yield FetchedPiece(
+                s.index, s.from_offset, s.until_offset, stored, leader=str(B1), sender=sender
+            )
 
 
 @pytest.fixture(autouse=True)
@@ -238,6 +242,6 @@ def test_a_gap_that_the_leader_does_not_have_is_none(monkeypatch: pytest.MonkeyP
 def test_a_slice_with_very_many_gaps_is_told_that_it_looks_compacted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(offset_gaps, "MAX_LOSSES", 1)
+    monkeypatch.setattr(loss_judgement, "MAX_LOST_GAPS", 1)
     with pytest.raises(RangeLost, match=r"more than 1 gaps.*source\.compacted"):
         read(Action.SKIP)

@@ -7,9 +7,8 @@ import time
 import pytest
 
 from rangeland.cluster_access.cluster_lookup import read_settings
-from rangeland.dialects.cluster_values import NoReply
-from rangeland.errors import JobFileError, Unreachable
-from rangeland.fetch.offset_gaps import GapExplainer
+from rangeland.errors import JobFileError
+from rangeland.fetch.loss_judgement import stated_cleanup
 from rangeland.job import Job
 from rangeland.patterns import check_pattern_is_valid, match_topics, matches
 
@@ -30,9 +29,7 @@ def test_no_pattern_takes_long_for_any_topic(pattern: str) -> None:
     assert not source.source.reads("a" * 249 + "!")
     assert not source.policies.topics[0].matches("a" * 249 + "!")
     assert match_topics(pattern, ["a" * 100_000 + "!"]) == []
-    explainer = GapExplainer(read_settings(source), lambda topic, first: NoReply({}))
-    with pytest.raises(Unreachable, match="has a gap"):  # it is not compacted by the pattern
-        explainer.explain("a" * 249 + "!", [])
+    assert stated_cleanup("a" * 249 + "!", read_settings(source)) is None
     assert time.process_time() - started < 1
 
 

@@ -113,7 +113,7 @@ def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(meaning: Erro
     loop.on_error(ask(loop).requests[0], meaning, "ANY")
     step = ask(loop)
     assert (step.leader, step.stays, step.requests[0].offset) == (LEADER, True, 0)
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
 
 
 @pytest.mark.parametrize("action", list(Action))
@@ -122,7 +122,7 @@ def test_damage_that_only_a_replica_has_is_read_at_its_leader(action: Action) ->
     loop.policy = Policy(corrupt=action)
     loop.on_damaged(ask(loop).requests[0], BadRecord("t/0: a byte is flipped"))
     step = ask(loop)
-    assert (step.leader, step.stays, loop.losses_to_report) == (LEADER, True, [])
+    assert (step.leader, step.stays, loop.take_losses()) == (LEADER, True, [])
     assert loop.sender_of(step.requests[0]) is Sender.LEADER
     assert loop.on_records(step.requests[0], 100)
 
@@ -187,7 +187,7 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
     assert isinstance(measure, SendLogRange)
     assert measure.leader == LEADER
     loop.on_log_range(measure.request, 40, 200)
-    assert [(loss.from_offset, loss.until_offset) for _, loss in loop.losses_to_report] == [(0, 40)]
+    assert [(loss.from_offset, loss.until_offset) for _, loss in loop.take_losses()] == [(0, 40)]
 
 
 # --- what a response proves -------------------------------------------------------------------
@@ -204,6 +204,8 @@ DETOUR, STAND_IN = Address("detour", 4), Leader(REPLICA, is_replica=True)
         (ServingReplica(LED, KAFKA, is_confirmed=True), Sender.LEADER),
         (ServingReplica(LED, JAFKA, is_confirmed=True), Sender.LEADER),
         (ServingReplica(LED, ROCKETMQ, is_confirmed=True), Sender.LEADER),
+        (ServingReplica(LED, KAFKA, is_confirmed=True, leader_only=True), Sender.LEADER_AGAIN),
+        (ServingReplica(LED, KAFKA, leader_only=True), Sender.UNCONFIRMED_LEADER),
         (ServingReplica(LED, KAFKA), Sender.UNCONFIRMED_LEADER),
         (ServingReplica(LED, JAFKA), Sender.ONLY_BROKER),
         (ServingReplica(LED, ROCKETMQ), Sender.LEADER_OR_REPLICA),
@@ -260,7 +262,7 @@ def test_offsets_that_only_a_replica_denies_are_waited_for_and_never_lost(
     loop = stood_in_for(Policy())
     with pytest.raises(Unreachable, match="a replica that may lag"):
         _deny(loop, start, end)
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
 
 
 def _deny(loop: FetchLoop, start: int, end: int) -> None:
@@ -281,7 +283,7 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
 def test_damage_in_what_stands_in_for_a_leader_waits_for_the_leader() -> None:
     loop = stood_in_for(Policy(corrupt=Action.SKIP))
     loop.on_damaged(ask(loop).requests[0], BadRecord("q/0: a byte is flipped"))
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
     assert isinstance(loop.next(0), FindLeaders)
 
 
@@ -296,7 +298,7 @@ def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_l
     measure = loop.next(0)
     assert isinstance(measure, SendLogRange)
     loop.on_log_range(measure.request, 40, 200)
-    assert loop.losses_to_report == []
+    assert loop.take_losses() == []
     assert isinstance(loop.next(0), FindLeaders)
 
 

@@ -207,8 +207,8 @@ def test_a_broker_that_is_gone_has_replaced_nothing() -> None:
 
 def test_what_contradicts_the_broker_s_own_account_is_damage() -> None:
     given, _ = backwards()
-    context = FetchContext(spans=(ResponseSpan(len(given.part.records), 8, 16),))
-    told = replace(given, part=replace(given.part, context=context))
+    context = FetchContext(spans=(ResponseSpan(len(given.fetched.records), 8, 16),))
+    told = replace(given, fetched=replace(given.fetched, context=context))
     assert judge_response(told) == Take(12, is_damaged=True)
 
 

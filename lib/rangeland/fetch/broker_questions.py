@@ -138,7 +138,7 @@ class AskedLeader:
             PartitionFetch(request.partition, request.topic_id, request.epoch, offset, max_bytes)
         ]
         read = request_records(self.brokers, self.address, fetches, max_bytes, max_wait_ms)
-        for part in read.partitions:
-            if part.partition == request.partition and part.meaning is ErrorMeaning.OK:
-                return part
+        for fetched in read.partitions:
+            if fetched.partition == request.partition and fetched.meaning is ErrorMeaning.OK:
+                return fetched
         return None

@@ -11,7 +11,8 @@ Failover: after a lost connection or an error that means stale metadata, a slice
 leader again. The same leader first gets a moment to recover. A new leader's high watermark may
 be lower than what was acknowledged; the loop waits for it, and calls the difference lost only at
 the deadline. Lost offsets end the run, unless the job's policy skips or holds them.
-``replica_choice`` decides whether the leader or a replica is read, and what a response proves.
+``replica_choice`` decides whether the leader or a replica is read, and what a response proves;
+``leader_judgement`` and ``loss_judgement`` say what follows.
 """
 
 from __future__ import annotations
@@ -25,18 +26,14 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
-from rangeland.fetch.fetch_steps import (
-    AllRead,
-    SendLogRange,
-    Step,
-    WaitUntil,
-    fetch_request,
-    leader_request,
-)
-from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits, Throttle
+from rangeland.fetch.fetch_steps import Step, next_step
+from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
+from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
+from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
 from rangeland.fetch.slice_state import (
     Move,
+    Observation,
     Phase,
     SliceEvent,
     SliceRequest,
@@ -47,13 +44,6 @@ from rangeland.fetch.slice_state import (
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
-
-SHORT_END_REPORTS = 2
-"""How often a leader must report that its log ends too early before that is believed."""
-SHORT_END_MS = 5_000
-"""And for how long, where no epoch confirms the end: its broker may just have started."""
-OTHER_TOPIC_MS = 5_000
-"""How long metadata must name another topic id: a broker that lags may name a former one."""
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +62,7 @@ class FetchLoop:
     leader_only: bool = False
     """No replica is read, neither one that a leader names nor one that stands in for it."""
     states: dict[int, SliceState] = field(init=False)
-    losses_to_report: list[tuple[int, Loss]] = field(init=False, default_factory=list)
-    """What a policy has skipped or held, with the index of its slice. The caller removes it."""
+    _losses: list[tuple[int, Loss]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         known, self.states = self.capabilities, {}
@@ -91,27 +80,15 @@ class FetchLoop:
         for state in self._unfinished():
             self._give_up_if_stuck(state)
             state.server.expire(now_ms)
-        unfinished = self._unfinished()
-        if not unfinished:
-            return AllRead()
-        ready = [s for s in unfinished if self._ready_at(s) <= now_ms]
-        if not ready:
-            return WaitUntil(min(self._ready_at(s) for s in unfinished))
-        for state in ready:
-            if state.phase is Phase.MEASURING and state.server.address:
-                return SendLogRange(state.server.address, state.request)
-        if finding := [s for s in ready if s.phase is Phase.FINDING]:
-            return leader_request(finding)
-        reading = [s for s in ready if s.phase is Phase.READING]
-        return fetch_request([s for s in reading if s.slice.is_urgent] or reading, self.limits)
+        return next_step(self._unfinished(), self.throttle, self.limits, now_ms)
+
+    def take_losses(self) -> list[tuple[int, Loss]]:
+        """What a policy has skipped or held since the last call, with the indexes of the slices."""
+        losses, self._losses = self._losses, []
+        return losses
 
     def _unfinished(self) -> list[SliceState]:
         return [s for s in self.states.values() if s.phase is not Phase.DONE]
-
-    def _ready_at(self, state: SliceState) -> int:
-        if state.phase is Phase.FINDING:
-            return state.retry.resume_at_ms
-        return max(state.retry.resume_at_ms, self.throttle.free_at(state.server.address))
 
     def _give_up_if_stuck(self, state: SliceState) -> None:
         limit_ms = self.limits.no_progress_ms
@@ -124,7 +101,8 @@ class FetchLoop:
         return self.states[request.index].server.sender
 
     def is_reading(self, request: SliceRequest) -> bool:
-        """False if its broker was lost while another part of the same response was judged."""
+        """False if its broker was lost while another slice's records in the same response were
+        judged."""
         return self.states[request.index].phase is Phase.READING
 
     def leader_of(self, request: SliceRequest) -> Leader:
@@ -134,8 +112,9 @@ class FetchLoop:
     # --- outcomes of a fetch ----------------------------------------------------------
 
     def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """A response of ``size`` bytes came; its parts are reported next. Within limits, time for
-        which a broker throttles this client does not count as a lack of progress."""
+        """A response of ``size`` bytes came; what it has for each slice is reported next. Within
+        limits, time for which a broker throttles this client does not count as a lack of
+        progress."""
         self.now_ms = now_ms
         # Brokers throttle for the window of a quota, seconds: days are a mistake of theirs.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
@@ -173,11 +152,12 @@ class FetchLoop:
         partition is held there, or the run ends. If a replica may have sent them, its leader is
         asked."""
         state = self._current(request)
-        if self._asks_leader(request, error.what):
-            return
-        first, end = state.next_offset, state.slice.until_offset
-        loss = slice_failures.damage_loss(error, self.policy, state.slice, first, end)
-        self._move(state, SliceEvent.DAMAGED, loss=loss)
+        sender, first, end = state.server.sender, state.next_offset, state.slice.until_offset
+        judged = judge_damage(error, sender, self.policy, state.slice, first, end)
+        if isinstance(judged, ReadAtLeader):
+            self._turn_to_leader(state, error.what)
+        else:
+            self._move(state, SliceEvent.DAMAGED, loss=judged)
 
     def on_replaced(self, request: SliceRequest) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
@@ -196,14 +176,16 @@ class FetchLoop:
         state = self._current(request)
         sender = state.server.sender
         if sender is Sender.REPLICA:
-            self._doubt(state, "it answered without records", throttled)
+            seen = doubt(state, "it answered without records")
+            event = SliceEvent.RETRIABLE_ERROR if throttled else seen.event
+            self._move(state, event, seen.reason)
         elif readable_end is None:
             # An idle log, one cut short and one that is gone look the same: its end is requested.
             self._move(state, SliceEvent.EMPTY_AT_END, "its leader answered without records")
         elif readable_end >= state.slice.until_offset:
             state.size.is_alone = True
-            seen = f"without records, though its log is readable up to {readable_end}"
-            self._move(state, SliceEvent.EMPTY_BELOW_END, f"its leader answered {seen}")
+            reason = f"without records, though its log is readable up to {readable_end}"
+            self._move(state, SliceEvent.EMPTY_BELOW_END, f"its leader answered {reason}")
         else:
             # Newer brokers answer as followers, too: the leader of the plan may lag now.
             event = SliceEvent.EMPTY_AT_END if sender.proves_end else SliceEvent.STALE_LEADER
@@ -212,8 +194,8 @@ class FetchLoop:
     def on_error(
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
-        """The partition's part of the response carried an error code called ``name``. ``hint``: the
-        leader that the broker named along with it."""
+        """The response has an error code called ``name`` for the partition. ``hint``: the leader
+        that the broker named along with it."""
         state = self._current(request)
         reason = f"{state.server.address} answered {name} at offset {state.next_offset}"
         if state.server.replica is not None:
@@ -252,41 +234,18 @@ class FetchLoop:
         outside of it or at its end. ``written_end``: its end with what is not readable yet; None
         if that is unknown."""
         state = self._current(request, Phase.MEASURING)
-        seen = state.retry.last_failure
-        if not state.server.sender.proves_range:
-            self._doubt(state, f"its log is [{log_start}, {log_end})")
-        elif state.next_offset < log_start:
-            evidence = f"{seen}; the nearest valid offset is {log_start}"
-            loss = slice_failures.loss_of(state, self.policy, LossKind.EXPIRED, evidence, log_start)
-            self._move(state, SliceEvent.STARTS_LATER, loss=loss)
-        elif written_end is not None and max(written_end, log_end) <= state.next_offset:
-            self._on_short_end(state, written_end)
-        elif state.next_offset > log_end:
-            # A leader that has just taken over may lag for a moment.
-            self._suspect(state, LossKind.TRUNCATED, f"{seen}; its log ends at {log_end}")
-        else:
+        seen = judge_log_range(
+            state,
+            self.policy,
+            self.now_ms,
+            log_start,
+            log_end,
+            written_end,
+            has_epochs=self.capabilities.has_epochs,
+        )
+        if seen.event is SliceEvent.IN_RANGE:
             state.short_ends = 0
-            self._move(state, SliceEvent.IN_RANGE, seen)
-
-    def _on_short_end(self, state: SliceState, written_end: int) -> None:
-        """The leader has nothing at or after the next offset, and the slice goes on there. It may
-        no longer be the leader, so its response counts the second time, after new metadata."""
-        evidence = f"the log of its leader {state.server.address} ends at {written_end}"
-        waited_ms = state.count_short_end(self.now_ms)
-        is_long = self.capabilities.has_epochs or waited_ms >= SHORT_END_MS
-        if state.short_ends < SHORT_END_REPORTS or not is_long:
-            self._suspect(state, LossKind.TRUNCATED, evidence)
-            state.retry.resume_at_ms = self.now_ms + SHORT_END_PAUSE_MS
-            return
-        evidence += f"; asked {state.short_ends} times, with metadata from other brokers if any"
-        loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
-        self._move(state, SliceEvent.ENDS_EARLIER_FOR_SURE, loss=loss)
-
-    def _suspect(self, state: SliceState, kind: LossKind, evidence: str) -> None:
-        """Assumed at the deadline, unless something else is seen before."""
-        state.suspect(kind, evidence, self.now_ms)
-        is_short = kind is LossKind.TRUNCATED
-        self._move(state, SliceEvent.ENDS_EARLIER if is_short else SliceEvent.NO_LEADER, evidence)
+        self._apply(state, seen)
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
         """The connection to a leader broke, and so did the one reconnect. ``is_slow``: no complete
@@ -320,42 +279,31 @@ class FetchLoop:
     ) -> None:
         """Metadata came, or no broker could be asked for it. A partition that it lacks has no known
         leader yet, for the reason in ``unreachable`` if given. ``unknown``: those that do not exist
-        according to the cluster, which is believed if it stays so until the deadline."""
+        according to the cluster."""
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
         for state in [s for s in finding if s.retry.resume_at_ms <= self.now_ms]:
             partition = state.slice.partition
             found = leaders.get(partition)
-            if found is None and partition in unknown:
-                evidence = "the cluster no longer names this partition"
-                self._suspect(state, LossKind.VANISHED, evidence)
-            elif found is None or found.address is None:
-                reason = (unreachable or {}).get(partition, "it has no leader")
-                self._move(state, SliceEvent.NO_LEADER, reason)
-            else:
-                self._on_leader(state, found, found.address)
-
-    def _on_leader(self, state: SliceState, found: Leader, address: Address) -> None:
-        planned = state.slice.topic_id
-        if found.is_replica and self.leader_only:
-            reason = f"its leader is away, and {address} is a replica of it"
-            self._move(state, SliceEvent.NO_LEADER, reason)
-        elif planned and found.topic_id and planned != found.topic_id:
-            evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
-            if state.suspected_ms(LossKind.RECREATED, evidence, self.now_ms) < OTHER_TOPIC_MS:
-                self._suspect(state, LossKind.RECREATED, evidence)
-            else:
-                loss = slice_failures.loss_of(state, self.policy, LossKind.RECREATED, evidence)
-                self._move(state, SliceEvent.RECREATED, loss=loss)
-        elif address == state.left_leader and state.retry.failures <= 1:
-            self._move(state, SliceEvent.NO_LEADER, state.retry.last_failure)
-        else:
-            state.server.on_leader(found, self.now_ms)
-            self._move(state, SliceEvent.LEADER_FOUND)
-            logger.info(
-                "Found the leader %s, epoch %s", address, found.epoch, extra=state.log_fields
+            seen = judge_leader(
+                state,
+                self.policy,
+                self.now_ms,
+                found,
+                is_unknown=partition in unknown,
+                why_none=(unreachable or {}).get(partition, "it has no leader"),
             )
+            self._apply(state, seen)
+            if found is not None and seen.event is SliceEvent.LEADER_FOUND:
+                state.server.on_leader(found, self.now_ms)
+                where, fields = (found.address, found.epoch), state.log_fields
+                logger.info("Found the leader %s, epoch %s", *where, extra=fields)
 
     # --- transitions --------------------------------------------------------------------
+
+    def _apply(self, state: SliceState, seen: Observation) -> None:
+        if seen.suspected is not None:
+            state.suspect(seen.suspected, seen.reason, self.now_ms)
+        self._move(state, seen.event, seen.reason, seen.loss)
 
     def _move(
         self, state: SliceState, event: SliceEvent, reason: str = "", loss: Loss | None = None
@@ -366,7 +314,7 @@ class FetchLoop:
             raise Bug(f"{state.slice}: after {event.name}, {move.value}; the loss is {loss}")
         if loss is not None:
             slice_failures.log_loss(loss)
-            self.losses_to_report.append((state.slice.index, loss))
+            self._losses.append((state.slice.index, loss))
             state.advance(loss.until_offset, self.now_ms)
 
     def _current(self, request: SliceRequest, phase: Phase = Phase.READING) -> SliceState:
@@ -378,23 +326,17 @@ class FetchLoop:
             )
         return state
 
-    def _doubt(self, state: SliceState, what: str, throttled: bool = False) -> None:
-        """A replica did not give what is wanted: it may lag or be damaged, so its leader is asked.
-        One that throttles is asked again."""
-        is_detour = state.server.replica is not None
-        event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.STAND_IN_FAILED
-        reason = f"{state.server.address}, a replica that may lag, is read; {what}"
-        self._move(state, SliceEvent.RETRIABLE_ERROR if throttled else event, reason)
-
     def _asks_leader(self, request: SliceRequest, seen: str) -> bool:
         """Whether what was seen in the response does not prove damage, so that the leader is
         asked."""
         state = self.states[request.index]
-        sender = state.server.sender
-        if sender.proves_damage:
+        if state.server.sender.proves_damage:
             return False
-        if sender.proves_range:
+        self._turn_to_leader(state, seen)
+        return True
+
+    def _turn_to_leader(self, state: SliceState, seen: str) -> None:
+        if state.server.sender.proves_range:
             self._move(state, SliceEvent.STALE_LEADER, seen)
         else:
-            self._doubt(state, seen)
-        return True
+            self._apply(state, doubt(state, seen))

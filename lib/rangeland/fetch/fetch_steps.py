@@ -1,5 +1,5 @@
-"""The steps that the fetch loop asks its caller to carry out, as values, and which slices share
-a request.
+"""The steps that the fetch loop asks its caller to carry out, as values, which of them is next, and
+which slices share a request.
 
 A step is one operation: request records or the range of a log from a leader, find leaders, or
 wait. Steps do not say how it is done.
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rangeland.errors import Bug
-from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.slice_state import SliceRequest, SliceState
+from rangeland.fetch.pacing import FetchLimits, Throttle
+from rangeland.fetch.slice_state import Phase, SliceRequest, SliceState
 from rangeland.model import Address, Partition
 
 
@@ -57,7 +57,31 @@ class AllRead:
 Step = SendFetch | SendLogRange | FindLeaders | WaitUntil | AllRead
 
 
-def fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetch:
+def next_step(
+    unfinished: Sequence[SliceState], throttle: Throttle, limits: FetchLimits, now_ms: int
+) -> Step:
+    """The next step of the slices that are not read to their end."""
+    if not unfinished:
+        return AllRead()
+    ready = [s for s in unfinished if _ready_at(s, throttle) <= now_ms]
+    if not ready:
+        return WaitUntil(min(_ready_at(s, throttle) for s in unfinished))
+    for state in ready:
+        if state.phase is Phase.MEASURING and state.server.address:
+            return SendLogRange(state.server.address, state.request)
+    if finding := [s for s in ready if s.phase is Phase.FINDING]:
+        return _leader_request(finding)
+    reading = [s for s in ready if s.phase is Phase.READING]
+    return _fetch_request([s for s in reading if s.slice.is_urgent] or reading, limits)
+
+
+def _ready_at(state: SliceState, throttle: Throttle) -> int:
+    if state.phase is Phase.FINDING:
+        return state.retry.resume_at_ms
+    return max(state.retry.resume_at_ms, throttle.free_at(state.server.address))
+
+
+def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetch:
     """One fetch for all ready slices of one leader, within the bytes of a request."""
     # The slice that has waited longest chooses the leader, so none is starved.
     first = min(ready, key=lambda s: (s.retry.progress_at_ms, s.slice.index))
@@ -80,7 +104,7 @@ def fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetch
     return SendFetch(address, tuple(requests), stays=first.server.stays)
 
 
-def leader_request(finding: Sequence[SliceState]) -> FindLeaders:
+def _leader_request(finding: Sequence[SliceState]) -> FindLeaders:
     """Metadata for all of them; their replicas are asked first, but not the leaders they left."""
     seeds: dict[Address, None] = {}
     for state in finding:

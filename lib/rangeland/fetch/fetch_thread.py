@@ -130,9 +130,8 @@ class FetchThread:
                     sent = self._fetch(step, is_sent=step is sent)
 
     def _hand_over_losses(self) -> None:
-        for index, loss in self._loop.losses_to_report:
+        for index, loss in self._loop.take_losses():
             self._pieces.put(FetchedPiece(index, loss.from_offset, loss.until_offset, loss=loss))
-        self._loop.losses_to_report.clear()
 
     # --- records ----------------------------------------------------------------------
 
@@ -145,16 +144,16 @@ class FetchThread:
                 is_slow = isinstance(error, NoResponse)
                 self._loop.on_lost(step.leader, f"{error.what}: {error.why}", is_slow=is_slow)
             return None
-        size = sum(len(part.records) for part in response.partitions)
+        size = sum(len(fetched.records) for fetched in response.partitions)
         self._loop.on_response(step.leader, size, response.throttle_ms, _now_ms())
         if response.meaning is not ErrorMeaning.OK:
             for request in step.requests:
                 self._loop.on_error(request, response.meaning, response.code)
             return None
-        parts = {part.partition: part for part in response.partitions}
+        found = {fetched.partition: fetched for fetched in response.partitions}
         throttled = response.throttle_ms > 0
         taken = [
-            self._responses.read(step.leader, request, parts.get(request.partition), throttled)
+            self._responses.read(step.leader, request, found.get(request.partition), throttled)
             for request in step.requests
             if self._loop.is_reading(request)
         ]

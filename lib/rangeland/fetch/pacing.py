@@ -25,8 +25,8 @@ Rates = tuple[tuple[Address, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The sizes and waits of one task's fetches. Sizes limit one partition's part of one
-    response."""
+    """The sizes and waits of one task's fetches. Sizes limit what one response has of one
+    partition."""
 
     no_progress_ms: int = 120_000
     """How long a slice may make no progress before the loop gives up. It must be longer than a

@@ -75,8 +75,8 @@ def _inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.R
 def decodable(
     kept: QuarantinedBytes, where: Range, dialect: str, row_format: RowFormat | None
 ) -> list[tuple[Range, str]]:
-    """The parts of a range of intact records: those that can be decoded now, and others with the
-    reason why not. They were kept without a gap, so each entry reaches to the next one."""
+    """The stretches of a range of intact records: those that can be decoded now, and others with
+    the reason why not. They were kept without a gap, so each entry reaches to the next one."""
     rows = _inside(kept, where.from_offset, where.until_offset)
     batch = with_partition(rows.select(_records(rows_of(dialect))), where.partition)
     entries = entries_of(batch, where.until_offset, in_bytes=True)

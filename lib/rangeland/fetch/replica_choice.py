@@ -10,7 +10,6 @@ it lacks is unreachable, never lost.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -71,8 +70,10 @@ class ServingReplica:
     capabilities: Capabilities = field(default_factory=Capabilities)
     replica: Address | None = None
     wanted_replica: int | None = None
+    leader_only: bool = False
+    """The leader is read once more, and never a replica."""
     stays: bool = False
-    """Only the leader is read, whatever replica it names."""
+    """For a while only the leader is read, whatever replica it names."""
     is_confirmed: bool = False
     """Metadata has named the leader; before, it is the leader of the plan, or one that another
     broker named."""
@@ -90,14 +91,14 @@ class ServingReplica:
         if self.replica is not None or self.leader.is_replica:
             return Sender.REPLICA
         if self.is_confirmed:
-            return Sender.LEADER
+            return Sender.LEADER_AGAIN if self.leader_only else Sender.LEADER
         if known.leader_id is not None:  # a replica may stand in for a leader that is missing
             return Sender.LEADER_OR_REPLICA
         return Sender.ONLY_BROKER if known.numbered_per_broker else Sender.UNCONFIRMED_LEADER
 
     def expire(self, now_ms: int) -> None:
         """Ends a detour, or the time without one, when its time is over."""
-        if now_ms >= self.until_ms:
+        if now_ms >= self.until_ms and not self.leader_only:
             self.replica = None
             self.stays = False
 
@@ -160,5 +161,4 @@ def initial_replica(
 ) -> ServingReplica:
     """The replica to begin with: the leader that the plan names, if any."""
     leader = Leader(slice_.leader, topic_id=slice_.topic_id)
-    until_ms = sys.maxsize if leader_only else 0
-    return ServingReplica(leader, capabilities, stays=leader_only, until_ms=until_ms)
+    return ServingReplica(leader, capabilities, leader_only=leader_only, stays=leader_only)

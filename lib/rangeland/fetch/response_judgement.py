@@ -15,8 +15,8 @@ from typing import assert_never
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, UnconfirmedGap
 from rangeland.errors import BadRecord, Damage
+from rangeland.fetch.loss_judgement import located_damage_error, passable_until
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_failures import located_damage_error, passable_until
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Isolation
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
@@ -31,7 +31,7 @@ class SliceResponse:
     dialect: Dialect
     address: Address
     request: SliceRequest
-    part: FetchedPartition
+    fetched: FetchedPartition
     sender: Sender
     isolation: Isolation
     floor: int = 0
@@ -48,7 +48,7 @@ class SliceResponse:
     @property
     def context(self) -> FetchContext:
         return replace(
-            self.part.context,
+            self.fetched.context,
             floor=self.floor,
             asked_at=self.offset,
             max_batch_bytes=self.max_batch_bytes,
@@ -178,16 +178,16 @@ Judgement = Take | TooSmall | Damaged | Replaced | Inconclusive | NoAnswer | Que
 
 def judge_response(response: SliceResponse) -> Judgement:
     """The first judgement, before anything is asked."""
-    dialect, records, offset = response.dialect, response.part.records, response.offset
+    dialect, records, offset = response.dialect, response.fetched.records, response.offset
     try:
         next_offset = dialect.next_offset(records, offset, response.context)
     except BadRecord as error:
         # Where a broker accounts for the offsets itself, that account is what they contradict.
         # Where offsets are bytes, nothing can be requested that is before the next entry.
-        may_be_replaced = response.floor and not response.part.context.spans
+        may_be_replaced = response.floor and not response.fetched.context.spans
         if may_be_replaced and not dialect.capabilities.offsets_are_bytes:
             return AskWhetherReplaced(offset - 1, response.request.max_bytes, error)
-        return _judge_damage(response, error)
+        return _take_to_damage(response, error)
     if next_offset is None:
         return TooSmall()
     if response.cut_why is not None:
@@ -204,7 +204,7 @@ def judge_records(
     match question:
         case AskWhetherReplaced(error=error):
             is_replaced = found is not None and _has_entry_across(response, found, response.offset)
-            return Replaced() if is_replaced else _judge_damage(response, error)
+            return Replaced() if is_replaced else _take_to_damage(response, error)
         case AskForNextEntry():
             return _judge_next_entry(response, question.offset, found)
         case AskWhetherDamaged():
@@ -233,7 +233,8 @@ def judge_silence(question: Question, why: str) -> Judgement:
     return Inconclusive() if isinstance(question, AskLogEnd) else NoAnswer(why)
 
 
-def _judge_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
+def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
+    """How much of a damaged response to decode. ``loss_judgement`` says what is lost by it."""
     until = passable_until(error, response.offset, response.sender)
     if until is None:
         return _located(response, error)
@@ -245,24 +246,24 @@ def _judge_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
 
 def _judge_end(response: SliceResponse, next_offset: int) -> Judgement:
     """How far to read records that are intact, and end at ``next_offset``."""
-    part, readable_end = response.part, response.part.readable_end
+    fetched, readable_end = response.fetched, response.fetched.readable_end
     if readable_end is not None and readable_end < next_offset:
         until = _end_within(response, readable_end)
         return AskLogEnd(next_offset) if until is None else Take(until)
-    gap = response.dialect.unconfirmed_gap(part.records, response.offset, response.context)
+    gap = response.dialect.unconfirmed_gap(fetched.records, response.offset, response.context)
     if gap is not None:
         return AskForGapEntry(gap.last_offset, max(len(gap.entry), MIN_FETCH_BYTES), gap)
     is_log_end = readable_end == next_offset
-    if is_log_end or response.dialect.has_certain_end(part.records, response.context):
+    if is_log_end or response.dialect.has_certain_end(fetched.records, response.context):
         return Take(next_offset)
     return AskForNextEntry(next_offset, response.request.max_bytes)
 
 
 def _end_within(response: SliceResponse, readable_end: int) -> int | None:
     """The offset at which the last record within the readable end ends; None if there is none."""
-    dialect, part, offset = response.dialect, response.part, response.offset
-    context = replace(part.context, floor=response.floor)
-    within = dialect.cut_out(part.records, offset, offset, readable_end, context)
+    dialect, fetched, offset = response.dialect, response.fetched, response.offset
+    context = replace(fetched.context, floor=response.floor)
+    within = dialect.cut_out(fetched.records, offset, offset, readable_end, context)
     if not len(within):
         return None
     until = dialect.next_offset(within, offset, FetchContext(floor=response.floor))

@@ -102,19 +102,19 @@ class ResponseReader:
         self,
         address: Address,
         request: SliceRequest,
-        part: FetchedPartition | None,
+        fetched: FetchedPartition | None,
         throttled: bool,
     ) -> FetchedPiece | None:
         """Reports to the loop what came for one slice. Returns what there is to decode."""
-        if part is None:
+        if fetched is None:
             self._loop.on_empty(request, None, throttled)
-        elif part.meaning is not ErrorMeaning.OK:
-            self._loop.on_error(request, part.meaning, part.code, part.leader_hint)
-        elif part.is_empty:
-            if not self._moves_on(request, part):
-                self._loop.on_empty(request, part.readable_end, throttled)
+        elif fetched.meaning is not ErrorMeaning.OK:
+            self._loop.on_error(request, fetched.meaning, fetched.code, fetched.leader_hint)
+        elif fetched.is_empty:
+            if not self._moves_on(request, fetched):
+                self._loop.on_empty(request, fetched.readable_end, throttled)
         else:
-            response = self._response(address, request, part)
+            response = self._response(address, request, fetched)
             judged = judge_response(response)
             while isinstance(judged, Question):
                 judged = self._ask(response, judged)
@@ -124,7 +124,7 @@ class ResponseReader:
         return None
 
     def _response(
-        self, address: Address, request: SliceRequest, part: FetchedPartition
+        self, address: Address, request: SliceRequest, fetched: FetchedPartition
     ) -> SliceResponse:
         known = self._floors.get(request.index)
         is_floor = known is not None and known.offset == request.offset
@@ -134,7 +134,7 @@ class ResponseReader:
             self._brokers.dialect,
             address,
             request,
-            part,
+            fetched,
             self._loop.sender_of(request),
             self._settings.isolation,
             floor=request.offset if is_floor and is_seen else 0,
@@ -158,20 +158,20 @@ class ResponseReader:
             return judge_silence(question, f"{error.what}: {error.why}")
 
     def _take(self, response: SliceResponse, taken: Take) -> FetchedPiece | None:
-        request, part, until = response.request, response.part, taken.until_offset
+        request, fetched, until = response.request, response.fetched, taken.until_offset
         if not self._loop.on_records(request, until):
             return None
         if not taken.is_damaged:
             self._floors[request.index] = EntryEnd(until, str(response.address), request.epoch)
         if taken.cut_why is not None:
             self._cut[request.index] = (until, taken.cut_why)
-        self._moves_on(request, part)
+        self._moves_on(request, fetched)
         return FetchedPiece(
             request.index,
             request.offset,
             min(until, request.until_offset),
-            part.records,
-            part.aborted,
+            fetched.records,
+            fetched.aborted,
             str(response.address),
             context=response.context,
             sender=response.sender,
@@ -198,6 +198,6 @@ class ResponseReader:
             case _:
                 assert_never(judged)
 
-    def _moves_on(self, request: SliceRequest, part: FetchedPartition) -> bool:
-        named = part.preferred
+    def _moves_on(self, request: SliceRequest, fetched: FetchedPartition) -> bool:
+        named = fetched.preferred
         return named is not None and self._loop.on_preferred(request.index, named)

@@ -1,38 +1,43 @@
 """SimpleConsumer: slices in, decoded chunks out. Drives the loop with real connections.
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
-both, and is raised to the caller.
+both, and is raised to the caller. ``loss_judgement`` says what damage or a gap means; what has to
+be done for it, such as to read the leader again, is done here.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 
 from rangeland.decode.columns import with_partition
+from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.dialect import Dialect, load_dialect
-from rangeland.dialects.fetch_values import Gap
+from rangeland.dialects.fetch_values import DecodedChunk, Gap
 from rangeland.errors import BadRecord, Bug, Damage
 from rangeland.fetch.broker_questions import ask_cleanup_policy
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.offset_gaps import GapExplainer
+from rangeland.fetch.loss_judgement import (
+    Compacted,
+    ReadAtLeader,
+    check_lost_gaps_are_few,
+    first_damaged,
+    judge_cleanup,
+    judge_damage,
+    judge_gap,
+    located_damage_error,
+    stated_cleanup,
+)
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
-from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
-from rangeland.fetch.slice_failures import (
-    damage_loss,
-    first_damaged,
-    located_damage_error,
-    log_loss,
-)
+from rangeland.fetch.slice_failures import log_loss
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
 from rangeland.loss import Action, Loss
-from rangeland.model import Address, QuarantinedBytes, Slice
+from rangeland.model import QuarantinedBytes, Slice
 from rangeland.untrusted import parse_address
 
 
@@ -61,17 +66,12 @@ def read_slices(
         fetcher.stop()
 
 
-class _UnprovenGap(Exception):
-    """A gap was seen, and is believed only after the leader has been read again."""
-
-
 @dataclass(frozen=True, slots=True)
-class _DamagedPart:
-    """A part of a piece that cannot be decoded: what is lost by it, and why."""
+class _Damaged:
+    """Damage in a piece: what is lost by it, and what it is."""
 
     loss: Loss
-    damage: Damage
-    why: str
+    error: BadRecord
 
 
 class _PieceDecoder:
@@ -81,7 +81,8 @@ class _PieceDecoder:
         self._dialect = dialect
         self._settings = settings
         self._in_bytes = dialect.capabilities.offsets_are_bytes
-        self._gaps = GapExplainer(settings, partial(ask_cleanup_policy, settings.cluster))
+        self._cleanup: dict[str, CleanupPolicy] = {}  # of topics whose logs have gaps
+        self._lost_gaps: Counter[int] = Counter()  # by slice
 
     def read(self, pieces: Iterator[FetchedPiece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
         by_index = {s.index: s for s in slices}
@@ -99,11 +100,8 @@ class _PieceDecoder:
     def _chunks_of(
         self, piece: FetchedPiece, slice_: Slice, typing: TypedChunks | None
     ) -> Iterator[SliceChunk]:
-        if piece.loss is not None:
-            yield lost_chunk(piece.index, piece.loss, piece.leader, self._in_bytes)
-            return
         size = len(piece.records)
-        for chunk in self._decode_confirmed(piece, slice_):
+        for chunk in self._decode(piece, slice_):
             batch = chunk.batch
             if batch is not None:
                 batch = with_partition(batch, slice_.partition)
@@ -111,174 +109,162 @@ class _PieceDecoder:
             yield from [chunk] if typing is None else typing.type_rows(chunk)
             size = 0
 
-    def _decode_confirmed(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
-        """The piece to its end. If it is damaged and may come from a replica, or has an unexplained
-        gap, the rest of it is read from the leader: only a second response of the leader proves a
-        loss."""
-        next_offset = piece.from_offset
-        try:
-            for chunk in self._decode(piece, slice_):
-                next_offset = chunk.until_offset
-                yield replace(chunk, leader=piece.leader)
+    def _decode(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
+        """The piece to its end, or to a loss that is held. Where its sender does not prove what is
+        found in it, the rest of it is read from the leader."""
+        if piece.loss is not None:
+            yield self._lost_chunk(piece, slice_, piece.loss)
             return
-        except _UnprovenGap:
-            pass
-        except BadRecord:
-            if piece.sender.proves_damage:
-                raise
-        rest = replace(
-            slice_, from_offset=next_offset, until_offset=piece.until_offset, leader=None
-        )
-        start = piece.context.floor if next_offset == piece.from_offset else next_offset
-        with closing(self._at_leader(rest, EntryEnd(start, piece.leader, piece.epoch))) as chunks:
-            for chunk in chunks:
-                if chunk.loss is not None and chunk.is_held:
-                    # The rest of the slice is held, not only that of the piece.
-                    loss = replace(chunk.loss, until_offset=slice_.until_offset)
-                    yield replace(chunk, loss=loss)
+        at, until = piece.from_offset, piece.until_offset
+        ahead: _Damaged | None = None
+        while at < piece.until_offset:
+            end: _Damaged | Compacted | ReadAtLeader | None = ahead
+            for found in self._walk(piece, slice_, at, until):
+                if not isinstance(found, SliceChunk):
+                    end = found
+                    break
+                yield found
+                at = found.until_offset
+                if found.is_held:
                     return
-                yield chunk
+            match end:
+                case None:
+                    return
+                case ReadAtLeader():
+                    yield from self._read_at_leader(piece, at, slice_)
+                    return
+                case Compacted():
+                    pass  # on from the gap, which is explained now
+                case _Damaged(loss) if at < loss.from_offset < until:
+                    until, ahead = loss.from_offset, end  # what precedes it is decoded first
+                case _Damaged(loss):
+                    yield self._damaged_chunk(piece, slice_, at, end)
+                    at, until, ahead = loss.until_offset, piece.until_offset, None
 
-    def _at_leader(self, rest: Slice, floor: EntryEnd) -> Generator[SliceChunk, None, None]:
+    def _walk(
+        self, piece: FetchedPiece, slice_: Slice, at: int, until: int
+    ) -> Iterator[SliceChunk | _Damaged | Compacted | ReadAtLeader]:
+        """The chunks of the offsets ``[at, until)``, those of gaps included. Last the damage that
+        ends them, or what has to be done first."""
+        known = self._cleanup.get(slice_.partition.topic)
+        is_explained = piece.context.from_quarantine or (known is not None and known.compacts)
+        context = replace(piece.context, reports_gaps=not is_explained)
+        # Where offsets are bytes, the first byte of the records is at the next offset.
+        begin = at - piece.from_offset if self._in_bytes else 0
+        records, isolation = piece.records[begin:], self._settings.isolation
+        try:
+            for found in self._dialect.decode_chunks(
+                records, at, until, isolation, piece.aborted, context
+            ):
+                if isinstance(found, Gap):
+                    yield self._judge_gap(piece, slice_, at, found)
+                else:
+                    yield self._chunk(piece, at, found)
+                at = found.next_offset
+        except BadRecord as error:
+            yield self._judge_damage(error, piece, slice_, at, until)
+
+    def _chunk(self, piece: FetchedPiece, at: int, decoded: DecodedChunk) -> SliceChunk:
+        until, width = decoded.next_offset, decoded.next_offset - at
+        if piece.context.from_quarantine and decoded.counts.compacted == width:
+            raise _misplaced_error(at, until)
+        return SliceChunk(
+            piece.index,
+            from_offset=at,
+            until_offset=until,
+            counts=decoded.counts,
+            batch=decoded.batch,
+            leader=piece.leader,
+            entry_span=width if self._in_bytes else None,
+        )
+
+    def _judge_damage(
+        self, error: BadRecord, piece: FetchedPiece, slice_: Slice, at: int, until: int
+    ) -> _Damaged | ReadAtLeader:
+        """What damage means that was found while decoding ``[at, until)``."""
+        policy, capabilities = self._settings.policy, self._dialect.capabilities
+        located = located_damage_error(error, slice_.partition, piece.leader, capabilities)
+        first = first_damaged(error.damage, at, until, piece.until_offset)
+        judged = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
+        return judged if isinstance(judged, ReadAtLeader) else _Damaged(judged, error)
+
+    def _damaged_chunk(
+        self, piece: FetchedPiece, slice_: Slice, at: int, damaged: _Damaged
+    ) -> SliceChunk:
+        loss = damaged.loss
+        if at < loss.from_offset:
+            first = loss.from_offset
+            raise Bug(f"{slice_}: the records before offset {first} were not decoded")
+        is_kept = loss.action is Action.QUARANTINE
+        kept = self._bytes_to_keep(piece, damaged.error) if is_kept else None
+        log_loss(loss)
+        return self._lost_chunk(piece, slice_, loss, kept)
+
+    def _judge_gap(
+        self, piece: FetchedPiece, slice_: Slice, at: int, gap: Gap
+    ) -> SliceChunk | Compacted | ReadAtLeader:
+        cleanup = self._cleanup_of(slice_.partition.topic, piece.leader)
+        policy, sender = self._settings.policy, piece.sender
+        judged = judge_gap(cleanup, sender, policy, slice_, at, gap.next_offset)
+        if not isinstance(judged, Loss):
+            return judged
+        self._lost_gaps[slice_.index] += 1
+        count = self._lost_gaps[slice_.index]
+        if count == 1 or judged.action is Action.HOLD:
+            log_loss(judged)
+        check_lost_gaps_are_few(slice_, count, judged)
+        return self._lost_chunk(piece, slice_, judged)
+
+    def _cleanup_of(self, topic: str, leader: str) -> CleanupPolicy:
+        """How the log of the topic is cleaned. The leader is asked first."""
+        if topic not in self._cleanup:
+            known = stated_cleanup(topic, self._settings)
+            if known is None:
+                first = (parse_address(leader),) if leader else ()
+                reply = ask_cleanup_policy(self._settings.cluster, topic, first)
+                known = judge_cleanup(topic, reply, self._settings)
+            self._cleanup[topic] = known
+        return self._cleanup[topic]
+
+    def _read_at_leader(self, piece: FetchedPiece, at: int, slice_: Slice) -> Iterator[SliceChunk]:
+        """The rest of the piece, from the leader that metadata names."""
+        rest = replace(slice_, from_offset=at, until_offset=piece.until_offset, leader=None)
+        floor = piece.context.floor if at == piece.from_offset else at
+        floors = {slice_.index: EntryEnd(floor, piece.leader, piece.epoch)}
         limits = FetchLimits(no_progress_ms=self._settings.cluster.no_progress_ms)
-        floors = {rest.index: floor}
         fetcher = FetchThread([rest], self._settings, limits, leader_only=True, floors=floors)
         fetcher.start()
         try:
-            for piece in fetcher.pieces():
-                if piece.loss is not None:
-                    yield lost_chunk(piece.index, piece.loss, piece.leader, self._in_bytes)
-                    continue
-                for chunk in self._decode(replace(piece, sender=Sender.LEADER_AGAIN), rest):
-                    yield replace(chunk, leader=piece.leader)
+            for again in fetcher.pieces():
+                for chunk in self._decode(again, slice_):
+                    yield chunk
+                    if chunk.is_held:
+                        return
         finally:
             fetcher.stop()
 
-    def _decode(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
-        """The piece to its end. A batch that cannot be decoded ends the run, unless the policy says
-        otherwise: then everything before it is decoded, and it is skipped or quarantined, or the
-        slice ends there. Unexplained gaps are treated in the same way."""
-        next_offset = piece.from_offset
-        while next_offset < piece.until_offset:
-            decoded_until, damaged = yield from self._decode_up_to_damage(
-                piece, next_offset, slice_
-            )
-            if damaged is None:
-                return
-            loss = damaged.loss
-            if decoded_until < loss.from_offset:
-                first = loss.from_offset
-                raise Bug(f"{slice_}: the records before offset {first} were not decoded")
-            kept = None
-            if loss.action is Action.QUARANTINE:
-                kept = self._bytes_to_keep(piece, damaged)
-            log_loss(loss)
-            yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes, kept)
-            if loss.action is Action.HOLD:
-                return
-            next_offset = loss.until_offset
-
-    def _decode_up_to_damage(
+    def _lost_chunk(
         self,
         piece: FetchedPiece,
-        from_offset: int,
         slice_: Slice,
-        known: _DamagedPart | None = None,
-    ) -> Generator[SliceChunk, None, tuple[int, _DamagedPart | None]]:
-        """Returns up to where the piece could be decoded, and the damage there; None if it is
-        intact, or an unexplained gap ends the slice. ``known``: damage that was found already, up
-        to which the piece is decoded."""
-        next_offset = from_offset
-        good_until = piece.until_offset if known is None else known.loss.from_offset
-        # Where offsets are bytes, the first byte of the records is at the next offset.
-        begin = from_offset - piece.from_offset if self._in_bytes else 0
-        records = piece.records[begin:]
-        part = replace(piece, from_offset=from_offset, until_offset=good_until, records=records)
-        try:
-            for chunk in self._chunks(part, slice_):
-                yield chunk
-                next_offset = chunk.until_offset
-                if chunk.is_held:
-                    return next_offset, None
-            return next_offset, known
-        except BadRecord as error:
-            if not piece.sender.proves_damage:
-                raise
-            found = self._judge_damage(error, piece, slice_, next_offset, good_until)
-        if next_offset < found.loss.from_offset < good_until:
-            # Damage is found before everything ahead of it has been returned.
-            return (yield from self._decode_up_to_damage(piece, next_offset, slice_, found))
-        return next_offset, found
+        loss: Loss,
+        kept: QuarantinedBytes | None = None,
+    ) -> SliceChunk:
+        if loss.action is Action.HOLD:
+            # The rest of the slice is held, not only that of a piece that is read again.
+            loss = replace(loss, until_offset=slice_.until_offset)
+        return lost_chunk(piece.index, loss, piece.leader, self._in_bytes, kept)
 
-    def _judge_damage(
-        self,
-        error: BadRecord,
-        piece: FetchedPiece,
-        slice_: Slice,
-        next_offset: int,
-        good_until: int,
-    ) -> _DamagedPart:
-        """What is lost by damage that was found while decoding ``[next_offset, good_until)``, by
-        the policy. Raises the error where nothing else can be done."""
-        policy, capabilities = self._settings.policy, self._dialect.capabilities
-        bad = located_damage_error(error, slice_.partition, piece.leader, capabilities)
-        if bad.damage is None:
-            raise bad from error
-        first = first_damaged(bad.damage, next_offset, good_until, piece.until_offset)
-        loss = damage_loss(bad, policy, slice_, first, piece.until_offset)
-        return _DamagedPart(loss, bad.damage, bad.why)
-
-    def _chunks(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
-        """The content of a piece, and the gaps in it: compacted, or lost. Raises _UnprovenGap at
-        the first lost one, unless the leader has been read again for it."""
-        next_offset, topic = piece.from_offset, slice_.partition.topic
-        is_quarantined, isolation = bool(self._settings.quarantined_bytes), self._settings.isolation
-        is_unfinished = True
-        while is_unfinished:
-            is_unfinished = False
-            are_explained = is_quarantined or self._gaps.are_explained(topic)
-            context = replace(piece.context, reports_gaps=not are_explained)
-            span = (next_offset, piece.until_offset)
-            for part in self._dialect.decode_chunks(
-                piece.records, *span, isolation, piece.aborted, context
-            ):
-                if isinstance(part, Gap):
-                    if self._gaps.explain(topic, _leader_of(piece)):
-                        is_unfinished = True  # again from the gap on, with all gaps explained
-                        break
-                    if not piece.sender.proves_gap:
-                        raise _UnprovenGap
-                    loss = self._gaps.loss_of(slice_, next_offset, part.next_offset)
-                    yield lost_chunk(piece.index, loss, piece.leader, self._in_bytes)
-                else:
-                    width = part.next_offset - next_offset
-                    if is_quarantined and part.counts.compacted == width:
-                        raise _misplaced_error(next_offset, part.next_offset)
-                    entry_span = width if self._in_bytes else None
-                    yield SliceChunk(
-                        piece.index,
-                        from_offset=next_offset,
-                        until_offset=part.next_offset,
-                        counts=part.counts,
-                        batch=part.batch,
-                        entry_span=entry_span,
-                    )
-                next_offset = part.next_offset
-
-    def _bytes_to_keep(self, piece: FetchedPiece, damaged: _DamagedPart) -> QuarantinedBytes:
+    def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> QuarantinedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
-        first, until = damaged.damage.base_offset, damaged.damage.next_offset
-        if until is None:
-            raise Bug(f"a batch at offset {first} is to be quarantined, and its end is unknown")
+        damage = error.damage
+        if damage is None or damage.next_offset is None:
+            raise Bug("a batch is to be quarantined, and its end is unknown", why=error.what)
+        first, until = damage.base_offset, damage.next_offset
         records, start = piece.records, piece.from_offset
         stored = self._dialect.cut_out(records, start, first, until, piece.context)
-        begin = max(first, 0)
-        open_there = self._dialect.aborted_within(records, begin, until, piece.aborted)
-        return QuarantinedBytes(bytes(stored), open_there, damaged.why)
-
-
-def _leader_of(piece: FetchedPiece) -> tuple[Address, ...]:
-    return (parse_address(piece.leader),) if piece.leader else ()
+        open_there = self._dialect.aborted_within(records, max(first, 0), until, piece.aborted)
+        return QuarantinedBytes(bytes(stored), open_there, error.why)
 
 
 def _misplaced_error(first: int, after: int) -> BadRecord:

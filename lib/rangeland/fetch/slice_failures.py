@@ -1,8 +1,5 @@
 """What happens when a slice cannot be read as planned: the loss, with what the policy decides about
-it, and where reading resumes; or the error that ends the run.
-
-Damage is found twice: when the end of a response is determined, and when its records are decoded.
-Both ask here. Damage is judged by ``BadRecord.damage``.
+it; or the error that ends the run. ``loss_judgement`` judges damage and gaps.
 """
 
 from __future__ import annotations
@@ -15,17 +12,15 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import (
     BadRecord,
-    Damage,
     DamagedLog,
     RangelandError,
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import SliceState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Action, Loss, LossKind, partition_facts
-from rangeland.model import Partition, Slice
+from rangeland.model import Slice
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
 
@@ -36,45 +31,11 @@ is, if that is less."""
 logger = logging.getLogger(__name__)
 
 
-def located_damage_error(
-    error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
-) -> BadRecord:
-    """The same error with the partition and leader that only the consumer knows."""
-    known = error.with_words(
-        what=f"{partition}: {error.what}",
-        do=error.do or look_at("the log segment", capabilities),
-    )
-    return known.with_values(log=DamagedLog(partition)).with_facts(leader=leader)
-
-
 def look_at(what: str, capabilities: Capabilities) -> str:
     """The remedy for damaged bytes, with the tool that an operator has for them."""
     return f"check {what} on the leader" + (
         f" with {capabilities.log_tool}" if capabilities.log_tool else ""
     )
-
-
-def passable_until(error: BadRecord, asked_at: int, sender: Sender) -> int | None:
-    """The offset up to which a damaged response to a request at ``asked_at`` can be taken: the end
-    of the damage, or its beginning, so that decoding sees what is around it. None where neither is
-    known. Damage that a replica may have sent is never passed: the leader is read instead."""
-    damage = error.damage
-    if damage is None:
-        return None
-    edges = (damage.next_offset, damage.base_offset)
-    passable = edges if sender.proves_range else edges[1:]
-    return next((edge for edge in passable if edge is not None and edge > asked_at), None)
-
-
-def first_damaged(damage: Damage, next_offset: int, good_end: int, until_offset: int) -> int:
-    """The first offset of ``[next_offset, until_offset)`` that cannot be decoded. ``good_end``: up
-    to where decoding was tried."""
-    first = max(next_offset, damage.base_offset)
-    if first < good_end:
-        return first
-    # Only damaged bytes say that they begin there, so what comes before them is in doubt, too.
-    doubtful_from = next_offset if first >= until_offset else first
-    return max(next_offset, doubtful_from if damage.good_until is None else damage.good_until)
 
 
 def settle_loss(
@@ -87,25 +48,6 @@ def settle_loss(
     if loss.action is Action.FAIL:
         raise error or range_lost_error([loss])
     return replace(loss, until_offset=end) if loss.action is Action.HOLD else loss
-
-
-def damage_loss(
-    error: BadRecord, policy: Policy, slice_: Slice, first: int, until_offset: int
-) -> Loss:
-    """What the policy does about a batch that cannot be decoded: up to ``until_offset`` at most
-    it is skipped or quarantined, or the slice is held from ``first`` on. Raises the error where
-    the policy is to fail, and where reading cannot go on after the damage."""
-    evidence, damage = f"{error.what}: {error.why}", error.damage
-    loss = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
-    loss = settle_loss(loss, policy, slice_, error)
-    if loss.action is Action.HOLD:
-        return loss
-    if damage is None or damage.next_offset is None or damage.next_offset <= first:
-        reason = f"its end is unknown, so `{loss.action}` cannot continue after it"
-        raise _impassable_error(error, reason)
-    if loss.action is Action.QUARANTINE and not damage.has_bytes:
-        raise _impassable_error(error, "the leader no longer returns its bytes, to be quarantined")
-    return replace(loss, until_offset=min(until_offset, damage.next_offset))
 
 
 def loss_of(
@@ -136,14 +78,6 @@ def stuck_loss(state: SliceState, policy: Policy, now_ms: int, no_progress_ms: i
 def log_loss(loss: Loss) -> None:
     extra = partition_fields(loss.partition, loss.from_offset)
     logger.warning("Applied policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
-
-
-def _impassable_error(error: BadRecord, reason: str) -> BadRecord:
-    return error.with_words(
-        why=f"{error.why}; {reason}",
-        do="restore the log from a good replica, or land the other partitions with "
-        "`policy: {corrupt: hold}`",
-    )
 
 
 def _state_facts(state: SliceState) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from typing import Any, Final
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import Bug
 from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
-from rangeland.loss import LossKind
+from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Slice
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,8 @@ class SliceEvent(Enum):
     EMPTY_AT_END = "no records, and the log ends here, or its end was not reported"
     IN_RANGE = "the log contains the next offset"
     STARTS_LATER = "the log starts after the next offset"
-    ENDS_EARLIER = "the log ends before the slice does; not certain yet"
+    ENDS_EARLIER = "the log ends before the next offset; not certain yet"
+    ENDS_HERE = "the log has nothing from the next offset on; not certain yet"
     ENDS_EARLIER_FOR_SURE = "the log ends before the slice does"
     LEADER_FOUND = "metadata names a leader"
     NO_LEADER = "metadata names no usable leader, or could not be fetched"
@@ -67,9 +68,22 @@ class SliceEvent(Enum):
     DEADLINE = "there has been no progress for too long"
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Something that was seen of a slice: the event, and why it is one."""
+
+    event: SliceEvent
+    reason: str = ""
+    loss: Loss | None = None
+    """What is lost by it, with what the policy does about it."""
+    suspected: LossKind | None = None
+    """The loss that is assumed at the deadline, unless something else is seen before."""
+
+
 class Move(Enum):
     BACK_OFF = "wait, longer each time"
     LEAVE = "leave the leader: metadata at once the first time, later after a wait"
+    PAUSE = "leave the leader, and count its report of a short log: metadata after a pause"
     RETURN = "return from the replica to the leader, at once"
     GO_ON = "continue at once"
     ENLARGE = "request more bytes, at once"
@@ -100,6 +114,7 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
         SliceEvent.IN_RANGE: (Move.BACK_OFF, Phase.READING),
         SliceEvent.STARTS_LATER: (Move.LOSE, Phase.READING),
         SliceEvent.ENDS_EARLIER: (Move.LEAVE, Phase.FINDING),
+        SliceEvent.ENDS_HERE: (Move.PAUSE, Phase.FINDING),
         SliceEvent.ENDS_EARLIER_FOR_SURE: (Move.LOSE, Phase.READING),
         SliceEvent.DEADLINE: (Move.LOSE, Phase.MEASURING),
     },
@@ -163,13 +178,11 @@ class SliceState:
         """The time for which nothing but the evidence for this loss has been seen."""
         return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
 
-    def count_short_end(self, now_ms: int) -> int:
-        """Its leader reports such an end, which counts once metadata has named the leader. Returns
-        for how long it has reported one."""
+    def count_short_end(self, now_ms: int) -> None:
+        """Its leader reports such an end, which counts once metadata has named the leader."""
         self.short_ends += 1 if self.server.sender.proves_end else 0
         if self.short_ends <= 1:
             self.short_end_at_ms = now_ms
-        return now_ms - self.short_end_at_ms
 
     def can_share_request(self, first: SliceState) -> bool:
         """Whether both slices can be in one request."""
@@ -234,8 +247,11 @@ def move_on(
         case Move.BACK_OFF:
             state.back_off(reason, now_ms, limits)
             _log(state, f"Retrying in {state.retry.resume_at_ms - now_ms} ms", reason)
-        case Move.LEAVE:
+        case Move.LEAVE | Move.PAUSE:
             state.leave_leader(reason, now_ms, limits)
+            if move is Move.PAUSE:
+                state.count_short_end(now_ms)
+                state.retry.resume_at_ms = now_ms + SHORT_END_PAUSE_MS
             _log(state, f"Left the leader {state.left_leader}", reason)
         case Move.RETURN:
             state.return_to_leader(reason, now_ms)

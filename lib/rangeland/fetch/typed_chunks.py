@@ -34,7 +34,7 @@ MAX_LOSSES = 10_000
 """Per slice: each is a row of the ledger. More show a wrong schema rather than bad records."""
 SHOWN_BYTES = 40
 TRANSFORM = "transform"
-"""The part of a row that is to blame where it is neither key nor value."""
+"""What is to blame for a row where it is neither key nor value."""
 REASON = pa.field("reason", pa.string())
 SCHEMA_ID = pa.field("schema_id", pa.int32())
 

@@ -135,7 +135,7 @@ class SharedRead:
             return False
         if not self._work.whole:
             return True
-        # Stopping would lose all that was read, so take part in the rebalance while reading, and
+        # Stopping would lose all that was read, so join the rebalance while reading, and
         # stop only if another driver owns the plan now.
         self._lease.join_rebalance()
         slice_owners = self._lease.slice_owners(self._partitions)

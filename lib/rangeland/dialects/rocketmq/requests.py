@@ -215,8 +215,8 @@ def read_records(
     responses: Sequence[m.SeriesResponse], fetches: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
     """Reads what each series returned without a gap."""
-    parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(fetches, responses, strict=True))
-    return FetchResult(ErrorMeaning.OK, "", parts)
+    fetched = tuple(_joined_pulls(a.partition, s) for a, s in zip(fetches, responses, strict=True))
+    return FetchResult(ErrorMeaning.OK, "", fetched)
 
 
 @dataclass(slots=True)

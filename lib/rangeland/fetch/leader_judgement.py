@@ -1,0 +1,102 @@
+"""What metadata, and a leader's account of its log, mean for a slice: an event of the table in
+``slice_state``, with what is lost by it or may be.
+"""
+
+from __future__ import annotations
+
+from rangeland.fetch.slice_failures import loss_of
+from rangeland.fetch.slice_state import Observation, SliceEvent, SliceState
+from rangeland.loss import LossKind
+from rangeland.model import Leader
+from rangeland.planning.policy import Policy
+
+SHORT_END_REPORTS = 2
+"""How often a leader must report that its log ends too early before that is believed."""
+SHORT_END_MS = 5_000
+"""And for how long, where no epoch confirms the end: its broker may just have started."""
+OTHER_TOPIC_MS = 5_000
+"""How long metadata must name another topic id: a broker that lags may name a former one."""
+
+
+def judge_log_range(
+    state: SliceState,
+    policy: Policy,
+    now_ms: int,
+    log_start: int,
+    log_end: int,
+    written_end: int | None,
+    *,
+    has_epochs: bool,
+) -> Observation:
+    """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
+    outside of it or at its end. ``written_end``: its end with what is not readable yet; None if
+    that is unknown."""
+    seen, next_offset = state.retry.last_failure, state.next_offset
+    if not state.server.sender.proves_range:
+        return doubt(state, f"its log is [{log_start}, {log_end})")
+    if next_offset < log_start:
+        evidence = f"{seen}; the nearest valid offset is {log_start}"
+        loss = loss_of(state, policy, LossKind.EXPIRED, evidence, log_start)
+        return Observation(SliceEvent.STARTS_LATER, loss=loss)
+    if written_end is not None and max(written_end, log_end) <= next_offset:
+        return _judge_short_end(state, policy, now_ms, written_end, has_epochs=has_epochs)
+    if next_offset > log_end:
+        # A leader that has just taken over may lag for a moment.
+        evidence = f"{seen}; its log ends at {log_end}"
+        return Observation(SliceEvent.ENDS_EARLIER, evidence, suspected=LossKind.TRUNCATED)
+    return Observation(SliceEvent.IN_RANGE, seen)
+
+
+def _judge_short_end(
+    state: SliceState, policy: Policy, now_ms: int, written_end: int, *, has_epochs: bool
+) -> Observation:
+    """The leader has nothing at or after the next offset, and the slice goes on there. It may no
+    longer be the leader, so its response counts the second time, after new metadata."""
+    evidence = f"the log of its leader {state.server.address} ends at {written_end}"
+    reports = state.short_ends + (1 if state.server.sender.proves_end else 0)
+    is_long = has_epochs or (reports > 1 and now_ms - state.short_end_at_ms >= SHORT_END_MS)
+    if reports < SHORT_END_REPORTS or not is_long:
+        return Observation(SliceEvent.ENDS_HERE, evidence, suspected=LossKind.TRUNCATED)
+    evidence += f"; asked {reports} times, with metadata from other brokers if any"
+    loss = loss_of(state, policy, LossKind.TRUNCATED, evidence)
+    return Observation(SliceEvent.ENDS_EARLIER_FOR_SURE, loss=loss)
+
+
+def judge_leader(
+    state: SliceState,
+    policy: Policy,
+    now_ms: int,
+    found: Leader | None,
+    *,
+    is_unknown: bool,
+    why_none: str,
+) -> Observation:
+    """Metadata came, or no broker could be asked for it: ``why_none`` says why it names no leader.
+    ``is_unknown``: the partition does not exist according to the cluster, which is believed if it
+    stays so until the deadline."""
+    if found is None and is_unknown:
+        evidence = "the cluster no longer names this partition"
+        return Observation(SliceEvent.NO_LEADER, evidence, suspected=LossKind.VANISHED)
+    if found is None or found.address is None:
+        return Observation(SliceEvent.NO_LEADER, why_none)
+    if found.is_replica and state.server.leader_only:
+        reason = f"its leader is away, and {found.address} is a replica of it"
+        return Observation(SliceEvent.NO_LEADER, reason)
+    planned = state.slice.topic_id
+    if planned and found.topic_id and planned != found.topic_id:
+        evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
+        if state.suspected_ms(LossKind.RECREATED, evidence, now_ms) < OTHER_TOPIC_MS:
+            return Observation(SliceEvent.NO_LEADER, evidence, suspected=LossKind.RECREATED)
+        loss = loss_of(state, policy, LossKind.RECREATED, evidence)
+        return Observation(SliceEvent.RECREATED, loss=loss)
+    if found.address == state.left_leader and state.retry.failures <= 1:
+        return Observation(SliceEvent.NO_LEADER, state.retry.last_failure)
+    return Observation(SliceEvent.LEADER_FOUND)
+
+
+def doubt(state: SliceState, what: str) -> Observation:
+    """A replica did not give what is wanted: it may lag or be damaged, so its leader is asked."""
+    is_detour = state.server.replica is not None
+    event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.STAND_IN_FAILED
+    reason = f"{state.server.address}, a replica that may lag, is read; {what}"
+    return Observation(event, reason)

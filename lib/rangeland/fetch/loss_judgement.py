@@ -1,0 +1,196 @@
+"""What is lost by damage in a log, or by a gap in it: a loss, with what the policy does about it.
+Or nothing yet: then the value says what has to be done first. Nothing here does it.
+
+**Damage** is found twice: when the end of a response is determined, and when its records are
+decoded. It is judged by ``BadRecord.damage``, and by who has sent it: where the sender does not
+prove it, the leader is read.
+
+**A gap** lies between two entries, and a decoder that finds one does not know its cause. Compaction
+explains it if the topic's configuration contains `compact`, or if the job file names the topic
+(`source.compacted`). Nothing else does: a log that has lost a segment looks the same. So the
+brokers are asked at the first gap of a topic, which most logs do not have.
+
+Without that evidence a gap is not called compacted. Brokers before 0.11 and those that refuse
+DescribeConfigs do not report the configuration, and an empty override in ZooKeeper proves nothing.
+
+The entry after a gap proves that there is one. A log that ends with a gap looks like a slow
+response, so it is waited for. Before 4.0 a cleaner may leave such an end, if all that it had kept
+there was removed later; the next record written shows the gap. Plain messages of formats 0 and 1
+each stand for themselves, so compaction between them needs the same evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import CleanupPolicy, NoReply
+from rangeland.errors import BadRecord, Damage, DamagedLog, Unreachable
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.slice_failures import look_at, settle_loss
+from rangeland.loss import Action, Loss, LossKind
+from rangeland.model import Partition, Slice
+from rangeland.patterns import matches
+from rangeland.planning.loss_errors import range_lost_error
+from rangeland.planning.policy import Policy
+
+MAX_LOST_GAPS = 10_000
+"""Gaps of one slice that are recorded as lost, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAtLeader:
+    """The sender does not prove what it shows, so the leader is to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Compaction explains all gaps of the topic, so nothing is lost by them."""
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+def located_damage_error(
+    error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
+) -> BadRecord:
+    """The same error with the partition and leader that only the consumer knows."""
+    known = error.with_words(
+        what=f"{partition}: {error.what}",
+        do=error.do or look_at("the log segment", capabilities),
+    )
+    return known.with_values(log=DamagedLog(partition)).with_facts(leader=leader)
+
+
+def passable_until(error: BadRecord, asked_at: int, sender: Sender) -> int | None:
+    """The offset up to which a damaged response to a request at ``asked_at`` can be taken: the end
+    of the damage, or its beginning, so that decoding sees what is around it. None where neither is
+    known. Damage that a replica may have sent is never passed: the leader is read instead."""
+    damage = error.damage
+    if damage is None:
+        return None
+    edges = (damage.next_offset, damage.base_offset)
+    passable = edges if sender.proves_range else edges[1:]
+    return next((edge for edge in passable if edge is not None and edge > asked_at), None)
+
+
+def first_damaged(
+    damage: Damage | None, next_offset: int, good_end: int, until_offset: int
+) -> int | None:
+    """The first offset of ``[next_offset, until_offset)`` that cannot be decoded, None if it is
+    unknown. ``good_end``: up to where decoding was tried."""
+    if damage is None:
+        return None
+    first = max(next_offset, damage.base_offset)
+    if first < good_end:
+        return first
+    # Only damaged bytes say that they begin there, so what comes before them is in doubt, too.
+    doubtful_from = next_offset if first >= until_offset else first
+    return max(next_offset, doubtful_from if damage.good_until is None else damage.good_until)
+
+
+def judge_damage(
+    error: BadRecord,
+    sender: Sender,
+    policy: Policy,
+    slice_: Slice,
+    first: int | None,
+    until_offset: int,
+) -> Loss | ReadAtLeader:
+    """What is lost by damage that begins at the offset ``first``, None if that is unknown: it is
+    skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on.
+    Raises the error where the policy is to fail, and where reading cannot go on after the
+    damage."""
+    if not sender.proves_damage:
+        return ReadAtLeader()
+    if first is None:
+        raise error
+    evidence, damage = f"{error.what}: {error.why}", error.damage
+    loss = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
+    loss = settle_loss(loss, policy, slice_, error)
+    if loss.action is Action.HOLD:
+        return loss
+    if damage is None or damage.next_offset is None or damage.next_offset <= first:
+        reason = f"its end is unknown, so `{loss.action}` cannot continue after it"
+        raise _impassable_error(error, reason)
+    if loss.action is Action.QUARANTINE and not damage.has_bytes:
+        raise _impassable_error(error, "the leader no longer returns its bytes, to be quarantined")
+    return replace(loss, until_offset=min(until_offset, damage.next_offset))
+
+
+def _impassable_error(error: BadRecord, reason: str) -> BadRecord:
+    return error.with_words(
+        why=f"{error.why}; {reason}",
+        do="restore the log from a good replica, or land the other partitions with "
+        "`policy: {corrupt: hold}`",
+    )
+
+
+# --- gaps -------------------------------------------------------------------------------------
+
+
+def judge_gap(
+    cleanup: CleanupPolicy,
+    sender: Sender,
+    policy: Policy,
+    slice_: Slice,
+    from_offset: int,
+    until_offset: int,
+) -> Loss | Compacted | ReadAtLeader:
+    """What is lost by a gap in the log of a topic that is cleaned in this way. Raises RangeLost
+    where the policy is to fail."""
+    if cleanup.compacts:
+        return Compacted()
+    if not sender.proves_gap:
+        return ReadAtLeader()
+    evidence = (
+        "the log has nothing at these offsets and continues after them, and compaction is not "
+        f"known to be the reason: {cleanup.evidence}"
+    )
+    loss = Loss(slice_.partition, from_offset, until_offset, LossKind.MISSING, evidence)
+    return settle_loss(loss, policy, slice_)
+
+
+def check_lost_gaps_are_few(slice_: Slice, count: int, last: Loss) -> None:
+    """Raises RangeLost if ``count`` gaps, up to the last one, are too many for one slice."""
+    if count > MAX_LOST_GAPS:
+        raise range_lost_error([last]).with_words(
+            what=f"{slice_} has more than {MAX_LOST_GAPS} gaps, the last of them {last}",
+            do="if it is or was compacted, name the topic in `source.compacted`",
+        )
+
+
+def stated_cleanup(topic: str, settings: ReadSettings) -> CleanupPolicy | None:
+    """How the log of a topic is cleaned, if the job file says so."""
+    for pattern in settings.compacted:
+        if topic == pattern or matches(pattern, topic):
+            return CleanupPolicy(True, f"source.compacted names {pattern}")
+    return None
+
+
+def judge_cleanup(
+    topic: str, reported: CleanupPolicy | NoReply, settings: ReadSettings
+) -> CleanupPolicy:
+    """How the log of a topic is cleaned, by what brokers have reported and ZooKeeper has. Raises
+    Unreachable if one that may know could not be asked."""
+    if isinstance(reported, NoReply):
+        why = "; ".join(f"{address}: {why}" for address, why in reported.tried.items())
+        raise _unanswered_error(topic, why)
+    if reported.compacts is not None or not settings.asks_zookeeper:
+        return reported
+    if settings.zookeeper_cleanup is None:
+        raise _unanswered_error(topic, "ZooKeeper could not be asked when reading began")
+    registered = dict(settings.zookeeper_cleanup).get(topic, "")
+    why = f"{reported.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
+    # If it is not set, the brokers' own default applies, which ZooKeeper does not have.
+    return CleanupPolicy("compact" in registered.split(",") if registered else None, why)
+
+
+def _unanswered_error(topic: str, why: str) -> Unreachable:
+    return Unreachable(
+        f"the log of {topic} has a gap, and no broker could be asked whether it is compacted",
+        why=why,
+        do="run again when the brokers are up: the same plan is read again",
+        topic=topic,
+    )

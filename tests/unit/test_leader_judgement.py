@@ -1,0 +1,168 @@
+"""What metadata and the range of a log mean for a slice, case by case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.errors import RangeLost
+from rangeland.fetch.leader_judgement import (
+    OTHER_TOPIC_MS,
+    SHORT_END_MS,
+    doubt,
+    judge_leader,
+    judge_log_range,
+)
+from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.replica_choice import initial_replica
+from rangeland.fetch.slice_state import Observation, SliceEvent, SliceState, new_state
+from rangeland.loss import Action, LossKind
+from rangeland.model import Address, Leader, Partition, Slice
+from rangeland.planning.policy import Policy
+
+B1, B2 = Address("b1", 1), Address("b2", 2)
+NOW = 60_000
+SKIPPING = Policy(expired=Action.SKIP, truncated=Action.SKIP, recreated=Action.SKIP)
+
+
+def state_of(*, is_confirmed: bool = True, leader_only: bool = False) -> SliceState:
+    """A slice that goes on at offset 30, and of which something odd was seen last."""
+    slice_ = Slice(0, Partition("t", 0), 30, 100, 0, "A", B1)
+    server = initial_replica(slice_, Capabilities(), leader_only=leader_only)
+    state = new_state(slice_, server, FetchLimits(), 0)
+    state.server.is_confirmed = is_confirmed
+    state.retry.last_failure = "odd"
+    return state
+
+
+# --- the range of a log -----------------------------------------------------------------------
+
+
+def range_seen(
+    state: SliceState, *log_range: int | None, has_epochs: bool = False, policy: Policy = SKIPPING
+) -> Observation:
+    start, end, written_end = log_range
+    assert start is not None
+    assert end is not None
+    return judge_log_range(state, policy, NOW, start, end, written_end, has_epochs=has_epochs)
+
+
+@pytest.mark.parametrize(
+    ("log_range", "event", "suspected"),
+    [
+        ((0, 200, 200), SliceEvent.IN_RANGE, None),
+        ((30, 31, None), SliceEvent.IN_RANGE, None),
+        ((0, 30, None), SliceEvent.IN_RANGE, None),  # its end with what is not readable is unknown
+        ((0, 30, 31), SliceEvent.IN_RANGE, None),
+        ((0, 20, None), SliceEvent.ENDS_EARLIER, LossKind.TRUNCATED),
+        ((0, 20, 31), SliceEvent.ENDS_EARLIER, LossKind.TRUNCATED),
+        ((0, 30, 30), SliceEvent.ENDS_HERE, LossKind.TRUNCATED),
+        ((0, 20, 20), SliceEvent.ENDS_HERE, LossKind.TRUNCATED),
+    ],
+)
+def test_a_log_range_is_one_event(
+    log_range: tuple[int | None, ...], event: SliceEvent, suspected: LossKind | None
+) -> None:
+    seen = range_seen(state_of(), *log_range)
+    assert (seen.event, seen.suspected, seen.loss) == (event, suspected, None)
+
+
+def test_a_log_that_starts_later_has_expired_up_to_its_start() -> None:
+    seen = range_seen(state_of(), 40, 200, 200)
+    assert seen.event is SliceEvent.STARTS_LATER
+    assert seen.loss is not None
+    assert (seen.loss.interval, seen.loss.kind) == ((30, 40), LossKind.EXPIRED)
+    assert seen.loss.evidence == "odd; the nearest valid offset is 40"
+    with pytest.raises(RangeLost, match=r"t/0 \[30, 40\) expired"):
+        range_seen(state_of(), 40, 200, 200, policy=Policy())
+
+
+@pytest.mark.parametrize(
+    ("reports", "since_ms", "has_epochs", "is_confirmed", "is_lost"),
+    [
+        (0, 0, True, True, False),  # it counts the second time
+        (1, NOW, True, True, True),
+        (1, NOW, True, False, False),  # metadata has not named its sender
+        (1, NOW - SHORT_END_MS + 1, False, True, False),
+        (1, NOW - SHORT_END_MS, False, True, True),
+    ],
+)
+def test_a_short_end_is_believed_once_it_was_reported_often_and_long_enough(
+    reports: int, since_ms: int, has_epochs: bool, is_confirmed: bool, is_lost: bool
+) -> None:
+    state = state_of(is_confirmed=is_confirmed)
+    state.short_ends, state.short_end_at_ms = reports, since_ms
+    seen = range_seen(state, 0, 30, 30, has_epochs=has_epochs)
+    assert (seen.event is SliceEvent.ENDS_EARLIER_FOR_SURE) is is_lost
+    assert (seen.loss is not None) is is_lost
+    assert (state.short_ends, state.short_end_at_ms) == (reports, since_ms), "nothing is changed"
+
+
+def test_a_replica_proves_no_range() -> None:
+    state = state_of()
+    state.server.replica = B2
+    for log_range in ((40, 200, 200), (0, 20, 20), (0, 200, 200)):
+        seen = range_seen(state, *log_range, policy=Policy())
+        assert seen == doubt(state, f"its log is [{log_range[0]}, {log_range[1]})")
+        assert seen.event is SliceEvent.REPLICA_FAILED
+
+
+# --- metadata ---------------------------------------------------------------------------------
+
+
+def leader_seen(state: SliceState, found: Leader | None, **changed: Any) -> Observation:
+    known = {"is_unknown": False, "why_none": "it has none"} | changed
+    return judge_leader(state, SKIPPING, NOW, found, **known)
+
+
+@pytest.mark.parametrize(
+    ("found", "is_unknown", "seen"),
+    [
+        (Leader(B2, topic_id="A"), False, Observation(SliceEvent.LEADER_FOUND)),
+        (Leader(B2), False, Observation(SliceEvent.LEADER_FOUND)),
+        (Leader(B2, is_replica=True), False, Observation(SliceEvent.LEADER_FOUND)),
+        (Leader(None), False, Observation(SliceEvent.NO_LEADER, "it has none")),
+        (None, False, Observation(SliceEvent.NO_LEADER, "it has none")),
+        (
+            None,
+            True,
+            Observation(
+                SliceEvent.NO_LEADER,
+                "the cluster no longer names this partition",
+                suspected=LossKind.VANISHED,
+            ),
+        ),
+    ],
+)
+def test_metadata_is_one_event(found: Leader | None, is_unknown: bool, seen: Observation) -> None:
+    assert leader_seen(state_of(), found, is_unknown=is_unknown) == seen
+
+
+def test_the_leader_that_was_just_left_gets_a_moment() -> None:
+    state = state_of()
+    state.left_leader, state.retry.failures = B1, 1
+    assert leader_seen(state, Leader(B1)) == Observation(SliceEvent.NO_LEADER, "odd")
+    assert leader_seen(state, Leader(B2)).event is SliceEvent.LEADER_FOUND
+    state.retry.failures = 2
+    assert leader_seen(state, Leader(B1)).event is SliceEvent.LEADER_FOUND
+
+
+def test_a_replica_does_not_stand_in_where_only_the_leader_is_read() -> None:
+    seen = leader_seen(state_of(leader_only=True), Leader(B2, is_replica=True))
+    assert seen.event is SliceEvent.NO_LEADER
+    assert "is a replica of it" in seen.reason
+
+
+def test_another_topic_id_is_believed_once_it_was_named_long_enough() -> None:
+    state = state_of()
+    seen = leader_seen(state, Leader(B2, topic_id="B"))
+    assert (seen.event, seen.suspected) == (SliceEvent.NO_LEADER, LossKind.RECREATED)
+    state.suspect(LossKind.RECREATED, seen.reason, NOW - OTHER_TOPIC_MS + 1)
+    assert leader_seen(state, Leader(B2, topic_id="B")) == seen
+    state.suspected_at_ms = NOW - OTHER_TOPIC_MS
+    seen = leader_seen(state, Leader(B2, topic_id="B"))
+    assert seen.event is SliceEvent.RECREATED
+    assert seen.loss is not None
+    assert (seen.loss.interval, seen.loss.kind) == ((30, 100), LossKind.RECREATED)
