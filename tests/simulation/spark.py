@@ -98,7 +98,8 @@ class SparkContext:
         self.applicationId = "simulated"
         self.is_cancelled = False
 
-    def getConf(self) -> dict[str, str]:
+    @property
+    def _conf(self) -> dict[str, str]:
         return {"spark.task.maxFailures": str(MAX_FAILURES)}
 
     def accumulator(self, value: dict[Any, Any], param: object) -> Accumulator:

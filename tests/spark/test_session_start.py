@@ -56,8 +56,13 @@ class Started:
 
     def interrupt(self, number: signal.Signals) -> dict[str, Any]:
         """Signals it and returns its answer; when it has ended nothing of it may be left."""
+        return self.answer_after(number, self.end_by(number))
+
+    def end_by(self, number: signal.Signals) -> int:
         os.kill(self.process.pid, number)
-        code = self.process.wait_for_end(PATIENCE_S)
+        return self.process.wait_for_end(PATIENCE_S)
+
+    def answer_after(self, number: signal.Signals, code: int) -> dict[str, Any]:
         left = [command_of(p)[:300] for p in members_of(self.process)]
         printed = self.process.log.read_text()
         assert not left, f"{left}\n{printed}"
@@ -163,7 +168,9 @@ def test_any_moment_of_a_start_will_do(start: Start, number: signal.Signals) -> 
         time.sleep(random.uniform(0, 8))
         if not started.process.running:
             continue
-        started.interrupt(number)
+        code = started.end_by(number)
+        if code != 0:  # it had not ended by itself before
+            started.answer_after(number, code)
 
 
 # --- steps ------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import logging
+import signal
 
 import pytest
 from py4j.java_gateway import GatewayClient
@@ -10,19 +11,23 @@ from py4j.java_gateway import GatewayClient
 from rangeland.cli.stop_signals import StopSignals
 
 
-def interrupted(command: str) -> str:
-    raise KeyboardInterrupt
-
-
-def test_a_call_of_the_jvm_that_a_signal_interrupts_prints_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_calls_of_the_jvm_that_end_because_of_a_signal_print_no_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = GatewayClient()
-    connection = SimpleNamespace(send_command=interrupted, socket=None)
-    monkeypatch.setattr(client, "_get_connection", lambda: connection)
+
+    class Connection:
+        socket = None
+
+        def send_command(self, command: str) -> str:
+            signal.raise_signal(signal.SIGINT)
+            return "never"
+
+    monkeypatch.setattr(client, "_get_connection", Connection)
     with StopSignals(), pytest.raises(KeyboardInterrupt):
         client.send_command("c\n")
     assert caplog.records == []
-    with pytest.raises(KeyboardInterrupt):  # what it would print otherwise
+    with pytest.raises(KeyboardInterrupt):  # and without it:
         client.send_command("c\n")
     assert "KeyboardInterrupt while sending command" in caplog.text
+    assert not logging.getLogger().filters

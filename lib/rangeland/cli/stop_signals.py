@@ -23,6 +23,7 @@ class StopSignals:
     def __init__(self) -> None:
         self.terminated = False
         """Whether the signal was SIGTERM."""
+        self._has_received = False
         self._before: dict[signal.Signals, Any] = {}
         self._hook = sys.unraisablehook
         self._redelivery: threading.Timer | None = None
@@ -30,7 +31,7 @@ class StopSignals:
     def __enter__(self) -> Self:
         self._before = _install(self._interrupt)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
-        logging.getLogger().addFilter(_is_news)
+        logging.getLogger().addFilter(self._is_news)
         return self
 
     def kill_from_now_on(self) -> None:
@@ -45,15 +46,21 @@ class StopSignals:
         trace: TracebackType | None,
     ) -> None:
         self._cancel_redelivery()
-        logging.getLogger().removeFilter(_is_news)
+        logging.getLogger().removeFilter(self._is_news)
         sys.unraisablehook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         quiet_jvm()
+        self._has_received = True
         self.terminated = number == signal.SIGTERM
         raise KeyboardInterrupt
+
+    def _is_news(self, record: logging.LogRecord) -> bool:
+        """False for what py4j logs, with a traceback, of calls that end because of a signal: it
+        interrupts one, and those of other threads fail as the JVM ends."""
+        return not (self._has_received and "py4j" in record.pathname)
 
     def _unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
         """Python's hook for what is raised where nothing can be raised, as in destructors and
@@ -70,12 +77,6 @@ class StopSignals:
         """An interruption that is still to be sent again has been noticed, or comes too late."""
         if self._redelivery is not None:
             self._redelivery.cancel()
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """False for what py4j logs, with a traceback, of a call that a signal has interrupted."""
-    error = record.exc_info and record.exc_info[0]
-    return not ("py4j" in record.pathname and error is KeyboardInterrupt)
 
 
 def _install(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
