@@ -149,8 +149,10 @@ def test_a_chunk_that_is_held_has_no_width_and_no_rows() -> None:
 
 def test_too_many_losses_end_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed_chunks, "MAX_LOSSES", 2)
-    with pytest.raises(UndecodablePayload, match="more than 2 places"):
+    with pytest.raises(UndecodablePayload, match="more than 2 places") as ended:
         typed(chunk(MIXED), Action.SKIP)
+    (loss,) = losses_in(ended.value)
+    assert (loss.partition, loss.action) == (PIECE.partition, Action.FAIL)
 
 
 @pytest.mark.parametrize("row_format", [None, TEXT])
