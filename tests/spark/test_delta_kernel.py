@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,6 +87,20 @@ def test_spark_reads_what_was_appended(kernel: DeltaKernel, table: str, spark: A
     assert found[3].timestampType == 0
     assert [tuple(h) for h in found[3].headers] == [("h", bytearray(b"1")), ("h", None)]
     assert found[0].headers is None
+
+
+def test_a_checksum_of_an_earlier_file_does_not_make_a_commit_unreadable(
+    kernel: DeltaKernel, table: str, spark: Any
+) -> None:
+    """Hadoop keeps one beside each file that it writes, and checks it if there is one."""
+    make(kernel, table)
+    log = Path(table, "_delta_log")
+    (log / f".{1:020}.json.crc").write_bytes(b"crc\0\0\0\2\0\1\2\3\4")
+    kernel.commit(table, CommitRequest("rangeland/a", 1))
+    assert not kernel.wait_for_maintenance()
+    assert not list(log.glob(".*.crc"))
+    assert not list(log.glob(".*.tmp"))
+    assert len(spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()) == 2
 
 
 def test_the_files_are_listed_as_they_were_appended(kernel: DeltaKernel, table: str) -> None:
@@ -466,10 +481,24 @@ session.stop()
 """
 
 
+NO_LINKS = """
+#include <errno.h>
+int link(const char *from, const char *to) { errno = EPERM; return -1; }
+"""
+"""As a file system without hard links answers."""
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("has_links", [True, False])
 def test_two_processes_that_race_have_one_winner_each_time(
-    kernel: DeltaKernel, table: str, tmp_path: Path, spark: Any
+    kernel: DeltaKernel, table: str, tmp_path: Path, spark: Any, has_links: bool
 ) -> None:
+    environment = dict(os.environ)
+    if not has_links:
+        source, library = tmp_path / "no_links.c", tmp_path / "no_links.so"
+        source.write_text(NO_LINKS)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+        environment["LD_PRELOAD"] = str(library)
     rounds = 30
     make(kernel, table)
     root = Path(__file__).parents[2]
@@ -482,6 +511,7 @@ def test_two_processes_that_race_have_one_winner_each_time(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         for i in (0, 1)
     ]
