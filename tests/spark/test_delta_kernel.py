@@ -454,6 +454,42 @@ def test_a_restore_that_took_landings_away_is_noticed(
     assert restore_after(kernel, table, found.version) is None
 
 
+VERIFIED = """
+import sys
+from pathlib import Path
+sys.path[:0] = [{lib!r}, {root!r}]
+from tests.spark.test_delta_kernel import make, rows, write
+from tests.spark_sessions import open_session
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest
+
+verifies = {{"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}}
+session = open_session(Path({scratch!r}), "local[1]", verifies)
+kernel = DeltaKernel(session)
+assert kernel.load({table!r}) is None
+snapshot, layout = make(kernel, {table!r})
+kernel.commit({table!r}, CommitRequest("rangeland/a", 1, write({table!r}, layout, rows(0, 9))))
+assert kernel.wait_for_maintenance() == ()
+assert len(list(kernel.load({table!r}).files())) == 1
+assert len(kernel.commits({table!r})) == 2
+session.stop()
+"""
+
+
+def test_java_accepts_the_classes_that_are_compiled_at_a_start(table: str, tmp_path: Path) -> None:
+    """Our own JVM does not verify classes, to start sooner; those of spark-submit do."""
+    root = Path(__file__).parents[2]
+    where = {"lib": str(root / "lib"), "root": str(root), "scratch": str(tmp_path), "table": table}
+    done = subprocess.run(
+        [sys.executable, "-c", VERIFIED.format(**where)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 RACER = """
 import json, os, sys, time
 from pathlib import Path

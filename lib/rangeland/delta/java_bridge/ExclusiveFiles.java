@@ -118,28 +118,37 @@ class ExclusiveFile extends HadoopOutputFile {
     if (target.exists()) {
       throw new FileAlreadyExistsException(target.getPath());
     }
+    OpenOption[] create = {StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE};
     try {
-      OpenOption[] create = {StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE};
       Files.write(written.toPath(), content, create);
       // Hadoop's checksum of an earlier file of this name would make the new one unreadable.
       Files.deleteIfExists(new File(folder, "." + target.getName() + ".crc").toPath());
-      linkOrMove(written, target);
+      if (!hasLinked(written, target)) {
+        move(written, target);
+      }
     } finally {
       Files.deleteIfExists(written.toPath());
     }
   }
 
-  private static void linkOrMove(File written, File target) throws IOException {
+  /** False where the file system, or Java, has no links. */
+  private static boolean hasLinked(File written, File target) throws IOException {
+    boolean has = false;
     try {
       Files.createLink(target.toPath(), written.toPath());
-      return;
+      has = true;
     } catch (FileAlreadyExistsException exists) {
       throw exists;
     } catch (FileSystemException noLinks) {
-      // Some file systems have none. The table's lock keeps our other drivers away.
+      has = false;
     } catch (UnsupportedOperationException noLinks) {
-      // The same, of Java.
+      has = false;
     }
+    return has;
+  }
+
+  /** Enough together with the table's lock, which keeps our other drivers away. */
+  private static void move(File written, File target) throws IOException {
     if (target.exists()) {
       throw new FileAlreadyExistsException(target.getPath());
     }
