@@ -29,11 +29,13 @@ from rangeland.landing.audit.row_checks import check_rows_are_known, check_rows_
 from rangeland.landing.drafts.planner import Planner
 from rangeland.landing.drafts.schema_refusal import check_schemas_are_readable, naming_schemas
 from rangeland.landing.drafts.unfinished_plans import (
+    Enter,
+    Finish,
+    LandNothing,
     check_follows_checkpoint,
-    check_same_job,
     check_still_current,
-    comes_first,
-    find_overlap,
+    first_step,
+    next_step,
     outdated_error,
 )
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
@@ -130,27 +132,25 @@ class Runner:
         while lost_races < MAX_LOST_RACES:
             self.check_table_and_ledger_agree()
             unfinished = self.target.history.unfinished_plans()
-            first = next((u for u in unfinished if comes_first(self.job, self.kind, u)), None)
-            if first is not None:
-                self.finished.append(self.committer.finish_entered(first))
-            elif (draft := self.draft()).is_empty and not draft.moves_without_landing:
-                self._record_losses(draft.unplanned_losses(self.surveys.last.logs))
-                # If another driver has landed the same ranges meanwhile, say so.
-                return replace(draft, already_landed=draft.already_landed or outrun)
-            elif (blocking := find_overlap(draft.plan, unfinished)) is not None:
-                check_same_job(self.job, blocking)
-                self.finished.append(self.committer.finish_entered(blocking))
-                same = blocking.plan.replaces and blocking.plan.ranges == draft.plan.ranges
-                if same and self.finished[-1].outcome.ranges:
-                    return draft  # an earlier driver was asked to replace the same ranges
-            elif self._enter_draft(draft, unfinished):
-                self.finished.append(self.committer.finish_new(draft.plan))
-                if not draft.leaves_more:
-                    return draft
-                lost_races = 0
-            else:
-                outrun = draft.plan.ranges
-                lost_races += 1
+            first = first_step(self.job, self.kind, unfinished)
+            match first or next_step(self.job, self.draft(), unfinished):
+                case Finish(entered, instead_of):
+                    self.finished.append(self.committer.finish_entered(entered))
+                    if instead_of is not None and self.finished[-1].outcome.ranges:
+                        return instead_of
+                case LandNothing(draft):
+                    self._record_losses(draft.unplanned_losses(self.surveys.last.logs))
+                    # If another driver has landed the same ranges meanwhile, say so.
+                    return replace(draft, already_landed=draft.already_landed or outrun)
+                case Enter(draft):
+                    if self._enter_draft(draft, unfinished):
+                        self.finished.append(self.committer.finish_new(draft.plan))
+                        if not draft.leaves_more:
+                            return draft
+                        lost_races = 0
+                    else:
+                        outrun = draft.plan.ranges
+                        lost_races += 1
             self.surveys.forget_early()
             self.target.refresh()
             if self.finished:
@@ -180,7 +180,7 @@ class Runner:
         is_own_run, notes = self.job.is_own_run(plan), plaintext_secret_warnings(self.job)
         draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own_run)
         check_follows_checkpoint(plan, draft.passed_over, self.job.request.from_bounds)
-        if draft.is_empty and not draft.moves_without_landing:
+        if draft.is_without_effect:
             self._record_losses(unplanned_losses, plan.made_at_ms)
             return draft
         self.check_draft_can_land(draft)

@@ -9,11 +9,22 @@ import pytest
 from rich.console import Console
 
 from rangeland.delta.ledger.events import OutcomeEvent
+from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
-from rangeland.landing.drafts.unfinished_plans import comes_first, find_overlap, plans_to_finish
+from rangeland.landing.drafts.unfinished_plans import (
+    Enter,
+    Finish,
+    LandNothing,
+    comes_first,
+    find_overlap,
+    first_step,
+    next_step,
+    plans_to_finish,
+)
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import FinishedBy, PlanToFinish
@@ -101,3 +112,48 @@ def test_plans_that_may_remove_rows_share_offsets_with_those_of_every_incarnatio
     before = EnteredPlan(of_topic(entered, "old"), None, None)
     found = find_overlap(of_topic(new, "new"), [before])
     assert found == (before if is_in_the_way else None)
+
+
+def draft_of(plan: Plan, moves: bool = False) -> PlanDraft:
+    return PlanDraft(plan=plan, requested=(), moves_without_landing=moves)
+
+
+def entered(kind: PlanKind, job: str = "orders") -> EnteredPlan:
+    return EnteredPlan(a_plan(kind, job), None, None)
+
+
+NEW = draft_of(a_plan())
+EMPTY = draft_of(replace(a_plan(), ranges=()))
+MOVES = draft_of(replace(a_plan(), ranges=()), moves=True)
+REPLACES = draft_of(a_plan(PlanKind.REPLACE))
+ELSEWHERE = EnteredPlan(made.a_plan([made.a_range(1, 0, 10)]), None, None)
+
+
+@pytest.mark.parametrize(
+    ("draft", "unfinished", "step"),
+    [
+        (EMPTY, [entered(PlanKind.BACKFILL)], LandNothing(EMPTY)),
+        (MOVES, [], Enter(MOVES)),
+        (NEW, [], Enter(NEW)),
+        (NEW, [ELSEWHERE], Enter(NEW)),
+        (NEW, [ELSEWHERE, entered(PlanKind.BACKFILL)], Finish(entered(PlanKind.BACKFILL))),
+        (NEW, [entered(PlanKind.REPLACE)], Finish(entered(PlanKind.REPLACE))),
+        (REPLACES, [entered(PlanKind.REPLACE)], Finish(entered(PlanKind.REPLACE), REPLACES)),
+        (REPLACES, [entered(PlanKind.BACKFILL)], Finish(entered(PlanKind.BACKFILL))),
+    ],
+)
+def test_what_a_run_does_with_its_draft(
+    draft: PlanDraft, unfinished: list[EnteredPlan], step: Finish | Enter | LandNothing
+) -> None:
+    assert next_step(JOB, draft, unfinished) == step
+
+
+def test_a_plan_of_another_job_in_the_way_is_refused() -> None:
+    with pytest.raises(Conflict, match="the job clicks is landing offsets"):
+        next_step(JOB, NEW, [entered(PlanKind.RUN, "clicks")])
+
+
+def test_what_comes_first_is_finished_before_a_draft_is_made() -> None:
+    waits, first = entered(PlanKind.BACKFILL), entered(PlanKind.REDRIVE)
+    assert first_step(JOB, PlanKind.RUN, [waits, first]) == Finish(first)
+    assert first_step(JOB, PlanKind.RUN, [waits]) is None

@@ -68,6 +68,11 @@ class PlanDraft:
     def is_empty(self) -> bool:
         return not self.plan.ranges
 
+    @property
+    def is_without_effect(self) -> bool:
+        """Entering the plan would land nothing and move no checkpoint."""
+        return self.is_empty and not self.moves_without_landing
+
     def unplanned_losses(self, logs: Mapping[Partition, LogState]) -> tuple[Loss, ...]:
         """The losses that are not part of the plan, each with its action and the topic id of its
         log."""

@@ -1,4 +1,5 @@
-"""What stands in the way of entering a plan: other plans, and what has landed since. Pure.
+"""What a run does next, and what stands in the way of entering a plan: other plans, and what has
+landed since. Pure.
 
 An entered plan stays in the way until it is finished, even if it can no longer be read. If its
 offsets are gone or its bytes are damaged, a policy of *skip* lets the next run finish it, with the
@@ -8,7 +9,7 @@ loss counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rangeland.errors import Conflict
 from rangeland.job import Job
@@ -17,8 +18,53 @@ from rangeland.model import Bounds, FromCheckpoint, Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.results import FinishedBy, PlanToFinish
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Finish a plan that was entered before. ``instead_of``: the draft, if an earlier driver was
+    asked to replace the same ranges: once that is done, so is this command."""
+
+    entered: EnteredPlan
+    instead_of: PlanDraft | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Enter the draft's plan and finish it."""
+
+    draft: PlanDraft
+
+
+@dataclass(frozen=True, slots=True)
+class LandNothing:
+    """Record the draft's losses: it has nothing to land."""
+
+    draft: PlanDraft
+
+
+def first_step(job: Job, kind: PlanKind, unfinished: Sequence[EnteredPlan]) -> Finish | None:
+    """What a run does before it makes a draft."""
+    return next((Finish(one) for one in unfinished if comes_first(job, kind, one)), None)
+
+
+def next_step(
+    job: Job, draft: PlanDraft, unfinished: Sequence[EnteredPlan]
+) -> Finish | Enter | LandNothing:
+    """What a run does with its draft. Raises Conflict for a plan in the way that this job cannot
+    finish."""
+    if draft.is_without_effect:
+        return LandNothing(draft)
+    blocking = find_overlap(draft.plan, unfinished)
+    if blocking is None:
+        return Enter(draft)
+    check_same_job(job, blocking)
+    both_replace = blocking.plan.replaces and draft.plan.replaces
+    is_same = both_replace and blocking.plan.ranges == draft.plan.ranges
+    return Finish(blocking, draft if is_same else None)
 
 
 def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
