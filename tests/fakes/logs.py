@@ -177,7 +177,7 @@ class _Direct:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dialect, name)
 
-    def ask_records(self, asked: Sequence[PartitionFetch], terms: Any) -> list[BrokerRequest]:
+    def records_requests(self, asked: Sequence[PartitionFetch], terms: Any) -> list[BrokerRequest]:
         return [BrokerRequest(one) for one in asked]
 
     def read_records(
@@ -190,7 +190,7 @@ class _Direct:
         ]
         return FetchResult(ErrorMeaning.OK, "", tuple(parts))
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
+    def offsets_requests(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
         return [BrokerRequest(when)]
 
     def read_offsets(self, responses: Sequence[int]) -> Any:

@@ -24,7 +24,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, fields_of
 from rangeland.dialects.rocketmq.records import decode_chunks
-from rangeland.dialects.rocketmq.requests import ask_records, read_records
+from rangeland.dialects.rocketmq.requests import read_records, records_requests
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.stored_messages import cut_out, next_offset
 from rangeland.errors import BadRecord
@@ -356,7 +356,7 @@ def read(
     counts = Counts()
     while position < until:
         asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
-        (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
+        (question,) = records_requests(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
         response = broker.ask(question.message)
         position, some, more = taken(broker, response, position, until)
         rows, counts = rows + some, counts + more

@@ -257,9 +257,9 @@ class _Dialect:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kafka, name)
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Isolation) -> Any:
+    def offsets_requests(self, leaders: Any, when: Any, isolation: Isolation) -> Any:
         self.isolations.append(isolation)
-        return self.kafka.ask_offsets(leaders, when, isolation)
+        return self.kafka.offsets_requests(leaders, when, isolation)
 
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
         return {P: OffsetResult(ErrorMeaning.OK, "", responses[0])}

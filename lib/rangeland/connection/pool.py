@@ -85,7 +85,7 @@ class ConnectionPool:
     def _check_login_is_optional(self, address: Address, closed: ConnectionClosed) -> None:
         """Raises JobFileError if the listener itself reports that it requires a login. A closed
         connection alone proves nothing: busy brokers and load balancers close them, too."""
-        requests = self.dialect.ask_mechanisms()
+        requests = self.dialect.mechanisms_requests()
         if address in self._served or not requests:
             return
         try:

@@ -168,7 +168,7 @@ class FetchThread:
 
     def _broker_requests(self, step: SendFetch) -> list[BrokerRequest]:
         options = replace(self._options, rack="") if step.stays else self._options
-        return self.brokers.dialect.ask_records(step.requests, options)
+        return self.brokers.dialect.records_requests(step.requests, options)
 
     def _result(self, step: SendFetch, is_sent: bool) -> FetchResult:
         leader, requests = step.leader, self._broker_requests(step)
