@@ -22,7 +22,7 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import RocketmqSession
-from rangeland.fetch import simple_consumer
+from rangeland.fetch import slice_reading
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
@@ -253,8 +253,8 @@ def read_log(
 
     tally = ReceiptBuilder([slice_])
     rows: list[dict[str, Any]] = []
-    with patch.object(simple_consumer, "FetchThread", fetcher_of):
-        for chunk in simple_consumer.read_slices([slice_], settings):
+    with patch.object(slice_reading, "FetchThread", fetcher_of):
+        for chunk in slice_reading.read_slices([slice_], settings):
             tally.add(chunk)
             if chunk.batch is not None:
                 columns = [name for name in chunk.batch.schema.names if "imestamp" not in name]

@@ -30,7 +30,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import FetchedPiece
-from rangeland.fetch.simple_consumer import _PieceDecoder, read_slices
+from rangeland.fetch.slice_reading import _PieceDecoder, read_slices
 from rangeland.fetch.slice_state import Phase
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice

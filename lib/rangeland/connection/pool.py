@@ -1,4 +1,4 @@
-"""Connections by broker, and the rule of SimpleConsumer: reconnect once, then give up.
+"""Connections by broker, and the rule of Kafka's SimpleConsumer: reconnect once, then give up.
 
 A broken connection may only mean that the broker closed an idle one, so each call is retried
 once on a new connection. What a second failure means is for the caller to decide.

@@ -2,8 +2,8 @@
 
 The caller asks ``next(now_ms)`` for the next step, carries it out, and reports the outcome with
 one of the ``on_...`` methods. Each outcome but delivered records becomes an event of the table
-in ``slice_state``. Like SimpleConsumer, only delivered data moves a slice on, and no error
-does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
+in ``slice_state``. As in Kafka's SimpleConsumer, only delivered data moves a slice on, and no
+error does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
 error of one partition delays only that one, and data counts only if it was requested at the
 offset that comes next. A slice ends when its next offset is its ``until_offset``, never before.
 

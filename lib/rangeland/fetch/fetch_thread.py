@@ -176,7 +176,7 @@ class FetchThread:
             try:
                 responses = self.brokers.receive_all(leader, requests)
             except ConnectionLost as error:
-                # As in SimpleConsumer, the same request once more on a new connection.
+                # As in Kafka's SimpleConsumer, the same request once more on a new connection.
                 logger.info("Reconnecting to %s: %s", leader, error.why)
                 self.brokers.drop(leader)
                 responses = self.brokers.call_all(leader, requests)

@@ -1,4 +1,4 @@
-"""SimpleConsumer: slices in, decoded chunks out. Drives the loop with real connections.
+"""Reads slices: slices in, decoded chunks out. Drives the loop with real connections.
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
 both, and is raised to the caller. ``loss_judgement`` says what damage or a gap means; what has to
