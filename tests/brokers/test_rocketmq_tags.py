@@ -164,7 +164,7 @@ def test_batches_that_a_broker_keeps_as_one_message_are_read_as_upstreams_consum
     with RocketmqClient(rocketmq.address()) as client:
         told = client.ask(m.search_offset(queue, times[-1])).fields["offset"]
         assert told == "50", "the broker itself names the last batch"
-    # Of tags inside of batches brokers know nothing, and give upstream's readers none.
+    # Of tags inside batches brokers know nothing, and give upstream's readers none.
     by_tags = read([slice_of(log)], settings, tags=("odd",))
     odd = [row for row in found.rows if {"key": "TAGS", "value": b"odd"} in row["headers"]]
     assert by_tags.rows == odd

@@ -185,7 +185,7 @@ def test_a_damaged_batch_is_named_whole_and_can_be_passed(why: str) -> None:
     assert [row["value"] for row in rows_of(data, 4, 5)] == [b"before"]
     assert [row["offset"] for row in rows_of(data, 8)] == [8, 9]
     assert bytes(cut_out(memoryview(data), 4, 5, 8)) == bad
-    # A range that begins inside of it keeps all of it.
+    # A range that begins inside it keeps all of it.
     assert refusal(data, 6).facts["base_offset"] == 5
     assert bytes(cut_out(memoryview(data), 6, 6, 8)) == bad
 

@@ -75,7 +75,8 @@ class FetchLoop:
     # --- what to do next --------------------------------------------------------------
 
     def next(self, now_ms: int) -> Step:
-        """The next step. Raises Unreachable if a slice has made no progress for too long."""
+        """The next step. If a slice has made no progress for too long, raises RangeLost for a
+        suspected loss that the policy does not accept, else Unreachable."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
@@ -231,7 +232,7 @@ class FetchLoop:
         self, request: SliceRequest, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
         """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
-        outside of it or at its end. ``written_end``: its end with what is not readable yet; None
+        outside it or at its end. ``written_end``: its end with what is not readable yet; None
         if that is unknown."""
         state = self._current(request, Phase.MEASURING)
         seen = judge_log_range(

@@ -173,7 +173,7 @@ class SurveyAttempt:
         )
 
     def _turn_to_next_seed(self) -> None:
-        """One broker may have stale metadata for long, so another one is asked first now."""
+        """Asks another broker first from now on: one may have stale metadata for a long time."""
         self._seeds = [*self._seeds[1:], *self._seeds[:1]]
 
     def cluster(self) -> Cluster:

@@ -110,7 +110,7 @@ def _is_new(view: TopicView, views: Mapping[str, TopicView]) -> bool:
 def _search_server(
     seed: Address, wanted: Sequence[str] | None
 ) -> Generator[LeaderRequest, Any, dict[str, TopicView] | NoReply | None]:
-    """None: it is a broker, not a name server."""
+    """The topics as a name server knows them. None if the address is a broker's instead."""
     if wanted is None:
         responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_topics()),))
         if isinstance(responses, NoReply):
@@ -132,7 +132,7 @@ def _search_server(
 
 
 def _list_brokers(seed: Address) -> Generator[LeaderRequest, Any, frozenset[str] | None]:
-    """None if the server does not say."""
+    """The names of the registered brokers. None if the name server does not list them."""
     responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_brokers()),))
     if isinstance(responses, NoReply) or responses[0].code != SUCCESS:
         return None
