@@ -79,7 +79,9 @@ class Serving:
     def send_all(self, address: Address, questions: Sequence[BrokerRequest]) -> None:
         self.sent = self.call_all(address, questions)
 
-    def receive_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+    def receive_or_call_again(
+        self, address: Address, questions: Sequence[BrokerRequest]
+    ) -> list[Any]:
         return self.sent
 
     def drop(self, address: Address) -> None:
