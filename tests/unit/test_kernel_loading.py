@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from rangeland import decode
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native import native_library
+from rangeland.decode.payload.json import json_kernel
 from rangeland.errors import UsageError
 from rangeland.testing.processes import PATIENCE_S
 
@@ -69,6 +71,22 @@ def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("struct", "fields"),
+    [
+        ("json_call_t", json_kernel._JsonCall._fields),
+        ("json_result_t", json_kernel._JsonResult._fields),
+    ],
+)
+def test_what_is_passed_to_the_json_kernel_has_the_fields_of_its_struct(
+    struct: str, fields: tuple[str, ...]
+) -> None:
+    header = Path(native_library.__file__).with_name("json_records.h").read_text()
+    code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    (body,) = re.findall(r"typedef struct \{([^}]*)\} " + struct + ";", code)
+    assert tuple(re.findall(r"(\w+)[,;]", body)) == fields
+
+
     path = tmp_path / "junk.so"
     path.write_bytes(b"not a library")
     with pytest.raises(UsageError, match="cannot be loaded"):
