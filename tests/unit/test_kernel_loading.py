@@ -20,7 +20,7 @@ from rangeland import decode
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native import native_library
 from rangeland.decode.payload.json import json_kernel
-from rangeland.errors import UsageError
+from rangeland.errors import MissingRequirement, StorageFailed, UsageError
 from rangeland.testing.processes import PATIENCE_S
 
 LIB = Path(native_library.__file__).parents[3]
@@ -70,7 +70,6 @@ def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch
         native_library.load_library()
 
 
-def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("struct", "fields"),
     [
@@ -87,6 +86,7 @@ def test_what_is_passed_to_the_json_kernel_has_the_fields_of_its_struct(
     assert tuple(re.findall(r"(\w+)[,;]", body)) == fields
 
 
+def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "junk.so"
     path.write_bytes(b"not a library")
     with pytest.raises(UsageError, match="cannot be loaded"):
@@ -136,6 +136,31 @@ def test_the_kernel_works_from_a_zip_in_many_processes_at_once(tmp_path: Path) -
     (folder,) = cache.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert len(list(folder.iterdir())) == 1
+
+
+def test_a_folder_from_which_nothing_may_be_loaded_has_to_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hide_library(monkeypatch)
+    monkeypatch.setattr(native_library, "_read_from_archive", lambda _: b"not a library")
+    monkeypatch.setattr(native_library, "_forbids_programs", lambda _: True)
+    with pytest.raises(MissingRequirement, match=r"noexec.*spark\.executorEnv\.TMPDIR") as caught:
+        native_library.load_library()
+    assert caught.value.exit_code == 78
+
+
+def test_a_folder_that_cannot_be_written_is_not_the_stores_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_full(content: bytes, name: str) -> Path:
+        raise OSError("no space left on device")
+
+    hide_library(monkeypatch)
+    monkeypatch.setattr(native_library, "_read_from_archive", lambda _: b"")
+    monkeypatch.setattr(native_library, "extract", is_full)
+    with pytest.raises(StorageFailed, match="no space left") as caught:
+        native_library.load_library()
+    assert caught.value.acts == "the operator of the Spark cluster"
 
 
 # --- the private folder -----------------------------------------------------------------
