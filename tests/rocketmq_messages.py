@@ -45,7 +45,7 @@ def stored(
 
 
 def messages(bodies: Iterable[bytes], first: int = 0, properties: bytes = b"") -> bytes:
-    """Plain messages at offsets that follow on each other."""
+    """Plain messages at offsets that follow one another."""
     return b"".join(stored(body, first + i, properties) for i, body in enumerate(bodies))
 
 

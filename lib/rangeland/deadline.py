@@ -1,4 +1,4 @@
-"""A deadline for requests that are repeated until the time is up, and the waits between them."""
+"""A deadline for requests that are repeated until the time is up."""
 
 from __future__ import annotations
 
@@ -14,11 +14,3 @@ class Deadline:
     @property
     def has_passed(self) -> bool:
         return time.monotonic() > self._at
-
-    def wait(self, seconds: float) -> bool:
-        """Sleeps, unless the deadline has passed. Returns whether it has slept, so that the caller
-        may try once more."""
-        if self.has_passed:
-            return False
-        time.sleep(seconds)
-        return True

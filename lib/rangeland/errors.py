@@ -227,7 +227,7 @@ class StorageFailed(RangelandError):
 
 
 class EngineFailed(RangelandError):
-    """Spark lost the executors or Python workers that were reading, or stopped itself."""
+    """Spark did not start, lost the executors or Python workers that were reading, or stopped."""
 
     exit_code = 75
     data = ALL_OR_NOTHING

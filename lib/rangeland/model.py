@@ -220,7 +220,7 @@ class OffsetLookups:
     of_groups: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
     """The offset of each (partition, group); None if the group has committed none there."""
     entries: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
-    """The begin and end of the entry around a requested offset that may be inside of one."""
+    """The begin and end of the entry around a requested offset that may be inside one."""
     uncommitted_ends: dict[Partition, int] = field(default_factory=dict)
     """How far logs go that an open transaction holds back before an offset that was asked for."""
 

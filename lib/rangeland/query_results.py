@@ -213,7 +213,7 @@ class FindState(StrEnum):
     LANDED = "landed"
     """It has a row."""
     NO_ROW = "no-row"
-    """It was a marker, aborted or compacted, or is inside of an entry."""
+    """It was a marker, aborted or compacted, or is inside an entry."""
     QUARANTINED = "quarantined"
     """A policy has put it in quarantine."""
     LOST = "lost"

@@ -123,7 +123,7 @@ def land_bare(
 
     def ask(offset: int) -> list[PartitionFetch]:
         asked = [PartitionFetch(partition, leader.topic_id, None, offset, FETCH_BYTES)]
-        (question,) = brokers.dialect.ask_records(asked, terms)
+        (question,) = brokers.dialect.records_requests(asked, terms)
         connection.send(question)
         return asked
 

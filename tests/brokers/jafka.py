@@ -13,7 +13,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.job.value_parsers import parse_named_broker
 from rangeland.model import Counts, LogState, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt

@@ -177,7 +177,7 @@ class Side:
             **{f"time {n}": AtTime(at) for n, at in enumerate(asked.times_ms)},
         }
         for kind, when in kinds.items():
-            questions = self._dialect.ask_offsets({partition: leader}, when, asked.isolation)
+            questions = self._dialect.offsets_requests({partition: leader}, when, asked.isolation)
             try:
                 responses = self._call(leader, questions)
             except ConnectionClosed:
@@ -190,7 +190,7 @@ class Side:
                     response.is_exact,
                 )
         for epoch in asked.epochs:
-            questions = self._dialect.ask_epochs({partition: leader}, {partition: epoch})
+            questions = self._dialect.epochs_requests({partition: leader}, {partition: epoch})
             ends = self._dialect.read_epochs(self._call(leader, questions))
             found[f"{name} end of epoch {epoch}"] = ends.get(partition)
         for offset, size in zip(asked.offsets, asked.sizes, strict=True):
@@ -218,7 +218,7 @@ class Side:
         """Where records may be read to, committed or not."""
         found = {p: at for p, at in self.leaders(topic).items() if p.number == number}
         ((partition, leader),) = found.items()
-        asked = self._dialect.ask_offsets(found, Latest(), Isolation.READ_UNCOMMITTED)
+        asked = self._dialect.offsets_requests(found, Latest(), Isolation.READ_UNCOMMITTED)
         return self._dialect.read_offsets(self._call(leader, asked))[partition].offset or 0
 
     def wait_for(self, topic: str, partitions: int) -> None:
@@ -241,7 +241,7 @@ class Side:
         for partition, leader in leaders.items():
             if leader.address is not None:
                 one = {partition: leader}
-                asked = self._dialect.ask_offsets(one, Latest(), Isolation.READ_UNCOMMITTED)
+                asked = self._dialect.offsets_requests(one, Latest(), Isolation.READ_UNCOMMITTED)
                 response = self._dialect.read_offsets(self._call(leader, asked))[partition]
                 meanings.append(response.meaning)
         return meanings.count(ErrorMeaning.OK)
@@ -283,7 +283,7 @@ class Side:
         ]
         options = FetchOptions(asked.isolation, 1, total, tags=asked.tags)
         leader = leaders[next(iter(places))]
-        responses = self._call(leader, self._dialect.ask_records(wanted, options))
+        responses = self._call(leader, self._dialect.records_requests(wanted, options))
         return self._dialect.read_records(responses, wanted, asked.isolation)
 
     def _shown(self, part: FetchedPartition, offset: int, asked: Asked) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.jafka import messages
 from rangeland.dialects.jafka.log_entries import next_offset
-from rangeland.dialects.jafka.requests import ask_records, read_records
+from rangeland.dialects.jafka.requests import read_records, records_requests
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
@@ -237,7 +237,7 @@ def test_a_fetch_ends_with_its_segment(jafka: JafkaCluster, topic: str) -> None:
     with JafkaClient(jafka.address()) as client:
         while at < end:
             asked = [PartitionFetch(partition, None, None, at, 1 << 20)]
-            response = client.ask(ask_records(asked, terms)[0].message)
+            response = client.ask(records_requests(asked, terms)[0].message)
             (part,) = read_records([response], asked, Isolation.READ_COMMITTED).partitions
             behind = next_offset(part.records, at)
             assert behind is not None
@@ -295,7 +295,7 @@ def test_many_slices_of_a_broker_are_asked_for_at_once(jafka: JafkaCluster, topi
     asked.append(PartitionFetch(Partition(topic, 0, "1"), None, None, 1 << 40, 1024))
     terms = FetchOptions(Isolation.READ_COMMITTED, 0, 1 << 20)
     with JafkaClient(jafka.address()) as client:
-        response = client.ask(ask_records(asked, terms)[0].message)
+        response = client.ask(records_requests(asked, terms)[0].message)
     parts = read_records([response], asked, Isolation.READ_COMMITTED).partitions
     assert [part.meaning for part in parts] == [
         ErrorMeaning.OK,

@@ -59,7 +59,7 @@ def said_by_the_broker(cluster: KafkaZooKeeperCluster, time_ms: int) -> int | No
     leader = log_of(settings, TOPIC).leader
     assert leader.address is not None
     kafka = load_dialect("kafka")
-    questions = kafka.ask_offsets({P: leader}, AtTime(time_ms), Isolation.READ_COMMITTED)
+    questions = kafka.offsets_requests({P: leader}, AtTime(time_ms), Isolation.READ_COMMITTED)
     with ConnectionPool(settings) as brokers:
         return kafka.read_offsets(brokers.call_all(leader.address, questions))[P].offset
 

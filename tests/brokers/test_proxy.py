@@ -14,7 +14,7 @@ from rangeland.errors import Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Counts
 from rangeland.testing import jafka_clients, rocketmq_clients
 from rangeland.testing.jafka import JafkaCluster

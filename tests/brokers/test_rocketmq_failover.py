@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch import fetch_thread, simple_consumer
+from rangeland.fetch import fetch_thread, slice_reading
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
@@ -52,7 +52,7 @@ def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_after_it(
         fetch_bytes=20_000, smallest_fetch_bytes=20_000, no_progress_ms=30_000, backoff_ms=50
     )
     tally, seen = ReceiptBuilder([slice_of(log)]), []
-    for chunk in simple_consumer.read_slices([slice_of(log)], ReadSettings(settings), patience):
+    for chunk in slice_reading.read_slices([slice_of(log)], ReadSettings(settings), patience):
         tally.add(chunk)
         seen += chunk.batch.column("value").to_pylist()
         if pair.process().running:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.requests import ask_offsets, read_offsets
+from rangeland.dialects.rocketmq.requests import offsets_requests, read_offsets
 from rangeland.errors import JobFileError
 from rangeland.model import AtTime, Counts, Isolation, Partition
 from rangeland.testing.processes import PATIENCE_S
@@ -156,7 +156,7 @@ def test_batches_that_a_broker_keeps_as_one_message_are_read_as_upstreams_consum
     leaders = {queue: log.leader}
     times = (stored_ms[0], stored_ms[-1], stored_ms[-1] + 1, stored_ms[-1] + 60_000)
     for time_ms in times:
-        (question,) = ask_offsets(leaders, AtTime(time_ms), Isolation.READ_COMMITTED)
+        (question,) = offsets_requests(leaders, AtTime(time_ms), Isolation.READ_COMMITTED)
         with RocketmqClient(rocketmq.address()) as client:
             response = client.ask(question.message)
         at = read_offsets([response])[queue].offset
@@ -164,7 +164,7 @@ def test_batches_that_a_broker_keeps_as_one_message_are_read_as_upstreams_consum
     with RocketmqClient(rocketmq.address()) as client:
         told = client.ask(m.search_offset(queue, times[-1])).fields["offset"]
         assert told == "50", "the broker itself names the last batch"
-    # Of tags inside of batches brokers know nothing, and give upstream's readers none.
+    # Of tags inside batches brokers know nothing, and give upstream's readers none.
     by_tags = read([slice_of(log)], settings, tags=("odd",))
     odd = [row for row in found.rows if {"key": "TAGS", "value": b"odd"} in row["headers"]]
     assert by_tags.rows == odd

@@ -50,7 +50,7 @@ def offset_by_broker(settings: ClusterSettings, topic: str, time_ms: int) -> int
     (leader,) = leaders.values()
     assert leader.address is not None
     with ConnectionPool(settings) as brokers:
-        asked = brokers.dialect.ask_offsets(leaders, AtTime(time_ms), Isolation.READ_COMMITTED)
+        asked = brokers.dialect.offsets_requests(leaders, AtTime(time_ms), Isolation.READ_COMMITTED)
         responses = brokers.call_all(leader.address, asked)
         return brokers.dialect.read_offsets(responses)[Partition(topic, 0)].offset
 

@@ -1,4 +1,4 @@
-"""No dialect is named outside of its folders: callers ask for a capability, or call a method."""
+"""No dialect is named outside its folders: callers ask for a capability, or call a method."""
 
 from __future__ import annotations
 

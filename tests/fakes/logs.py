@@ -22,7 +22,7 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import RocketmqSession
-from rangeland.fetch import simple_consumer
+from rangeland.fetch import slice_reading
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
@@ -79,7 +79,9 @@ class Serving:
     def send_all(self, address: Address, questions: Sequence[BrokerRequest]) -> None:
         self.sent = self.call_all(address, questions)
 
-    def receive_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+    def receive_or_call_again(
+        self, address: Address, questions: Sequence[BrokerRequest]
+    ) -> list[Any]:
         return self.sent
 
     def drop(self, address: Address) -> None:
@@ -177,7 +179,7 @@ class _Direct:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dialect, name)
 
-    def ask_records(self, asked: Sequence[PartitionFetch], terms: Any) -> list[BrokerRequest]:
+    def records_requests(self, asked: Sequence[PartitionFetch], terms: Any) -> list[BrokerRequest]:
         return [BrokerRequest(one) for one in asked]
 
     def read_records(
@@ -190,7 +192,7 @@ class _Direct:
         ]
         return FetchResult(ErrorMeaning.OK, "", tuple(parts))
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
+    def offsets_requests(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
         return [BrokerRequest(when)]
 
     def read_offsets(self, responses: Sequence[int]) -> Any:
@@ -253,8 +255,8 @@ def read_log(
 
     tally = ReceiptBuilder([slice_])
     rows: list[dict[str, Any]] = []
-    with patch.object(simple_consumer, "FetchThread", fetcher_of):
-        for chunk in simple_consumer.read_slices([slice_], settings):
+    with patch.object(slice_reading, "FetchThread", fetcher_of):
+        for chunk in slice_reading.read_slices([slice_], settings):
             tally.add(chunk)
             if chunk.batch is not None:
                 columns = [name for name in chunk.batch.schema.names if "imestamp" not in name]

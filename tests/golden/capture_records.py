@@ -78,7 +78,7 @@ def fetch(server: str, topic: str) -> FetchedPartition:
         topic_id = view.topics[topic].leaders[partition].topic_id
         asked = [PartitionFetch(partition, topic_id, None, 0, 8 << 20)]
         terms = FetchOptions(Isolation.READ_COMMITTED, 500, 8 << 20)
-        responses = brokers.call_all(address, dialect.ask_records(asked, terms))
+        responses = brokers.call_all(address, dialect.records_requests(asked, terms))
         (part,) = dialect.read_records(responses, asked, Isolation.READ_COMMITTED).partitions
     return part
 

@@ -24,7 +24,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, fields_of
 from rangeland.dialects.rocketmq.records import decode_chunks
-from rangeland.dialects.rocketmq.requests import ask_records, read_records
+from rangeland.dialects.rocketmq.requests import read_records, records_requests
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.stored_messages import cut_out, next_offset
 from rangeland.errors import BadRecord
@@ -185,7 +185,7 @@ def test_a_damaged_batch_is_named_whole_and_can_be_passed(why: str) -> None:
     assert [row["value"] for row in rows_of(data, 4, 5)] == [b"before"]
     assert [row["offset"] for row in rows_of(data, 8)] == [8, 9]
     assert bytes(cut_out(memoryview(data), 4, 5, 8)) == bad
-    # A range that begins inside of it keeps all of it.
+    # A range that begins inside it keeps all of it.
     assert refusal(data, 6).facts["base_offset"] == 5
     assert bytes(cut_out(memoryview(data), 6, 6, 8)) == bad
 
@@ -356,7 +356,7 @@ def read(
     counts = Counts()
     while position < until:
         asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
-        (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
+        (question,) = records_requests(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
         response = broker.ask(question.message)
         position, some, more = taken(broker, response, position, until)
         rows, counts = rows + some, counts + more

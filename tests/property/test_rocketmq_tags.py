@@ -22,7 +22,7 @@ from rangeland.dialects.fetch_values import (
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.records import decode_chunks
-from rangeland.dialects.rocketmq.requests import ask_records, read_records
+from rangeland.dialects.rocketmq.requests import read_records, records_requests
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord
@@ -86,7 +86,7 @@ class Broker:
 
 def fetch(broker: Broker, wanted: tuple[str, ...], position: int, until: int) -> FetchedPartition:
     asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
-    (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
+    (question,) = records_requests(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
     (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
     return part
 

@@ -53,9 +53,9 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
     assert target.enter(plan, target.history.unfinished_plans())
-    outcome, is_mine = target.prepare(plan, (), (), {})
-    assert is_mine
-    target.land(outcome, target.table.version)
+    prepared = target.prepare(plan, (), (), {})
+    assert prepared.is_mine
+    target.land(prepared.outcome, target.table.version)
     ledger = spark.read.format("delta").load(f"{table}/_rangeland/ledger")
     (named,) = ledger.where(f"event = 'plan' AND plan = '{plan.hash}'").select("table_id").collect()
     assert named.table_id == target.table.table_id

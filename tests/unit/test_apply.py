@@ -235,9 +235,9 @@ def prepared(target: LandingTarget, of: Plan) -> OutcomeEvent:
     assert target.enter(of, target.history.unfinished_plans())
     r = of.ranges[0]
     receipts = {0: Receipt(0, P0, r.from_offset, r.until_offset, Counts(landed=r.width))}
-    outcome, is_mine = target.prepare(of, prove(of, receipts), (), receipts)
-    assert is_mine
-    return outcome
+    prepared = target.prepare(of, prove(of, receipts), (), receipts)
+    assert prepared.is_mine
+    return prepared.outcome
 
 
 BESIDE = replace(

@@ -234,6 +234,19 @@ def test_a_listener_that_closes_once_is_asked_again(caplog: pytest.LogCaptureFix
     assert caplog.messages == [f"Reconnecting to {address}"]
 
 
+def test_what_was_sent_ahead_is_sent_again_on_a_new_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="rangeland.connection")
+    busy, well = young(closing), young(answers_metadata)
+    with peer(busy, well) as address, ConnectionPool(settings_of(address)) as brokers:
+        brokers.send_all(address, [ALL_TOPICS])
+        assert brokers.receive_or_call_again(address, [ALL_TOPICS]) == [NO_TOPICS]
+        assert brokers.requests == 2
+    (line,) = caplog.messages
+    assert line.startswith(f"Reconnecting to {address}: ")
+
+
 def test_a_listener_that_has_answered_without_a_login_does_not_require_one() -> None:
     with (
         peer(offering(34, answers_metadata), offering(0)) as address,

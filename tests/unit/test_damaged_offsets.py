@@ -30,7 +30,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import FetchedPiece
-from rangeland.fetch.simple_consumer import _PieceDecoder, read_slices
+from rangeland.fetch.slice_reading import _PieceDecoder, read_slices
 from rangeland.fetch.slice_state import Phase
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
@@ -257,9 +257,9 @@ class _Dialect:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.kafka, name)
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Isolation) -> Any:
+    def offsets_requests(self, leaders: Any, when: Any, isolation: Isolation) -> Any:
         self.isolations.append(isolation)
-        return self.kafka.ask_offsets(leaders, when, isolation)
+        return self.kafka.offsets_requests(leaders, when, isolation)
 
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
         return {P: OffsetResult(ErrorMeaning.OK, "", responses[0])}

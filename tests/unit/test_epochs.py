@@ -38,7 +38,7 @@ class Old:
     def dialect(self) -> Old:
         return self
 
-    def ask_records(self, asked: list[PartitionFetch], terms: Any) -> list[BrokerRequest]:
+    def records_requests(self, asked: list[PartitionFetch], terms: Any) -> list[BrokerRequest]:
         return [BrokerRequest(tuple((a.partition, a.offset) for a in asked))]
 
     def call_all(self, address: Address, questions: list[BrokerRequest]) -> list[Any]:
@@ -57,7 +57,7 @@ class Old:
     def first_offset(self, records: memoryview, from_offset: int) -> int:
         return from_offset + 1
 
-    def ask_epochs(self, leaders: Any, epochs: Any) -> list[BrokerRequest]:
+    def epochs_requests(self, leaders: Any, epochs: Any) -> list[BrokerRequest]:
         return [BrokerRequest(tuple(epochs))]
 
     def read_epochs(self, responses: list[Any]) -> dict[Partition, int | None]:
@@ -91,7 +91,7 @@ def test_of_a_log_whose_leader_reports_epochs_nothing_is_concluded_from_its_sile
 class Expiring(Old):
     """Its log begins at 6 now: what was before is gone."""
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
+    def offsets_requests(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
         return [BrokerRequest(tuple((p, 6) for p in leaders))]
 
     def read_offsets(self, responses: list[Any]) -> dict[Partition, OffsetResult]:

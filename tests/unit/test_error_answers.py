@@ -9,6 +9,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure, tls_error
+from rangeland.decode.columns import PLAIN_COLUMNS
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import land
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
@@ -20,6 +21,7 @@ from rangeland.errors import (
     PLAN_STAYS,
     AccessDenied,
     Conflict,
+    EngineFailed,
     JobFileError,
     MissingRequirement,
     RangelandError,
@@ -33,6 +35,7 @@ from rangeland.model import Address
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.runner import Runner
+from rangeland.spark.constraint_query import first_violation
 from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import worker_error
 from rangeland.zookeeper import access_diagnosis
@@ -186,6 +189,21 @@ def test_what_workers_lack_is_mended_by_the_operator_of_their_cluster(report: st
     error = worker_error(report)
     assert isinstance(error, RangelandError)
     assert error.acts == CLUSTER_OPERATOR
+
+
+def test_constraints_that_spark_fails_to_check_are_not_the_stores_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    def fail(*_: object) -> Any:
+        raise PySparkException("job aborted")
+
+    monkeypatch.setattr(functions, "coalesce", fail)
+    with pytest.raises(EngineFailed, match="could not check new rows: job aborted") as caught:
+        first_violation(SimpleNamespace(columns=[]), (), PLAIN_COLUMNS)
+    assert caught.value.data == RangelandError.data
 
 
 def test_a_worker_without_the_kernel_is_not_the_mistake_of_who_runs_the_command() -> None:

@@ -61,7 +61,7 @@ def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
     session = load_dialect("kafka").open_session("me")
     session.assume({1: (4, 4)})  # type: ignore[attr-defined]
     asked = [PartitionFetch(Partition("t", 0), None, None, 0, 99)]
-    (question,) = load_dialect("kafka").ask_records(asked, TERMS)
+    (question,) = load_dialect("kafka").records_requests(asked, TERMS)
     number, _ = session.encode(question.message, question.max_version)
     frame = number.to_bytes(4, "big") + failed(-1)[4:]
     decoded = session.decode(memoryview(frame))
@@ -76,7 +76,7 @@ def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
 def test_jafka_s_fetch_fails_with_the_code_in_each_partition(count: int) -> None:
     dialect = load_dialect("jafka")
     asked = [PartitionFetch(Partition("t", n, "1"), None, None, 0, 99) for n in range(count)]
-    (question,) = dialect.ask_records(asked, TERMS)
+    (question,) = dialect.records_requests(asked, TERMS)
     session, talk = dialect.open_session("me"), JafkaConversation(elsewhere)
     talk.on_request(session.encode(question.message)[1][4:])
     failed = talk.on_response(b"any").failed

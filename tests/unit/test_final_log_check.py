@@ -257,14 +257,14 @@ class TwoBrokers:
             raise ConnectionLost(f"{address} does not answer")
         return [each.message for each in questions]
 
-    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
+    def offsets_requests(self, leaders: Any, when: Any, isolation: Any) -> list[BrokerRequest]:
         return [BrokerRequest((tuple(leaders), self.start if when == Earliest() else self.end))]
 
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
         ((partitions, offset),) = responses or [((), 0)]
         return {p: OffsetResult(ErrorMeaning.OK, "", offset) for p in partitions}
 
-    def ask_sizes(self, logs: Any) -> list[BrokerRequest]:
+    def sizes_requests(self, logs: Any) -> list[BrokerRequest]:
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:

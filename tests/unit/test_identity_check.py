@@ -111,7 +111,7 @@ def test_what_landed_after_the_table_was_read_is_not_in_it(
     columns_are_there(monkeypatch)
     first, entered = drivers.another(), plan(application=application)
     assert first.enter(entered, [])
-    outcome, _ = first.prepare(entered, (), (), {})
+    outcome = first.prepare(entered, (), (), {}).outcome
     second = drivers.another()
     first.land(outcome, None)
     assert second.history.landings() == []
@@ -129,7 +129,7 @@ def test_a_plan_that_was_made_after_the_table_was_read_is_not_in_it(
         made = plan(number, start, until)
         first.refresh()
         assert first.enter(made, [])
-        outcome, _ = first.prepare(made, (), (), {})
+        outcome = first.prepare(made, (), (), {}).outcome
         first.land(outcome, None)
     asleep.ledger.require().refresh()
     assert asleep.identity.landed_sequence(APP) == 1

@@ -261,7 +261,7 @@ LISTED = {-1: (5040, 4116, 1000), -2: (1000,), 77: (4116, 1000)}
 def test_offsets_are_read_with_their_borders(
     when: Earliest | Latest | AtTime, offset: int, is_exact: bool, borders: tuple[int, ...]
 ) -> None:
-    questions = jafka.ask_offsets({P: Leader(ONE)}, when, COMMITTED)
+    questions = jafka.offsets_requests({P: Leader(ONE)}, when, COMMITTED)
     (found,) = jafka.read_offsets(responses_to(questions, LISTED)).items()
     assert found[0] == P
     response = found[1]
@@ -270,7 +270,7 @@ def test_offsets_are_read_with_their_borders(
 
 @pytest.mark.parametrize("when", [Earliest(), Latest(), AtTime(77)])
 def test_a_partition_without_a_log_begins_and_ends_at_0(when: Earliest | Latest | AtTime) -> None:
-    questions = jafka.ask_offsets({P: Leader(ONE)}, when, COMMITTED)
+    questions = jafka.offsets_requests({P: Leader(ONE)}, when, COMMITTED)
     response = jafka.read_offsets(responses_to(questions, {}))[P]
     assert (response.meaning, response.offset) == (ErrorMeaning.OK, 0)
 
@@ -278,18 +278,18 @@ def test_a_partition_without_a_log_begins_and_ends_at_0(when: Earliest | Latest 
 def test_partitions_of_two_brokers_are_distinguished() -> None:
     other = Partition("t", 0, "2")
     leaders = {P: Leader(ONE), other: Leader(TWO)}
-    questions = jafka.ask_offsets(leaders, Latest(), COMMITTED)
+    questions = jafka.offsets_requests(leaders, Latest(), COMMITTED)
     assert set(jafka.read_offsets(responses_to(questions, LISTED))) == {P, other}
 
 
 def test_an_error_leaves_no_offset() -> None:
-    (question,) = jafka.ask_offsets({P: Leader(ONE)}, Latest(), COMMITTED)
+    (question,) = jafka.offsets_requests({P: Leader(ONE)}, Latest(), COMMITTED)
     response = jafka.read_offsets([m.OffsetsResponse(question.message, -1, ())])[P]
     assert (response.meaning, response.offset) == (ErrorMeaning.UNKNOWN, None)
 
 
 def test_sizes_are_not_asked_for() -> None:
-    assert jafka.ask_sizes({P: (0, 9)}) == []
+    assert jafka.sizes_requests({P: (0, 9)}) == []
     assert jafka.read_sizes([]) == {}
 
 
@@ -301,8 +301,8 @@ def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
     parts = tuple(
         m.FetchRequest(topic="t", partition=n, offset=10 * n, max_bytes=100) for n in range(2)
     )
-    assert jafka.ask_records(asked[:1], TERMS)[0].message == parts[0]
-    assert jafka.ask_records(asked, TERMS)[0].message == m.MultiFetchRequest(parts)
+    assert jafka.records_requests(asked[:1], TERMS)[0].message == parts[0]
+    assert jafka.records_requests(asked, TERMS)[0].message == m.MultiFetchRequest(parts)
     response = m.MultiFetchResponse(
         0, (m.FetchResponse(parts[0], 0, NOTHING), m.FetchResponse(parts[1], 1, NOTHING))
     )

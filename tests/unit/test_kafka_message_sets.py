@@ -16,7 +16,7 @@ from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Policy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -18,7 +19,8 @@ import pytest
 from rangeland import decode
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native import native_library
-from rangeland.errors import UsageError
+from rangeland.decode.payload.json import json_kernel
+from rangeland.errors import MissingRequirement, StorageFailed, UsageError
 from rangeland.testing.processes import PATIENCE_S
 
 LIB = Path(native_library.__file__).parents[3]
@@ -66,6 +68,22 @@ def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(native_library, "KERNEL_ABI", 0)
     with pytest.raises(UsageError, match="another version"):
         native_library.load_library()
+
+
+@pytest.mark.parametrize(
+    ("struct", "fields"),
+    [
+        ("json_call_t", json_kernel._JsonCall._fields),
+        ("json_result_t", json_kernel._JsonResult._fields),
+    ],
+)
+def test_what_is_passed_to_the_json_kernel_has_the_fields_of_its_struct(
+    struct: str, fields: tuple[str, ...]
+) -> None:
+    header = Path(native_library.__file__).with_name("json_records.h").read_text()
+    code = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL)
+    (body,) = re.findall(r"typedef struct \{([^}]*)\} " + struct + ";", code)
+    assert tuple(re.findall(r"(\w+)[,;]", body)) == fields
 
 
 def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
@@ -118,6 +136,31 @@ def test_the_kernel_works_from_a_zip_in_many_processes_at_once(tmp_path: Path) -
     (folder,) = cache.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert len(list(folder.iterdir())) == 1
+
+
+def test_a_folder_from_which_nothing_may_be_loaded_has_to_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hide_library(monkeypatch)
+    monkeypatch.setattr(native_library, "_read_from_archive", lambda _: b"not a library")
+    monkeypatch.setattr(native_library, "_forbids_programs", lambda _: True)
+    with pytest.raises(MissingRequirement, match=r"noexec.*spark\.executorEnv\.TMPDIR") as caught:
+        native_library.load_library()
+    assert caught.value.exit_code == 78
+
+
+def test_a_folder_that_cannot_be_written_is_not_the_stores_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_full(content: bytes, name: str) -> Path:
+        raise OSError("no space left on device")
+
+    hide_library(monkeypatch)
+    monkeypatch.setattr(native_library, "_read_from_archive", lambda _: b"")
+    monkeypatch.setattr(native_library, "extract", is_full)
+    with pytest.raises(StorageFailed, match="no space left") as caught:
+        native_library.load_library()
+    assert caught.value.acts == "the operator of the Spark cluster"
 
 
 # --- the private folder -----------------------------------------------------------------

@@ -141,9 +141,9 @@ def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Pl
 def land_until_30(target: LandingTarget, of: Plan) -> None:
     held = Loss(P0, 30, 100, LossKind.CORRUPT, "its checksum is wrong", Action.HOLD)
     receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), losses=(held,))}
-    outcome, is_mine = target.prepare(of, prove(of, receipts), (), receipts)
-    assert is_mine
-    target.land(outcome, None)
+    prepared = target.prepare(of, prove(of, receipts), (), receipts)
+    assert prepared.is_mine
+    target.land(prepared.outcome, None)
 
 
 def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +358,7 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
     def prepared(*about: Any, **more: Any) -> Any:
         found = prepare(*about, **more)
         other.refresh()
-        other.land(found[0], None)
+        other.land(found.outcome, None)
         (Path(drivers.path) / "rows.parquet").unlink()
         return found
 

@@ -16,12 +16,12 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka import topic_settings
 from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch import broker_questions, loss_judgement, simple_consumer
+from rangeland.fetch import broker_questions, loss_judgement, slice_reading
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import FetchedPiece
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
@@ -76,7 +76,7 @@ class Source:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
     """Whom a gap's topic was asked of."""
     found: list[Address] = []
-    monkeypatch.setattr(simple_consumer, "FetchThread", Source)
+    monkeypatch.setattr(slice_reading, "FetchThread", Source)
     monkeypatch.setattr(Source, "again", 0)
     monkeypatch.setattr(Source, "log_again", HOLED)
     monkeypatch.setattr(broker_questions, "ConnectionPool", lambda settings: Asked(settings, found))

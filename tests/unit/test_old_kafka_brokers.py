@@ -18,7 +18,7 @@ from rangeland.dialects.cluster_values import ClusterView, LeaderRequest
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fit_request
-from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_offsets
+from rangeland.dialects.kafka.requests import find_leaders, offsets_requests, read_offsets
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.job import Job
 from rangeland.model import Address, AtTime, Isolation, Leader, Partition, Survey
@@ -75,7 +75,7 @@ def test_all_topics_are_all_topics_in_every_version() -> None:
 
 def test_brokers_without_transactions_are_asked_for_no_isolation() -> None:
     old = session_of({1: (0, 3), 2: (0, 1)})
-    (question,) = ask_offsets({ORDERS: Leader(SEED)}, AtTime(5), Isolation.READ_COMMITTED)
+    (question,) = offsets_requests({ORDERS: Leader(SEED)}, AtTime(5), Isolation.READ_COMMITTED)
     assert sent(old, question.message).isolation_level == m.READ_UNCOMMITTED
     fetch = m.FetchRequest(max_wait_ms=1, min_bytes=1, isolation_level=1, topics=())
     assert sent(old, fetch).isolation_level == m.READ_UNCOMMITTED

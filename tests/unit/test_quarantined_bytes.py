@@ -7,7 +7,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action
 from rangeland.model import Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Policy

@@ -26,7 +26,7 @@ class Brokers:
         self.dead, self.unsure = dead, unsure
         self.asked: list[Address] = []
         self.dialect = SimpleNamespace(
-            ask_retention=lambda topics: [topics],
+            retention_requests=lambda topics: [topics],
             read_retention=lambda responses: KEPT if responses else {},
         )
         self.settings = SimpleNamespace(isolation=None)

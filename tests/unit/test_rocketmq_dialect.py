@@ -26,11 +26,11 @@ from rangeland.dialects.rocketmq.frames import (
 from rangeland.dialects.rocketmq.pulls_in_flight import FIRST_PULLS, MAX_PULLS
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import (
-    ask_offsets,
-    ask_records,
     find_leaders,
+    offsets_requests,
     read_offsets,
     read_records,
+    records_requests,
 )
 from rangeland.dialects.rocketmq.routes import read_route
 from rangeland.dialects.rocketmq.session import RocketmqSession, sign_fields
@@ -185,7 +185,7 @@ class Broker:
         position = series = 0
         while position < until:
             asked = [PartitionFetch(QUEUE, None, None, position, max_bytes, until)]
-            (question,) = ask_records(asked, TERMS)
+            (question,) = records_requests(asked, TERMS)
             (part,) = read_records([self.ask(question.message)], asked, COMMITTED).partitions
             assert part.meaning is ErrorMeaning.OK
             assert part.readable_end == self.end
@@ -305,12 +305,12 @@ def test_a_pull_is_written_as_any_request_is() -> None:
 def test_a_series_ends_with_the_queue() -> None:
     broker = Broker(45)
     asked = [PartitionFetch(QUEUE, None, None, 0, 1 << 20, 1_000)]
-    (question,) = ask_records(asked, TERMS)
+    (question,) = records_requests(asked, TERMS)
     (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
     assert next_offset(part.records, 0, part.context) == 45
     assert part.readable_end == 45
     asked = [PartitionFetch(QUEUE, None, None, 45, 1 << 20, 1_000)]
-    (question,) = ask_records(asked, TERMS)
+    (question,) = records_requests(asked, TERMS)
     (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
     assert (part.meaning, len(part.records), part.readable_end) == (ErrorMeaning.OK, 0, 45)
 
@@ -557,7 +557,7 @@ def test_each_queue_is_asked_for_itself() -> None:
     leaders = {QUEUE: Leader(FIRST), Partition("t", 1, "broker-a"): Leader(FIRST)}
     codes = {Earliest(): 31, Latest(): 30, AtTime(5): 29}
     for when, code in codes.items():
-        asked = [question.message for question in ask_offsets(leaders, when, COMMITTED)]
+        asked = [question.message for question in offsets_requests(leaders, when, COMMITTED)]
         sent = [one.search if isinstance(one, m.TimeSearch) else one for one in asked]
         assert [request.code for request in sent] == [code, code]
         responses = [m.RemotingResponse(request, 0, "", {"offset": "7"}, b"") for request in sent]
@@ -573,7 +573,7 @@ def test_an_empty_queue_for_batches_begins_at_0_and_has_nothing_of_any_time() ->
 
 
 def test_an_offset_that_is_refused_is_none() -> None:
-    (question,) = ask_offsets({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
+    (question,) = offsets_requests({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
     found = read_offsets([m.RemotingResponse(question.message, 16, "no right", {}, b"")])[QUEUE]
     assert (found.meaning, found.offset, found.code) == (
         ErrorMeaning.DENIED,

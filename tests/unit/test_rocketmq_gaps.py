@@ -22,7 +22,7 @@ from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Policy

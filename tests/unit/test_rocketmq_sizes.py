@@ -6,7 +6,7 @@ import pytest
 
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.queue_sizes import FEW, SAMPLE, ask_sizes, read_sizes
+from rangeland.dialects.rocketmq.queue_sizes import FEW, SAMPLE, read_sizes, sizes_requests
 from rangeland.dialects.rocketmq.requests import read_records
 from rangeland.model import Isolation, Partition
 from tests.rocketmq_messages import messages
@@ -25,14 +25,14 @@ def response(
 
 
 def test_queues_with_much_to_read_are_looked_at_in_their_middle_and_at_their_end() -> None:
-    asked = ask_sizes({Q0: (1_000, 2_000), Q1: (0, FEW - 1), Q2: (5, 5)})
+    asked = sizes_requests({Q0: (1_000, 2_000), Q1: (0, FEW - 1), Q2: (5, 5)})
     found = [(q.message.about, q.message.fields["queueOffset"]) for q in asked]
     assert found == [(Q0, "1500"), (Q0, str(2_000 - SAMPLE))]
     assert {q.message.fields["maxMsgNums"] for q in asked} == {str(SAMPLE)}
 
 
 def test_a_queue_is_as_large_as_if_all_its_messages_were_like_those_that_came() -> None:
-    middle, end = ask_sizes({Q0: (1_000, 2_000)})
+    middle, end = sizes_requests({Q0: (1_000, 2_000)})
     small, large = (len(messages([bytes(size)])) for size in (10, 90))
     responses = [
         response(middle.message, 10, 2_000, 1_000),
@@ -42,7 +42,7 @@ def test_a_queue_is_as_large_as_if_all_its_messages_were_like_those_that_came() 
 
 
 def test_a_queue_that_says_nothing_has_no_size() -> None:
-    (middle, end) = ask_sizes({Q0: (0, 1_000)})
+    (middle, end) = sizes_requests({Q0: (0, 1_000)})
     responses = [response(middle.message, 10, 1_000, code=2), response(end.message, 10, 1_000)]
     assert read_sizes(responses) == {Q0: 1_000 * len(messages([bytes(10)]))}
     assert read_sizes(responses[:1]) == {}

@@ -77,7 +77,7 @@ class Table:
         read = {0: Receipt(0, P0, 0, until, Counts(landed=until), losses=losses)}
         receipts = read if repair.slices else {}
         self._target = self._drivers.another()
-        self._outcome, _ = self._target.prepare(repair, prove(repair, receipts), (), receipts)
+        self._outcome = self._target.prepare(repair, prove(repair, receipts), (), receipts).outcome
 
     def commit(self) -> None:
         self._target.land(self._outcome, None)

@@ -31,7 +31,9 @@ class Failing:
     def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         raise self.error
 
-    def receive_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+    def receive_or_call_again(
+        self, address: Address, questions: Sequence[BrokerRequest]
+    ) -> list[Any]:
         raise self.error
 
     def drop(self, address: Address) -> None:

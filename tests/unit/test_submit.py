@@ -20,8 +20,10 @@ import pytest
 from rangeland.cli import command_line
 from rangeland.decode.native import native_library
 from rangeland.errors import (
+    EngineFailed,
     JobFileError,
     MissingRequirement,
+    RangelandError,
     StorageFailed,
     Unreachable,
     UsageError,
@@ -511,6 +513,13 @@ def test_a_master_that_does_not_answer_is_out_of_reach() -> None:
     assert isinstance(error, Unreachable)
     assert "--master" in error.do
     assert "another Spark than 4.2" in error.do
+
+
+def test_a_spark_that_does_not_start_is_not_the_stores_fault() -> None:
+    error = spark_session._start_error(RuntimeError("BindException: Address already in use"))
+    assert isinstance(error, EngineFailed)
+    assert (error.exit_code, error.data) == (75, RangelandError.data)
+    assert "store" not in error.acts + error.retry
 
 
 # --- workers ----------------------------------------------------------------------------

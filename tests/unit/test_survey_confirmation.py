@@ -98,7 +98,7 @@ class Cluster:
             return topics(P0, P1)
         return {Earliest(): 5, "all": 30}.get(what, 20)
 
-    def ask_offsets(
+    def offsets_requests(
         self, leaders: Mapping[Partition, Leader], when: Any, isolation: Isolation
     ) -> list[BrokerRequest]:
         if isolation is Isolation.READ_UNCOMMITTED:
@@ -109,7 +109,7 @@ class Cluster:
         ((partitions, offset),) = responses
         return {p: OffsetResult(ErrorMeaning.OK, "", offset) for p in partitions}
 
-    def ask_sizes(self, logs: Any) -> list[BrokerRequest]:
+    def sizes_requests(self, logs: Any) -> list[BrokerRequest]:
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:

@@ -60,7 +60,7 @@ class Cluster:
     def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
         return [question.message for question in questions]
 
-    def ask_offsets(
+    def offsets_requests(
         self, leaders: Mapping[Partition, Leader], when: Any, isolation: Isolation
     ) -> list[BrokerRequest]:
         return [BrokerRequest((tuple(leaders), when))]
@@ -75,7 +75,7 @@ class Cluster:
         offset = 10 if when == Earliest() else 20 if when == Latest() else 15
         return OffsetResult(ErrorMeaning.OK, "", offset)
 
-    def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
+    def sizes_requests(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:

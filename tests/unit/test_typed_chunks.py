@@ -30,7 +30,7 @@ from rangeland.fetch import typed_chunks
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.loss import Action, Loss, LossKind

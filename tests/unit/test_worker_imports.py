@@ -19,7 +19,7 @@ from rangeland.delta.parquet_files.data_files import FileWriter
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Partition, QuarantinedBytes, Slice
 from tests.record_batches import Batch, Record, encode
 from tests.unit.test_avro_decoder import encode as avro, record

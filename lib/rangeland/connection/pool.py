@@ -1,7 +1,7 @@
-"""Connections by broker, and the rule of SimpleConsumer: reconnect once, then give up.
+"""Connections by broker, and the rule of Kafka's SimpleConsumer: reconnect once, then give up.
 
-A broken connection may only mean that the broker closed an idle one, so each call is retried
-once on a new connection. What a second failure means is for the caller to decide.
+A broken connection may only mean that the broker closed an idle one, so what was sent on it is sent
+once more on a new connection. What a second failure means is for the caller to decide.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ConnectionPool:
     def _check_login_is_optional(self, address: Address, closed: ConnectionClosed) -> None:
         """Raises JobFileError if the listener itself reports that it requires a login. A closed
         connection alone proves nothing: busy brokers and load balancers close them, too."""
-        requests = self.dialect.ask_mechanisms()
+        requests = self.dialect.mechanisms_requests()
         if address in self._served or not requests:
             return
         try:
@@ -100,17 +100,28 @@ class ConnectionPool:
 
     def _call(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
         self.send_all(address, requests)
-        return self.receive_all(address, requests)
+        return self._receive_all(address, requests)
 
     def send_all(self, address: Address, requests: Sequence[BrokerRequest]) -> None:
-        """Sends without waiting for the responses, which ``receive_all`` returns later."""
+        """Sends without waiting for the responses; ``receive_or_call_again`` returns them."""
         connection = self.connect(address)
         self.requests += len(requests)
         for request in requests:
             connection.send(request)
 
-    def receive_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
-        """The responses to what was sent on the open connection. Raises ConnectionLost."""
+    def receive_or_call_again(
+        self, address: Address, requests: Sequence[BrokerRequest]
+    ) -> list[Any]:
+        """The responses to what ``send_all`` has sent; if its connection breaks, to the same
+        requests on a new one. Raises ConnectionLost if that fails, too."""
+        try:
+            return self._receive_all(address, requests)
+        except ConnectionLost as error:
+            logger.info("Reconnecting to %s: %s", address, error.why)
+            self.drop(address)
+        return self.call_all(address, requests)
+
+    def _receive_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
         connection = self.connect(address)
         responses = [connection.receive(request.wait_ms) for request in requests]
         self._served.add(address)

@@ -257,7 +257,8 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
 
 def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, bytes]:
     """Status and body of the response. Only the configured address is contacted: redirects are not
-    followed, and a proxy is used only if it cannot read the request."""
+    followed, and a proxy is used only if it cannot read the request. ``http_client`` uses no proxy
+    at all, but token endpoints are often outside the network and reached only by one."""
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import (

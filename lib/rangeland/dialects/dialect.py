@@ -42,7 +42,7 @@ from rangeland.model import (
 
 
 class Dialect(ABC):
-    """The rules of one protocol. Every method is pure: ``ask_...`` returns requests to send,
+    """The rules of one protocol. Every method is pure: ``..._requests`` returns requests to send,
     ``read_...`` reads their responses. The requests of a list go to one broker in one go, and
     their responses come in the same order. The defaults are those of brokers that have no leader
     epochs, no retention to report, no transactions, and no way to list login mechanisms."""
@@ -63,9 +63,9 @@ class Dialect(ABC):
         step, so that it takes a second time to be sure. Raises JobFileError for a mechanism that
         does not fit, MissingRequirement for a package that this Python lacks."""
 
-    def ask_mechanisms(self) -> list[BrokerRequest]:
-        """Asks which login mechanisms the listener offers to a client that has not logged in. Sends
-        nothing secret; empty if listeners cannot be asked."""
+    def mechanisms_requests(self) -> list[BrokerRequest]:
+        """Which login mechanisms the listener offers to a client that has not logged in. Nothing in
+        them is secret; empty if listeners cannot be asked."""
         return []
 
     def read_mechanisms(self, responses: Sequence[Any]) -> tuple[str, ...] | None:
@@ -85,32 +85,32 @@ class Dialect(ABC):
         ``named_brokers`` are the brokers by name, where names are known."""
 
     @abstractmethod
-    def ask_offsets(
+    def offsets_requests(
         self,
         leaders: Mapping[Partition, Leader],
         when: Earliest | Latest | AtTime,
         isolation: Isolation,
     ) -> list[BrokerRequest]: ...
 
-    def ask_latest_timestamps(
+    def latest_timestamps_requests(
         self, leaders: Mapping[Partition, Leader], isolation: Isolation
     ) -> list[BrokerRequest]:
-        """Asks for the records with the latest timestamps, deleted or not; ``read_offsets`` reads
-        the responses. Empty if brokers find every record that is as late as a time."""
+        """For the records with the latest timestamps, deleted or not; ``read_offsets`` reads the
+        responses. Empty if brokers find every record that is as late as a time."""
         return []
 
     @abstractmethod
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
-    def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
-        """Asks how many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets
-        are bytes."""
+    def sizes_requests(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
+        """How many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets are
+        bytes."""
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
         return {}
 
-    def ask_epochs(
+    def epochs_requests(
         self, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
     ) -> list[BrokerRequest]:
         """The end offset of a leader epoch, and of those before it, in the leader's log."""
@@ -125,22 +125,22 @@ class Dialect(ABC):
         """The leader epoch of the first of these records, if they carry one."""
         return None
 
-    def ask_transactions(self, partitions: Collection[Partition]) -> list[BrokerRequest]:
-        """Asks which transactions are open in these partitions of one leader; empty if brokers
-        cannot be asked."""
+    def transactions_requests(self, partitions: Collection[Partition]) -> list[BrokerRequest]:
+        """Which transactions are open in these partitions of one leader; empty if brokers cannot be
+        asked."""
         return []
 
     def read_transactions(self, responses: Sequence[Any]) -> dict[Partition, OpenTransaction]:
         """The open transaction that holds back the last stable offset, by partition."""
         return {}
 
-    def ask_retention(self, topics: Sequence[str]) -> list[BrokerRequest]:
+    def retention_requests(self, topics: Sequence[str]) -> list[BrokerRequest]:
         return []
 
     def read_retention(self, responses: Sequence[Any]) -> dict[str, Retention]:
         return {}
 
-    def ask_cleanup(self, topic: str) -> list[BrokerRequest]:
+    def cleanup_requests(self, topic: str) -> list[BrokerRequest]:
         """The cleanup policy of a topic. Empty if no decoder of this dialect reports gaps."""
         return []
 
@@ -150,7 +150,7 @@ class Dialect(ABC):
     # --- records ----------------------------------------------------------------------------
 
     @abstractmethod
-    def ask_records(
+    def records_requests(
         self, fetches: Sequence[PartitionFetch], options: FetchOptions
     ) -> list[BrokerRequest]: ...
 

@@ -63,7 +63,7 @@ def ask_cleanup_policy(
     connections are its own, since those of a fetch belong to the thread of the fetch."""
     silent: dict[Address, str] = {}
     with ConnectionPool(cluster) as brokers:
-        questions = brokers.dialect.ask_cleanup(topic)
+        questions = brokers.dialect.cleanup_requests(topic)
         if not questions:
             return brokers.dialect.read_cleanup([])
         for address in dict.fromkeys((*first, *cluster.seeds)):
@@ -119,7 +119,7 @@ class AskedLeader:
         dialect, partition, epoch = self.brokers.dialect, self.request.partition, self.request.epoch
         if epoch is None:
             return None
-        questions = dialect.ask_epochs({partition: leader}, {partition: epoch})
+        questions = dialect.epochs_requests({partition: leader}, {partition: epoch})
         try:
             responses = self.brokers.call_all(self.address, questions)
         except NoCommonVersion:  # the broker is too old for the request

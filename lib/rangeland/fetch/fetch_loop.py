@@ -2,8 +2,8 @@
 
 The caller asks ``next(now_ms)`` for the next step, carries it out, and reports the outcome with
 one of the ``on_...`` methods. Each outcome but delivered records becomes an event of the table
-in ``slice_state``. Like SimpleConsumer, only delivered data moves a slice on, and no error
-does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
+in ``slice_state``. As in Kafka's SimpleConsumer, only delivered data moves a slice on, and no
+error does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
 error of one partition delays only that one, and data counts only if it was requested at the
 offset that comes next. A slice ends when its next offset is its ``until_offset``, never before.
 
@@ -75,7 +75,8 @@ class FetchLoop:
     # --- what to do next --------------------------------------------------------------
 
     def next(self, now_ms: int) -> Step:
-        """The next step. Raises Unreachable if a slice has made no progress for too long."""
+        """The next step. If a slice has made no progress for too long, raises RangeLost for a
+        suspected loss that the policy does not accept, else Unreachable."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
@@ -231,7 +232,7 @@ class FetchLoop:
         self, request: SliceRequest, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
         """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
-        outside of it or at its end. ``written_end``: its end with what is not readable yet; None
+        outside it or at its end. ``written_end``: its end with what is not readable yet; None
         if that is unknown."""
         state = self._current(request, Phase.MEASURING)
         seen = judge_log_range(

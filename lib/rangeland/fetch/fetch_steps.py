@@ -28,7 +28,7 @@ class SendFetch:
 
 @dataclass(frozen=True, slots=True)
 class SendLogRange:
-    """Ask ``leader`` where the partition's log begins and ends: an offset may be outside of it."""
+    """Ask ``leader`` where the partition's log begins and ends: an offset may be outside it."""
 
     leader: Address
     request: SliceRequest

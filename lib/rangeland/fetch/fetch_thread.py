@@ -7,7 +7,6 @@ yet decoded are limited. Errors are raised where the pieces are consumed.
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -29,8 +28,6 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, ResponseReader
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Latest, Slice
-
-logger = logging.getLogger(__name__)
 
 PREFETCH_BYTES = 48 << 20
 
@@ -168,20 +165,12 @@ class FetchThread:
 
     def _broker_requests(self, step: SendFetch) -> list[BrokerRequest]:
         options = replace(self._options, rack="") if step.stays else self._options
-        return self.brokers.dialect.ask_records(step.requests, options)
+        return self.brokers.dialect.records_requests(step.requests, options)
 
     def _result(self, step: SendFetch, is_sent: bool) -> FetchResult:
         leader, requests = step.leader, self._broker_requests(step)
-        if is_sent:
-            try:
-                responses = self.brokers.receive_all(leader, requests)
-            except ConnectionLost as error:
-                # As in SimpleConsumer, the same request once more on a new connection.
-                logger.info("Reconnecting to %s: %s", leader, error.why)
-                self.brokers.drop(leader)
-                responses = self.brokers.call_all(leader, requests)
-        else:
-            responses = self.brokers.call_all(leader, requests)
+        receive = self.brokers.receive_or_call_again if is_sent else self.brokers.call_all
+        responses = receive(leader, requests)
         isolation = self._settings.isolation
         return self.brokers.dialect.read_records(responses, step.requests, isolation)
 

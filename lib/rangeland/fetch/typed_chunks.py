@@ -2,7 +2,7 @@
 
 Keys and values of a whole chunk are decoded at once. A record that cannot be decoded ends the
 reading, or it is skipped or quarantined: then it has no row, and its offset is lost or quarantined
-in the chunk's counts. Offsets that follow on each other are one loss. Quarantine keeps the intact
+in the chunk's counts. Offsets that follow one another are one loss. Quarantine keeps the intact
 records, not the bytes of their batch, so that each can be landed by itself.
 
 A loss takes whole entries. In most logs each record is one. Where offsets are bytes, records of an
@@ -144,7 +144,7 @@ class TypedChunks:
 
 
 def _of_whole_entries(chunk: SliceChunk, batches: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
-    """The rows of a chunk, in batches. Where offsets are bytes, none ends inside of an entry: its
+    """The rows of a chunk, in batches. Where offsets are bytes, none ends inside an entry: its
     records have one offset."""
     if chunk.entry_span is None:
         yield from batches
@@ -250,7 +250,7 @@ def lost_records(
     found: Sequence[UndecodableRow],
     action: Action,
 ) -> Iterator[LostRecords]:
-    """The losses, one for entries that follow on each other. ``found`` are in order of rows."""
+    """The losses, one for entries that follow one another. ``found`` are in order of rows."""
     for run in _runs(entries, found):
         first, last = (int(entries.of_row[one.row]) for one in (run[0], run[-1]))
         evidence = evidence_of(rows, run)
@@ -270,7 +270,7 @@ def lost_records(
 
 
 def _runs(entries: Entries, found: Sequence[UndecodableRow]) -> Iterator[list[UndecodableRow]]:
-    """The records whose entries follow on each other without an offset in between."""
+    """The records whose entries follow one another without an offset in between."""
     run: list[UndecodableRow] = []
     end = -1
     for one in found:

@@ -9,6 +9,7 @@ run, before a plan is entered.
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -190,12 +191,13 @@ class GroupLease:
         self._step(f"waiting until other drivers have mirrored {count}")
         deadline = Deadline(self._patience_s)
         while others:
-            if not deadline.wait(POLL_S):
+            if deadline.has_passed:
                 self._warn(
                     f"the checkpoint of {others[0]} is not mirrored: another driver owns it. The "
                     "next run repairs that"
                 )
                 return
+            time.sleep(POLL_S)
             checkpoint = mirror_again(checkpoint)
             others = self._not_mirrored(checkpoint)
 

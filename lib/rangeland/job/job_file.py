@@ -273,7 +273,7 @@ class Job(Section):
     @staticmethod
     def of(text: JobText) -> Job:
         found = Job.job_or_mistakes(text)
-        # Not raised inside of a handler: pydantic's message repeats field names, secret or not.
+        # Not raised inside a handler: pydantic's message repeats field names, secret or not.
         if not isinstance(found, Job):
             raise job_file_error(text, found)
         return found

@@ -168,7 +168,7 @@ def _remove_oldest(folder: Path) -> None:
 
 
 def _identity(path: Path) -> str:
-    """Changes when the file does, or one in the folder."""
+    """A text that changes whenever the file, or one in the folder, does."""
     found = path.stat()
     if not path.is_dir():
         return f"{path} {found.st_mtime_ns} {found.st_size}"

@@ -49,7 +49,7 @@ class PlanDraft:
     already_landed: tuple[Range, ...] = ()
     """What was requested and is left out, since it is in the table."""
     held: tuple[Loss, ...] = ()
-    """Losses at which a policy lets partitions wait."""
+    """Losses at which a policy holds partitions."""
     notes: tuple[str, ...] = ()
     """Warnings about what is uncertain."""
     skipped_losses: tuple[Loss, ...] = ()

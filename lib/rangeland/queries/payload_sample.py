@@ -22,7 +22,7 @@ from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_i
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
 from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.model import LogState, Slice

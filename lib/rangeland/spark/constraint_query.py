@@ -8,7 +8,7 @@ from typing import Any
 
 from rangeland.decode.columns import LogColumns
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
-from rangeland.errors import StorageFailed, TableRefused
+from rangeland.errors import EngineFailed, RangelandError, TableRefused
 from rangeland.spark.spark_errors import first_line
 
 _WHICH = "_constraint_number"
@@ -60,7 +60,8 @@ def first_violation(
             "constraint, then run again",
         ) from error
     except errors.PySparkException as error:
-        raise StorageFailed("could not check new rows", why=first_line(error)) from error
+        failed_query = EngineFailed("could not check new rows", why=first_line(error))
+        raise failed_query.with_answers(data=RangelandError.data) from error
     if row is None:
         return None
     found = {name: row[spelled[name]] for name in wanted if name in spelled}

@@ -20,7 +20,7 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Range, Slice
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 

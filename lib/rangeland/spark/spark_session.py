@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rangeland.delta.stores.store_kinds import AZURE_SCHEMES, S3_SCHEMES, scheme_of
-from rangeland.errors import RangelandError, StorageFailed, Unreachable, UsageError
+from rangeland.errors import EngineFailed, RangelandError, Unreachable, UsageError
 from rangeland.jvm.class_archive import MAKING, ClassArchive
 from rangeland.jvm.jar_sets import JAR_SETS
 from rangeland.jvm.jars import jar_files
@@ -290,7 +290,9 @@ def _start_error(error: Exception) -> Exception:
             f"up; a master of another Spark than {_minor_of_pyspark()} looks the same, and its own "
             "log says InvalidClassException. Spark's own output is above",
         )
-    return StorageFailed("Spark could not be started", why=text[:300])
+    return EngineFailed(
+        "Spark could not be started", why=text[:300], do="read Spark's own output above"
+    ).with_answers(data=RangelandError.data, retry="yes, later")
 
 
 def _minor_of_pyspark() -> str:

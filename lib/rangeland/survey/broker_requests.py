@@ -42,7 +42,7 @@ def request_records(
     may wait for records."""
     dialect, isolation = brokers.dialect, brokers.settings.isolation
     options = FetchOptions(isolation, max_wait_ms, max_bytes)
-    responses = brokers.call_all(address, dialect.ask_records(fetches, options))
+    responses = brokers.call_all(address, dialect.records_requests(fetches, options))
     return dialect.read_records(responses, fetches, isolation)
 
 
@@ -57,7 +57,7 @@ def request_offsets(
 ) -> dict[Partition, OffsetResult]:
     """Requests the offsets of a time or an end. ``by_segment``: by the oldest version of the
     request, which finds the beginnings of segments (``OffsetResult.borders``)."""
-    requests = brokers.dialect.ask_offsets(leaders, when, isolation)
+    requests = brokers.dialect.offsets_requests(leaders, when, isolation)
     if by_segment:
         requests = [replace(request, max_version=0) for request in requests]
     return brokers.dialect.read_offsets(brokers.call_all(address, requests))
@@ -70,7 +70,7 @@ def request_latest_timestamps(
     isolation: Isolation,
 ) -> dict[Partition, OffsetResult]:
     """Requests the records with the latest timestamps, deleted or not."""
-    requests = brokers.dialect.ask_latest_timestamps(leaders, isolation)
+    requests = brokers.dialect.latest_timestamps_requests(leaders, isolation)
     return brokers.dialect.read_offsets(brokers.call_all(address, requests))
 
 
@@ -86,7 +86,7 @@ def request_sizes(
     for address, group in by_leader(leaders, lambda leader: leader).items():
         try:
             logs = {p: (start[p].offset or 0, end[p].offset or 0) for p in group}
-            responses = brokers.call_all(address, brokers.dialect.ask_sizes(logs))
+            responses = brokers.call_all(address, brokers.dialect.sizes_requests(logs))
         except RangelandError:
             # Old brokers do not know this request, and some clients may not send it.
             continue

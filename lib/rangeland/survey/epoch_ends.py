@@ -73,7 +73,7 @@ def epoch_ends(
     for address, group in by_leader(grown, lambda log: log.leader).items():
         leaders = {p: log.leader for p, log in group.items()}
         try:
-            requests = brokers.dialect.ask_epochs(leaders, {p: epochs[p] for p in group})
+            requests = brokers.dialect.epochs_requests(leaders, {p: epochs[p] for p in group})
             responses = brokers.call_all(address, requests)
         except NoCommonVersion:  # the broker is too old for the request
             found |= dict.fromkeys(group)

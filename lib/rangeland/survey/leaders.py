@@ -1,4 +1,4 @@
-"""Who leads what, now: ``findLeader`` of SimpleConsumer, for all partitions at once.
+"""Who leads what, now: ``findLeader`` of Kafka's SimpleConsumer, for all partitions at once.
 
 A dialect describes the requests as values; here they are sent, to each address in turn until one
 answers.

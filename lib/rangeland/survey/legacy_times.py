@@ -96,7 +96,7 @@ def _fetch_samples(
     ]
     requests: list[BrokerRequest] = []
     for one in fetches:
-        requests += dialect.ask_records([one], options)
+        requests += dialect.records_requests([one], options)
     responses = brokers.call_all(address, requests)
     found: dict[Partition, FetchedPartition] = {}
     for one, response in zip(fetches, responses, strict=True):

@@ -47,7 +47,7 @@ def _retention(
     addresses = list(dict.fromkeys(address for address in known if address is not None))
     found: dict[str, Retention] = {}
     for address in addresses[:MOST_ASKED]:
-        if not (requests := brokers.dialect.ask_retention(sorted(left)) if left else []):
+        if not (requests := brokers.dialect.retention_requests(sorted(left)) if left else []):
             break
         try:
             found |= brokers.dialect.read_retention(brokers.call_all(address, requests))

@@ -13,6 +13,7 @@ and waited for.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
@@ -100,7 +101,8 @@ class SurveyAttempt:
 
     def _pause(self, what: str) -> None:
         """Waits a moment. After the deadline, raises the last failure instead."""
-        if self._deadline.wait(PAUSE_MS / 1000):
+        if not self._deadline.has_passed:
+            time.sleep(PAUSE_MS / 1000)
             logger.info("Surveying again after %d ms: %s", PAUSE_MS, what)
             return
         if self._failure is not None:
@@ -114,13 +116,8 @@ class SurveyAttempt:
     def _may_go_on_without(self, left: Sequence[Partition], total: int) -> bool:
         return may_be_given_up(left, total, self.request) and self._deadline.has_passed
 
-    def _give_up(self, left: Sequence[Partition], total: int, why: str) -> bool:
-        """Gives these of so many partitions up, if the survey may go on without them now. Returns
-        whether it did."""
-        may_go_on = self._may_go_on_without(left, total)
-        if may_go_on:
-            self.found = self.found.give_up(left, why)
-        return may_go_on
+    def _give_up(self, left: Sequence[Partition], why: str) -> None:
+        self.found = self.found.give_up(left, why)
 
     # --- leaders --------------------------------------------------------------------------
 
@@ -176,7 +173,7 @@ class SurveyAttempt:
         )
 
     def _turn_to_next_seed(self) -> None:
-        """One broker may have stale metadata for long, so another one is asked first now."""
+        """Asks another broker first from now on: one may have stale metadata for a long time."""
         self._seeds = [*self._seeds[1:], *self._seeds[:1]]
 
     def cluster(self) -> Cluster:
@@ -199,7 +196,9 @@ class SurveyAttempt:
             results |= self._ask_each_leader(missing, when, isolation)
             left = [p for p in missing if p not in results]
             why = "its leader does not answer" if self._failure is None else self._failure.why
-            if left and not self._give_up(left, len(asked), why):
+            if self._may_go_on_without(left, len(asked)):
+                self._give_up(left, why)
+            elif left:
                 self._pause("the offsets of some partitions are not available")
                 self.found = self.found.move_to(self._present_leaders())
         return results
@@ -251,7 +250,8 @@ class SurveyAttempt:
         while True:
             logs = with_epochs(self.pool, logs)
             left = lacking_epochs(self.pool, logs)
-            if not left or self._give_up(left, len(logs), "its last batch could not be read"):
+            if not left or self._may_go_on_without(left, len(logs)):
+                self._give_up(left, "its last batch could not be read")
                 return {p: log for p, log in logs.items() if p not in left}
             self._pause(f"the last batch of {left[0]} could not be read")
 
@@ -263,8 +263,9 @@ class SurveyAttempt:
         not be told from one that was rewritten."""
         ends, left = epoch_ends(self.pool, logs, epochs)
         why = "its leader did not answer where an earlier leader's records end"
-        if left and not self._give_up(left, len(logs), why):
+        if left and not self._may_go_on_without(left, len(logs)):
             raise ChangedMeanwhile(f"{left[0]} could not be surveyed", why=why, do="run again")
+        self._give_up(left, why)
         return {p: replace(log, epoch_end=ends.get(p)) for p, log in logs.items() if p not in left}
 
 

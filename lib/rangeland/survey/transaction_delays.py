@@ -93,7 +93,7 @@ def _transactions(
     brokers: ConnectionPool, address: Address, partitions: set[Partition]
 ) -> dict[Partition, OpenTransaction]:
     try:
-        requests = brokers.dialect.ask_transactions(partitions)
+        requests = brokers.dialect.transactions_requests(partitions)
         return brokers.dialect.read_transactions(brokers.call_all(address, requests))
     except RangelandError:  # the broker is too old for the request, or does not allow it
         return {}

@@ -21,10 +21,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rangeland.errors import StorageFailed, UsageError
+from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement, StorageFailed, UsageError
 
 KERNEL_ABI = 13
 """The same number as in ``kernel.c``, increased with every change of its structs or functions."""
+
+_USABLE_FOLDER = (
+    "give the workers a temporary folder in which they can write and run programs: set "
+    "spark.executorEnv.TMPDIR"
+)
 
 
 def library_name() -> str:
@@ -33,8 +38,8 @@ def library_name() -> str:
 
 
 def load_library() -> ctypes.CDLL:
-    """The library for this platform. Raises UsageError if there is none, StorageFailed if it is
-    in an archive and cannot be extracted."""
+    """The library for this platform. Raises UsageError if there is none; StorageFailed if it is
+    in an archive and cannot be extracted, MissingRequirement if it may not be loaded from there."""
     # Not a Path: an executor's archive is at /a/./b.zip, and its loader does not know /a/b.zip.
     beside = os.path.join(os.path.dirname(__file__), library_name())
     if os.path.exists(beside):
@@ -48,7 +53,7 @@ def load_library() -> ctypes.CDLL:
         return _load(path)
     except UsageError as missing:
         if _forbids_programs(path):
-            raise _not_extracted_error(f"{path.parent} is mounted noexec") from missing
+            raise _no_programs_error(path.parent) from missing
         raise
     finally:
         if path.parent.name != _shared_name():  # made for this process, which has it loaded now
@@ -69,8 +74,16 @@ def _not_extracted_error(why: str) -> StorageFailed:
     return StorageFailed(
         f"the decode kernel cannot be extracted from its archive on {platform.node()}",
         why=why,
-        do="give the workers a temporary folder in which they can write and run programs: set "
-        "spark.executorEnv.TMPDIR",
+        do=_USABLE_FOLDER,
+        host=platform.node(),
+    ).with_answers(retry="yes, once that folder can be written", acts=CLUSTER_OPERATOR)
+
+
+def _no_programs_error(folder: Path) -> MissingRequirement:
+    return MissingRequirement(
+        f"the decode kernel cannot be used on {platform.node()}",
+        why=f"it is in an archive, and {folder}, to which it is extracted, is mounted noexec",
+        do=_USABLE_FOLDER,
         host=platform.node(),
     )
 

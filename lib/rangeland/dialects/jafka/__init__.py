@@ -20,10 +20,10 @@ class JafkaDialect(Dialect):
     login = staticmethod(requests.login)
 
     find_leaders = staticmethod(requests.find_leaders)
-    ask_offsets = staticmethod(requests.ask_offsets)
+    offsets_requests = staticmethod(requests.offsets_requests)
     read_offsets = staticmethod(requests.read_offsets)
 
-    ask_records = staticmethod(requests.ask_records)
+    records_requests = staticmethod(requests.records_requests)
     read_records = staticmethod(requests.read_records)
     next_offset = staticmethod(log_entries.next_offset)
     entry_around = staticmethod(log_entries.entry_around)

@@ -126,7 +126,9 @@ def _search_broker(
     searches = {topic: _BrokerSearch() for topic in topics}
     step = FIRST_PARTITIONS
     while uncounted := [topic for topic, search in searches.items() if not search.is_counted]:
-        requests = tuple(_ask_partitions(topic, searches[topic].count, step) for topic in uncounted)
+        requests = tuple(
+            _partitions_request(topic, searches[topic].count, step) for topic in uncounted
+        )
         responses = yield LeaderRequest((address,), requests)
         if isinstance(responses, NoReply):
             return responses
@@ -139,7 +141,9 @@ def _search_broker(
     ]
     if not logs:
         return searches
-    responses = yield LeaderRequest((address,), tuple(_ask(log, m.LATEST_TIME, 1) for log in logs))
+    responses = yield LeaderRequest(
+        (address,), tuple(_offsets_request(log, m.LATEST_TIME, 1) for log in logs)
+    )
     if isinstance(responses, NoReply):
         return responses
     for log, response in zip(logs, responses, strict=True):
@@ -147,7 +151,7 @@ def _search_broker(
     return searches
 
 
-def _ask_partitions(topic: str, first: int, count: int) -> BrokerRequest:
+def _partitions_request(topic: str, first: int, count: int) -> BrokerRequest:
     """Fetches no bytes: only the error codes matter."""
     numbers = range(first, first + count)
     requests = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
@@ -187,7 +191,7 @@ def _view(
 # --- offsets ----------------------------------------------------------------------------
 
 
-def ask_offsets(
+def offsets_requests(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
 ) -> list[BrokerRequest]:
     """One request per partition for the end, two for anything else: a request is about one
@@ -199,10 +203,12 @@ def ask_offsets(
             asked = [(m.LATEST_TIME, ALL_OFFSETS)]
         case AtTime(time_ms):
             asked = [(max(time_ms, 0), 1), (m.EARLIEST_TIME, 1)]
-    return [_ask(partition, time, count) for partition in leaders for time, count in asked]
+    return [
+        _offsets_request(partition, time, count) for partition in leaders for time, count in asked
+    ]
 
 
-def _ask(partition: Partition, time_ms: int, max_count: int) -> BrokerRequest:
+def _offsets_request(partition: Partition, time_ms: int, max_count: int) -> BrokerRequest:
     return BrokerRequest(
         m.OffsetsRequest(
             topic=partition.topic,
@@ -247,7 +253,9 @@ def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
 # --- records ----------------------------------------------------------------------------
 
 
-def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> list[BrokerRequest]:
+def records_requests(
+    fetches: Sequence[PartitionFetch], options: FetchOptions
+) -> list[BrokerRequest]:
     """Everything in one request. A broker neither waits for more data nor limits the whole
     response, so nothing in ``options`` is sent."""
     requests = tuple(

@@ -20,7 +20,7 @@ from rangeland.model import Leader, OpenTransaction, Partition
 EPOCH_AT = 12
 
 
-def ask_epochs(
+def epochs_requests(
     leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
 ) -> list[BrokerRequest]:
     """One request for all partitions, which must all be led by the same broker."""
@@ -61,7 +61,7 @@ def epoch_of(records: memoryview) -> int | None:
     return epoch if epoch >= 0 else None
 
 
-def ask_transactions(partitions: Collection[Partition]) -> list[BrokerRequest]:
+def transactions_requests(partitions: Collection[Partition]) -> list[BrokerRequest]:
     """One request for all partitions, which must all be led by the same broker."""
     wanted = tuple(
         m.DescribeProducersTopic(name=topic, partition_indexes=tuple(p.number for p in group))

@@ -60,7 +60,7 @@ def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], named_brokers: Mapping[str, Address]
 ) -> Search:
     """The first seed that answers is believed: any broker knows the whole cluster."""
-    responses = yield LeaderRequest(tuple(seeds), (ask_cluster(topics),))
+    responses = yield LeaderRequest(tuple(seeds), (cluster_request(topics),))
     if isinstance(responses, NoReply):
         raise responses.as_error()
     response: m.MetadataResponse = responses[0]
@@ -75,8 +75,8 @@ def find_leaders(
     return _pick_topics(read_cluster(response), topics)
 
 
-def ask_cluster(topics: Sequence[str] | None) -> BrokerRequest:
-    """Asks for the brokers and these topics; None: all of them."""
+def cluster_request(topics: Sequence[str] | None) -> BrokerRequest:
+    """For the brokers and these topics; None: all of them."""
     wanted = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
     return BrokerRequest(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
 
@@ -128,7 +128,7 @@ def _leader(
     )
 
 
-def ask_offsets(
+def offsets_requests(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
 ) -> list[BrokerRequest]:
     """One request for all partitions; all must be led by the broker that is asked."""
@@ -139,18 +139,18 @@ def ask_offsets(
             timestamp = m.LATEST_TIMESTAMP
         case AtTime(time_ms):
             timestamp = time_ms
-    return _list_offsets(leaders, timestamp, isolation)
+    return _list_offsets_requests(leaders, timestamp, isolation)
 
 
-def ask_latest_timestamps(
+def latest_timestamps_requests(
     leaders: Mapping[Partition, Leader], isolation: Isolation
 ) -> list[BrokerRequest]:
     """KIP-734. Brokers before 3.0 do not know it and name the first record, or none if that is in a
     segment without records."""
-    return _list_offsets(leaders, m.MAX_TIMESTAMP, isolation)
+    return _list_offsets_requests(leaders, m.MAX_TIMESTAMP, isolation)
 
 
-def _list_offsets(
+def _list_offsets_requests(
     leaders: Mapping[Partition, Leader], timestamp: int, isolation: Isolation
 ) -> list[BrokerRequest]:
     topics = tuple(
@@ -194,7 +194,7 @@ def _offset_response(one: m.ListOffsetsPartitionResponse) -> OffsetResult:
     return OffsetResult(code.meaning, code.name, found, time_ms=time_ms)
 
 
-def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
+def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
     topics = tuple(
         m.DescribableLogDirTopic(topic=topic, partitions=tuple(p.number for p in group))
         for topic, group in group_by(logs, lambda p: p.topic).items()
@@ -213,7 +213,9 @@ def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition
     return sizes
 
 
-def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> list[BrokerRequest]:
+def records_requests(
+    fetches: Sequence[PartitionFetch], options: FetchOptions
+) -> list[BrokerRequest]:
     """A full fetch without a session, in the order of ``fetches``, in which brokers fill it."""
     topics = tuple(
         m.FetchTopic(

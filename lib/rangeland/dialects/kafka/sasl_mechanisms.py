@@ -78,7 +78,7 @@ def login(credentials: Credentials) -> Talk:
     return last.session_lifetime_ms
 
 
-def ask_mechanisms() -> list[BrokerRequest]:
+def mechanisms_requests() -> list[BrokerRequest]:
     """A listener without SASL answers ILLEGAL_SASL_STATE. One with SASL lists its mechanisms,
     whether or not PLAIN is among them. The request does not identify the client."""
     return [BrokerRequest(m.SaslHandshakeRequest(mechanism="PLAIN"))]

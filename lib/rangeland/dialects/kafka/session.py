@@ -95,7 +95,7 @@ class KafkaSession(ProtocolSession):
 
     def open(self) -> bytes:
         """The first frame: it asks which versions the broker supports."""
-        return self._ask_versions(FIRST_ASKED)
+        return self._versions_frame(FIRST_ASKED)
 
     def take_negotiation(self, response: memoryview) -> bytes | None:
         """Takes the response to the last such frame. Returns the next one, or None when the
@@ -116,7 +116,7 @@ class KafkaSession(ProtocolSession):
         listed = {v.api_key: (v.min_version, v.max_version) for v in value.api_keys}
         if refused and pending.version > 0:
             highest = listed.get(spec_of(ApiVersionsRequest).key, (0, 0))[1]
-            return self._ask_versions(max(0, min(highest, pending.version - 1)))
+            return self._versions_frame(max(0, min(highest, pending.version - 1)))
         code = error_code_of(value.error_code)
         if code.meaning is not ErrorMeaning.OK:
             kind = Unreachable if code.meaning.may_pass else RemoteProtocolError
@@ -212,7 +212,7 @@ class KafkaSession(ProtocolSession):
         del self._pending[correlation_id]
         return correlation_id, value
 
-    def _ask_versions(self, version: int) -> bytes:
+    def _versions_frame(self, version: int) -> bytes:
         request = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
         )

@@ -16,7 +16,7 @@ CLEANUP = "cleanup.policy"
 RETENTION = (CLEANUP, "retention.ms", "retention.bytes")
 
 
-def ask_retention(topics: Sequence[str]) -> list[BrokerRequest]:
+def retention_requests(topics: Sequence[str]) -> list[BrokerRequest]:
     resources = tuple(
         m.ConfigResource(resource_type=m.TOPIC, resource_name=t, configuration_keys=RETENTION)
         for t in topics
@@ -24,7 +24,7 @@ def ask_retention(topics: Sequence[str]) -> list[BrokerRequest]:
     return [BrokerRequest(m.DescribeConfigsRequest(resources=resources))]
 
 
-def ask_cleanup(topic: str) -> list[BrokerRequest]:
+def cleanup_requests(topic: str) -> list[BrokerRequest]:
     resource = m.ConfigResource(
         resource_type=m.TOPIC, resource_name=topic, configuration_keys=(CLEANUP,)
     )

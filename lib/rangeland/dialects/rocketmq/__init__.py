@@ -20,12 +20,12 @@ class RocketmqDialect(Dialect):
     login = staticmethod(requests.login)
 
     find_leaders = staticmethod(requests.find_leaders)
-    ask_offsets = staticmethod(requests.ask_offsets)
+    offsets_requests = staticmethod(requests.offsets_requests)
     read_offsets = staticmethod(requests.read_offsets)
-    ask_sizes = staticmethod(queue_sizes.ask_sizes)
+    sizes_requests = staticmethod(queue_sizes.sizes_requests)
     read_sizes = staticmethod(queue_sizes.read_sizes)
 
-    ask_records = staticmethod(requests.ask_records)
+    records_requests = staticmethod(requests.records_requests)
     read_records = staticmethod(requests.read_records)
     next_offset = staticmethod(stored_messages.next_offset)
     cut_out = staticmethod(stored_messages.cut_out)

@@ -19,7 +19,7 @@ from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 
 
-def ask_next(
+def next_request(
     search: m.TimeSearch, responses: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> m.RemotingRequest | m.Pull | None:
     """The next request of the search; None if it is complete. ``topics`` has learned from

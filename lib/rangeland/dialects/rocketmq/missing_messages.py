@@ -32,7 +32,7 @@ def found_at(response: m.RemotingResponse) -> int | None:
     return begins_at(response.body, response.pull.offset) if response.code == SUCCESS else None
 
 
-def ask_follow_ups(
+def follow_up_requests(
     series: m.PullSeries, responses: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> list[m.RemotingRequest | m.Pull]:
     """The messages that are left to send once all pulls of a series have their ``responses``."""

@@ -26,7 +26,7 @@ SAMPLE: Final = 8
 FEW: Final = 64
 
 
-def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
+def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
     return [
         BrokerRequest(m.Pull(queue, offset, SAMPLE))
         for queue, (start, end) in logs.items()

@@ -80,7 +80,7 @@ def find_leaders(
     for seed in seeds:
         if has_responded and not _unknown_topics(wanted, views):
             break
-        found = yield from _ask_server(
+        found = yield from _search_server(
             seed, wanted if not views else _unknown_topics(wanted, views)
         )
         if isinstance(found, NoReply):
@@ -88,7 +88,7 @@ def find_leaders(
         elif found is not None:
             has_responded = True
             views |= {name: view for name, view in found.items() if _is_new(view, views)}
-            brokers = yield from _ask_for_brokers(seed)
+            brokers = yield from _list_brokers(seed)
             listed += [] if brokers is None else [brokers]
     if not has_responded:
         raise NoReply.join_all(silences).as_error()
@@ -107,10 +107,10 @@ def _is_new(view: TopicView, views: Mapping[str, TopicView]) -> bool:
     return view.name not in views or not view.is_unknown
 
 
-def _ask_server(
+def _search_server(
     seed: Address, wanted: Sequence[str] | None
 ) -> Generator[LeaderRequest, Any, dict[str, TopicView] | NoReply | None]:
-    """None: it is a broker, not a name server."""
+    """The topics as a name server knows them. None if the address is a broker's instead."""
     if wanted is None:
         responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_topics()),))
         if isinstance(responses, NoReply):
@@ -131,8 +131,8 @@ def _ask_server(
     return {t: _view(t, response) for t, response in zip(wanted, responses, strict=True)}
 
 
-def _ask_for_brokers(seed: Address) -> Generator[LeaderRequest, Any, frozenset[str] | None]:
-    """None if the server does not say."""
+def _list_brokers(seed: Address) -> Generator[LeaderRequest, Any, frozenset[str] | None]:
+    """The names of the registered brokers. None if the name server does not list them."""
     responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_brokers()),))
     if isinstance(responses, NoReply) or responses[0].code != SUCCESS:
         return None
@@ -156,7 +156,7 @@ def _view(topic: str, response: m.RemotingResponse) -> TopicView:
 # --- offsets ----------------------------------------------------------------------------
 
 
-def ask_offsets(
+def offsets_requests(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
 ) -> list[BrokerRequest]:
     """One request per queue. Times are those at which brokers stored messages."""
@@ -195,7 +195,9 @@ def _offset_in(response: m.RemotingResponse) -> int | None:
 # --- records ----------------------------------------------------------------------------
 
 
-def ask_records(fetches: Sequence[PartitionFetch], options: FetchOptions) -> list[BrokerRequest]:
+def records_requests(
+    fetches: Sequence[PartitionFetch], options: FetchOptions
+) -> list[BrokerRequest]:
     """A series of pulls for each queue; all are sent together."""
     return [
         BrokerRequest(

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.dialects.protocol_session import Credentials, ProtocolSession
-from rangeland.dialects.rocketmq.batch_topic_times import ask_next, search_result
+from rangeland.dialects.rocketmq.batch_topic_times import next_request, search_result
 from rangeland.dialects.rocketmq.frames import (
     ONE_WAY,
     Frame,
@@ -41,7 +41,7 @@ from rangeland.dialects.rocketmq.messages import (
     TimeSearch,
     hello,
 )
-from rangeland.dialects.rocketmq.missing_messages import ask_follow_ups
+from rangeland.dialects.rocketmq.missing_messages import follow_up_requests
 from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, taken_over
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.errors import RemoteProtocolError
@@ -195,7 +195,7 @@ class RocketmqSession(ProtocolSession):
             return request_id, response
         if not asked.follow_ups and (
             self._follow(request_id, asked, series)
-            or self._ask_follow_ups(request_id, asked, series)
+            or self._send_follow_ups(request_id, asked, series)
         ):
             return None
         del self._open[request_id]
@@ -225,7 +225,7 @@ class RocketmqSession(ProtocolSession):
     ) -> tuple[int, Any] | None:
         responses = responses_of(asked.sent)
         self._topics.learn(search.about.topic, responses)
-        request = ask_next(search, responses, self._topics)
+        request = next_request(search, responses, self._topics)
         if request is not None:
             self._add(request_id, asked, SentPull(request))
             return None
@@ -239,9 +239,9 @@ class RocketmqSession(ProtocolSession):
         asked.unanswered = 1
         self._due += self._send([one])
 
-    def _ask_follow_ups(self, request_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
+    def _send_follow_ups(self, request_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
         """Asks what else is needed, now that all pulls are answered. False: nothing."""
-        requests = ask_follow_ups(series, responses_of(asked.sent), self._topics)
+        requests = follow_up_requests(series, responses_of(asked.sent), self._topics)
         asked.follow_ups = [SentPull(each, owner=request_id) for each in requests]
         asked.unanswered = len(asked.follow_ups)
         self._due += self._send(asked.follow_ups)

@@ -20,7 +20,7 @@ from rangeland.groups.backend import GroupIO
 from rangeland.model import Address
 
 
-def ask_coordinator(group: str) -> BrokerRequest:
+def coordinator_request(group: str) -> BrokerRequest:
     return BrokerRequest(m.FindCoordinatorRequest(key=group))
 
 
@@ -76,7 +76,7 @@ class CoordinatorClient:
         tried: dict[str, str] = {}
         for seed in self.io.seeds:
             try:
-                response = self.io.ask(seed, ask_coordinator(group))
+                response = self.io.ask(seed, coordinator_request(group))
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
                 continue

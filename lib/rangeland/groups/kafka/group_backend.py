@@ -31,10 +31,10 @@ from rangeland.groups.backend import (
 from rangeland.groups.kafka.coordinator import CoordinatorClient, coordinator_error
 from rangeland.groups.kafka.member import KafkaMember
 from rangeland.groups.kafka.offset_commits import (
-    ask_commit,
-    ask_group_offsets,
     code_of_commit,
     code_of_group_offsets,
+    commit_request,
+    group_offsets_request,
     read_group_offsets,
 )
 from rangeland.groups.kafka.subscriptions import owner_of, read_assignment, read_owner
@@ -84,7 +84,7 @@ class KafkaGroups:
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         if not partitions:
             return {}
-        request = ask_group_offsets(group, partitions)
+        request = group_offsets_request(group, partitions)
         with self._lock:
             code_of = partial(code_of_group_offsets, asked=partitions)
             response, code = self._ask(group, request, code_of)
@@ -96,7 +96,7 @@ class KafkaGroups:
         if not offsets:
             return
         with self._lock:
-            _, code = self._ask(group, ask_commit(group, offsets), code_of_commit)
+            _, code = self._ask(group, commit_request(group, offsets), code_of_commit)
             if code.name in _HAS_MEMBERS:
                 raise self._in_use_error(group, self.view(group).members)
         if code.meaning is not ErrorMeaning.OK:

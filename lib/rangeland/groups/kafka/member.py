@@ -29,7 +29,7 @@ from rangeland.groups.backend import (
 )
 from rangeland.groups.kafka.assignment import Assignment, assign
 from rangeland.groups.kafka.coordinator import CoordinatorClient, coordinator_error
-from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
+from rangeland.groups.kafka.offset_commits import code_of_commit, commit_request
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     owner_of,
@@ -222,7 +222,7 @@ class KafkaMember(BackendMembership):
             if not offsets:
                 return
             group = self._joining.group
-            request = ask_commit(group, offsets, self._generation, self._member_id)
+            request = commit_request(group, offsets, self._generation, self._member_id)
             # No heartbeat is sent meanwhile, so this must end well within the session.
             patience_ms = self._joining.session_ms // BEATS_PER_SESSION
             deadline_ms = self._coordinators.io.now_ms() + patience_ms

@@ -17,14 +17,13 @@ from rangeland.grouping import group_by
 from rangeland.model import Partition
 
 
-def ask_commit(
+def commit_request(
     group: str,
     offsets: Mapping[Partition, int],
     generation: int = m.NO_GENERATION,
     member_id: str = m.UNKNOWN_MEMBER,
 ) -> BrokerRequest:
-    """A request to commit offsets, which are the next ones to be read. By default the sender is not
-    a member."""
+    """``offsets`` are the next ones to be read. By default the sender is not a member."""
     topics: dict[str, list[m.CommitPartition]] = {}
     for partition, offset in sorted(offsets.items()):
         part = m.CommitPartition(partition_index=partition.number, committed_offset=offset)
@@ -42,7 +41,7 @@ def code_of_commit(response: m.OffsetCommitResponse) -> int:
     return _deciding(part.error_code for topic in response.topics for part in topic.partitions)
 
 
-def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> BrokerRequest:
+def group_offsets_request(group: str, partitions: Sequence[Partition]) -> BrokerRequest:
     """Offsets that an open transaction may still change are reported as a retriable error."""
     request = m.OffsetFetchRequest(
         group_id=group,

@@ -12,7 +12,7 @@ from contextlib import closing
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, Loss
 from rangeland.model import LogState, Partition, Survey

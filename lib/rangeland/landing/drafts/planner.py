@@ -118,13 +118,15 @@ class Planner:
                 draft = self._draft_by(survey, position)
             except RangeLost as error:
                 may_pass = may_lag(losses_in(error), position.checkpoint, survey)
-                if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
+                if not may_pass or deadline.has_passed:
                     raise
-                continue
-            losses = [x for x in (*draft.skipped_losses, *draft.held) if is_beyond_end(x, survey)]
-            may_pass = may_lag(losses, position.checkpoint, survey)
-            if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
-                return draft
+            else:
+                beyond = [
+                    x for x in (*draft.skipped_losses, *draft.held) if is_beyond_end(x, survey)
+                ]
+                if not may_lag(beyond, position.checkpoint, survey) or deadline.has_passed:
+                    return draft
+            time.sleep(RESURVEY_POLL_S)
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         terms, damaged = self._terms(), self._find_damage(position, survey)

@@ -46,7 +46,7 @@ from rangeland.landing.execution.spark_plan_reader import (
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
 from rangeland.landing.target.job_history import EnteredPlan
-from rangeland.landing.target.landing_target import check_same_plan
+from rangeland.landing.target.landing_target import Prepared, check_same_plan
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
 from rangeland.model import DataFile
@@ -270,17 +270,17 @@ class PlanCommitter:
             if superseded is None:
                 raise
             return superseded.outcome
-        outcome, is_mine = self._prepare(plan, results, reading, instead_of)
-        if not is_mine and instead_of is None:
+        prepared = self._prepare(plan, results, reading, instead_of)
+        if not prepared.is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
-        return outcome
+        return prepared.outcome
 
     def _prepare_shared(
         self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
     ) -> OutcomeEvent:
         """The outcome of a plan that several drivers have read: this one's, or another's."""
         reading = PlanReceipts(receipts, files)
-        return self._prepare(plan, self._prove(plan, reading), reading)[0]
+        return self._prepare(plan, self._prove(plan, reading), reading).outcome
 
     def _prove(
         self, plan: Plan, reading: PlanReceipts, instead_of: OutcomeEvent | None = None
@@ -312,8 +312,7 @@ class PlanCommitter:
         results: Sequence[RangeResult],
         reading: PlanReceipts,
         instead_of: OutcomeEvent | None = None,
-    ) -> tuple[OutcomeEvent, bool]:
-        """Writes the outcome. Returns the one that counts, and whether it is this driver's."""
+    ) -> Prepared:
         self._progress.step("preparing the outcome")
         return self._target.prepare(
             plan,

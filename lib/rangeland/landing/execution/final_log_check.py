@@ -13,6 +13,7 @@ the leader epoch of what was landed in its place: the next checkpoint has that e
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -174,8 +175,9 @@ class FinalLogCheck:
         while True:
             survey = take_survey(brokers, _request_for_marks(marks, tolerates_missing))
             may_pass = may_lag(find_changes(marks, survey), marks, survey)
-            if not (may_pass and deadline.wait(RESURVEY_POLL_S)):
+            if not may_pass or deadline.has_passed:
                 return survey
+            time.sleep(RESURVEY_POLL_S)
 
 
 class LogChange(Unreachable):
@@ -251,7 +253,8 @@ def _checksums(
     """``batch_checksums``, for which whoever leads is asked again for a while."""
     found = batch_checksums(brokers, leaders, offsets)
     deadline = Deadline(LAGGING_S)
-    while (left := leaders.keys() - found.keys()) and deadline.wait(RESURVEY_POLL_S):
+    while (left := leaders.keys() - found.keys()) and not deadline.has_passed:
+        time.sleep(RESURVEY_POLL_S)
         with suppress(Unreachable):
             topics = sorted({p.topic for p in left})
             view = ask_leaders(brokers, topics, brokers.settings.seeds)

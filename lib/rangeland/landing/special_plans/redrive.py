@@ -22,7 +22,7 @@ from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, Loss, LossKind

@@ -73,7 +73,7 @@ def adopt_table(
             do="stop the runs of this table, then adopt it again",
         )
     results = [RangeResult(r, Counts(landed=r.width)) for r in ranges]
-    outcome, _ = target.prepare(plan, results, (), {})
+    outcome = target.prepare(plan, results, (), {}).outcome
     landed_at = target.land(outcome, target.table.version)
     target.table.delta.wait_for_maintenance()
     version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.table.version

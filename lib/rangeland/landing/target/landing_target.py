@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -54,6 +54,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The outcome that counts for a plan. ``is_mine``: it is the one that was handed in, and not
+    one that another driver had prepared before."""
+
+    outcome: OutcomeEvent
+    is_mine: bool
 
 
 class LandingTarget:
@@ -124,10 +133,10 @@ class LandingTarget:
         *,
         instead_of: OutcomeEvent | None = None,
         schema_json: str | None = None,
-    ) -> tuple[OutcomeEvent, bool]:
+    ) -> Prepared:
         """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
         gone, which this one replaces as a new attempt. ``schema_json``: the schema of its files, if
-        that is not the plan's. Returns the outcome that counts, and whether it is this one."""
+        that is not the plan's."""
         attempt, now_ms = 0, _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         if instead_of is not None:
@@ -140,20 +149,18 @@ class LandingTarget:
         mine = replace(mine, attempt=attempt, schema_json=self.schema.as_written(schema_json))
         return self._prepare(plan, mine, losses)
 
-    def _prepare(
-        self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]
-    ) -> tuple[OutcomeEvent, bool]:
+    def _prepare(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> Prepared:
         """Writes an outcome with its losses, or reads the one that was there first."""
         ledger = self.ledger.require()
         if ledger.prepare(mine, self._with_columns(losses)):
             _log_prepared(plan, mine, losses)
-            return mine, True
+            return Prepared(mine, is_mine=True)
         ledger.refresh()
         theirs = ledger.outcome(plan.id)
         if theirs is None:
             raise Bug(f"the outcome of {plan.id} exists and cannot be read")
         check_same_plan(plan, theirs)
-        return theirs, False
+        return Prepared(theirs, is_mine=False)
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """The parts of a plan that drivers have read so far, and its outcome if it has one."""
@@ -190,7 +197,8 @@ class LandingTarget:
         """Writes an outcome that lands nothing, with the losses that caused it. Returns the one
         that counts, which may be another driver's."""
         mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
-        return self._prepare(plan, mine, losses_of_given_up(plan, losses, _now_ms(), attempt))[0]
+        lost = losses_of_given_up(plan, losses, _now_ms(), attempt)
+        return self._prepare(plan, mine, lost).outcome
 
     def record_losses(
         self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None

@@ -85,7 +85,7 @@ def seen_losses(
 
 
 def _as_recorded(loss: Loss) -> Loss:
-    """It is no longer in doubt, and never ends before it begins."""
+    """The loss as the ledger has it: certain, and not ending before it begins."""
     return replace(loss, until_offset=loss.from_offset + loss.width, is_sure=True)
 
 

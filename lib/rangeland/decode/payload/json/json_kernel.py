@@ -18,7 +18,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode.native.kernel_arrays import INT64, POINTER, SLACK, KernelFunction
+from rangeland.decode.native.kernel_arrays import (
+    INT64,
+    POINTER,
+    SLACK,
+    KernelFunction,
+    struct_of,
+)
 from rangeland.decode.payload.json.json_columns import (
     JsonColumns,
     JsonKind,
@@ -78,6 +84,28 @@ _SHOWN_NAME: Final = 60
 
 
 class _JsonCall(NamedTuple):
+    """What the kernel is given: its ``json_call_t``, with the addresses of what that points to."""
+
+    payloads: int
+    offsets: int
+    valid: int
+    row: int
+    rows: int
+    payload_bytes: int
+    nodes: int
+    node_count: int
+    names: int
+    slots: int
+    powers: int
+    scratch: int
+    map_slots: int
+    unknown: int
+    seed: int
+    faults: int
+    most_taken: int
+
+
+class _JsonResult(NamedTuple):
     """What one call of the kernel returns: the kernel's ``json_result_t``."""
 
     row: int
@@ -111,7 +139,7 @@ class JsonKernel(PayloadDecoder):
         self.arrow_type = schema
         self._keeps = unknown_fields is UnknownFields.KEEP
         self._unknown = _UNKNOWN_FIELDS[unknown_fields]
-        self._decode = KernelFunction(library, "rangeland_decode_json", [POINTER], _JsonCall)
+        self._decode = KernelFunction(library, "rangeland_decode_json", [POINTER], _JsonResult)
         self._table = table = NodeTable(schema_nodes(schema))
         self._names = pa.py_buffer(table.names)
         self._last = table.numbers
@@ -143,29 +171,26 @@ class JsonKernel(PayloadDecoder):
         faults = np.empty((given.rows, 4), np.int64)
         row, found = 0, 0
         while True:
-            call = np.array(
-                [
-                    given.data.address,
-                    given.offsets.ctypes.data,
-                    0 if given.valid is None else given.valid.ctypes.data,
-                    row,
-                    given.rows,
-                    given.data.size,
-                    columns.numbers.ctypes.data,
-                    len(self._table.nodes),
-                    self._names.address,
-                    self._table.slots.ctypes.data,
-                    _powers().ctypes.data,
-                    scratch.ctypes.data,
-                    map_slots.ctypes.data,
-                    self._unknown,
-                    self._seed,
-                    faults[found:].ctypes.data,
-                    MAX_DECODED_BYTES,
-                ],
-                np.int64,
+            call = _JsonCall(
+                payloads=given.data.address,
+                offsets=given.offsets.ctypes.data,
+                valid=0 if given.valid is None else given.valid.ctypes.data,
+                row=row,
+                rows=given.rows,
+                payload_bytes=given.data.size,
+                nodes=columns.numbers.ctypes.data,
+                node_count=len(self._table.nodes),
+                names=self._names.address,
+                slots=self._table.slots.ctypes.data,
+                powers=_powers().ctypes.data,
+                scratch=scratch.ctypes.data,
+                map_slots=map_slots.ctypes.data,
+                unknown=self._unknown,
+                seed=self._seed,
+                faults=faults[found:].ctypes.data,
+                most_taken=MAX_DECODED_BYTES,
             )
-            ended, is_full = self._decode(call.ctypes.data)
+            ended, is_full = self._decode(struct_of(call, []))
             row, found = ended.row, found + ended.faults
             if not is_full:
                 return faults[:found].tolist()  # type: ignore[no-any-return]

@@ -203,7 +203,7 @@ class ProtobufCompiler:
     # --- rows ---
 
     def _add_message(self, message: ProtoType, arrow_type: pa.DataType, path: str) -> int:
-        """A message with a column, and what is inside of it."""
+        """A message with a column, and what is inside it."""
         index = len(self._messages)
         self._messages.append(())
         if message.name in _JSON:

@@ -1,4 +1,4 @@
-"""SimpleConsumer: slices in, decoded chunks out. Drives the loop with real connections.
+"""Reads slices: slices in, decoded chunks out. Drives the loop with real connections.
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
 both, and is raised to the caller. ``loss_judgement`` says what damage or a gap means; what has to
@@ -48,8 +48,9 @@ def read_slices(
     chunk whose loss is held is the last one of its slice.
 
     Batches have the columns of ``decode.columns`` with topic and partition added, typed if the
-    settings have a row format. Raises RangeLost, BadRecord, Unreachable or RemoteProtocolError;
-    never ends early."""
+    settings have a row format. Raises RangeLost or BadRecord for what cannot be read, and
+    the errors of asking brokers: Unreachable, AccessDenied, RemoteProtocolError, JobFileError,
+    MissingRequirement. Never ends early."""
     if settings.quarantined_bytes:
         intact = [s for s in slices if settings.quarantined_bytes[s.index].rows is not None]
         yield from quarantined_rows(intact, settings)
