@@ -64,9 +64,9 @@ def stuck_loss(state: SliceState, policy: Policy, now_ms: int, no_progress_ms: i
     """What the policy does about the rest of a slice that has made no progress for too long: what
     was suspected is assumed now, unless it was first seen a moment ago, as where a broker has just
     started. Raises Unreachable if nothing is assumed, and the policy is to fail."""
-    enough_ms = min(SUSPECTED_MS, no_progress_ms // 2)
-    if state.suspected and state.suspected_ms(*state.suspected, now_ms) >= enough_ms:
-        return loss_of(state, policy, *state.suspected)
+    suspicion, enough_ms = state.suspicion, min(SUSPECTED_MS, no_progress_ms // 2)
+    if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:
+        return loss_of(state, policy, suspicion.kind, suspicion.evidence)
     error, slice_ = no_progress_error(state), state.slice
     evidence = f"{error.what}: {error.why}"
     loss = Loss(
