@@ -159,12 +159,13 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
     except Unreadable as error:
         raise _damaged_file_error(path, str(error)) from error
     found = replace(found, text=replace(found.text, name=f"{path} (job)"))
-    if wrong := contradiction(found.plan) or _mismatch(found):
+    wrong = contradiction(found.plan) or _mismatch(found)
+    if wrong is not None:
         raise _damaged_file_error(path, wrong)
     return found
 
 
-def _mismatch(reviewed: ReviewedPlan) -> str:
+def _mismatch(reviewed: ReviewedPlan) -> str | None:
     job, plan = reviewed.job, reviewed.plan
     is_own = job.is_own_run(plan)
     if plan.job != job.name or not (is_own or plan.application.startswith(f"{job.application}/")):
@@ -178,7 +179,7 @@ def _mismatch(reviewed: ReviewedPlan) -> str:
         reviewed.in_place(job)
     except ValueError:  # its text repeats the location, which may contain anything
         return "its location cannot be the path or URI of a table"
-    return ""
+    return None
 
 
 def _check_is_absolute(path: Path, sink: Sink) -> None:
