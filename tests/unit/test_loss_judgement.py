@@ -25,7 +25,7 @@ from rangeland.fetch.loss_judgement import (
 )
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy
 
@@ -84,7 +84,7 @@ def test_the_policy_says_what_is_lost_by_damage(
     error: BadRecord, action: Action, until: int, lost_until: int, sender: Sender
 ) -> None:
     evidence = f"{error.what}: {error.why}"
-    loss = Loss(P, BASE, lost_until, LossKind.CORRUPT, evidence, action)
+    loss = DecidedLoss(P, BASE, lost_until, LossKind.CORRUPT, evidence, action=action)
     assert judged_damage(error, action, sender, until=until) == loss
 
 
@@ -186,7 +186,7 @@ def test_a_gap_without_an_explanation_is_read_at_the_leader_once_more(
 def test_a_gap_that_the_leader_shows_again_is_missing(cleanup: CleanupPolicy) -> None:
     for action, until in ((Action.SKIP, END), (Action.HOLD, 100)):
         loss = judged_gap(cleanup, action, Sender.LEADER_AGAIN)
-        assert isinstance(loss, Loss)
+        assert isinstance(loss, DecidedLoss)
         bounds = (loss.from_offset, loss.until_offset, loss.kind, loss.action)
         assert bounds == (BASE, until, LossKind.MISSING, action)
         assert loss.evidence.endswith("not known to be the reason: as it says")
@@ -196,7 +196,7 @@ def test_a_gap_that_the_leader_shows_again_is_missing(cleanup: CleanupPolicy) ->
 
 def test_so_many_gaps_of_one_slice_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss_judgement, "MAX_LOST_GAPS", 2)
-    loss = Loss(P, BASE, END, LossKind.MISSING, "", Action.SKIP)
+    loss = DecidedLoss(P, BASE, END, LossKind.MISSING, "", action=Action.SKIP)
     check_lost_gaps_are_few(SLICE, 2, loss)
     with pytest.raises(RangeLost, match="has more than 2 gaps, the last of them") as caught:
         check_lost_gaps_are_few(SLICE, 3, loss)

@@ -41,7 +41,7 @@ from rangeland.fetch.slice_state import (
     move_on,
     new_state,
 )
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 
@@ -62,7 +62,7 @@ class FetchLoop:
     leader_only: bool = False
     """No replica is read, neither one that a leader names nor one that stands in for it."""
     states: dict[int, SliceState] = field(init=False)
-    _losses: list[tuple[int, Loss]] = field(init=False, default_factory=list)
+    _losses: list[tuple[int, DecidedLoss]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         known, self.states = self.capabilities, {}
@@ -82,7 +82,7 @@ class FetchLoop:
             state.server.expire(now_ms)
         return next_step(self._unfinished(), self.throttle, self.limits, now_ms)
 
-    def take_losses(self) -> list[tuple[int, Loss]]:
+    def take_losses(self) -> list[tuple[int, DecidedLoss]]:
         """What a policy has skipped or held since the last call, with the indexes of the slices."""
         losses, self._losses = self._losses, []
         return losses

@@ -29,7 +29,7 @@ from rangeland.errors import BadRecord, Damage, DamagedLog, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_failures import look_at, settle_loss
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Partition, Slice
 from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost_error
@@ -97,7 +97,7 @@ def judge_damage(
     slice_: Slice,
     first: int | None,
     until_offset: int,
-) -> Loss | ReadAtLeader:
+) -> DecidedLoss | ReadAtLeader:
     """What is lost by damage that begins at the offset ``first``, None if that is unknown: it is
     skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on.
     Raises the error where the policy is to fail, and where reading cannot go on after the
@@ -107,8 +107,8 @@ def judge_damage(
     if first is None:
         raise error
     evidence, damage = f"{error.what}: {error.why}", error.damage
-    loss = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
-    loss = settle_loss(loss, policy, slice_, error)
+    damaged = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
+    loss = settle_loss(damaged, policy, slice_, error)
     if loss.action is Action.HOLD:
         return loss
     if damage is None or damage.next_offset is None or damage.next_offset <= first:
@@ -137,7 +137,7 @@ def judge_gap(
     slice_: Slice,
     from_offset: int,
     until_offset: int,
-) -> Loss | Compacted | ReadAtLeader:
+) -> DecidedLoss | Compacted | ReadAtLeader:
     """What is lost by a gap in the log of a topic that is cleaned in this way. Raises RangeLost
     where the policy is to fail."""
     if cleanup.compacts:

@@ -36,7 +36,7 @@ from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
 from rangeland.fetch.slice_failures import log_loss
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
-from rangeland.loss import Action, Loss
+from rangeland.loss import Action, DecidedLoss
 from rangeland.model import QuarantinedBytes, Slice
 from rangeland.untrusted import parse_address
 
@@ -70,7 +70,7 @@ def read_slices(
 class _Damaged:
     """Damage in a piece: what is lost by it, and what it is."""
 
-    loss: Loss
+    loss: DecidedLoss
     error: BadRecord
 
 
@@ -206,7 +206,7 @@ class _PieceDecoder:
         cleanup = self._cleanup_of(slice_.partition.topic, piece.leader)
         policy, sender = self._settings.policy, piece.sender
         judged = judge_gap(cleanup, sender, policy, slice_, at, gap.next_offset)
-        if not isinstance(judged, Loss):
+        if not isinstance(judged, DecidedLoss):
             return judged
         self._lost_gaps[slice_.index] += 1
         count = self._lost_gaps[slice_.index]
@@ -247,7 +247,7 @@ class _PieceDecoder:
         self,
         piece: FetchedPiece,
         slice_: Slice,
-        loss: Loss,
+        loss: DecidedLoss,
         kept: QuarantinedBytes | None = None,
     ) -> SliceChunk:
         if loss.action is Action.HOLD:

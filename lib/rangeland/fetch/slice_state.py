@@ -22,7 +22,7 @@ from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Address, Slice
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Observation:
 
     event: SliceEvent
     reason: str = ""
-    loss: Loss | None = None
+    loss: DecidedLoss | None = None
     """What is lost by it, with what the policy does about it."""
     supports: Suspicion | None = None
     """The suspicion that it supports. A failed attempt that does not support one ends it."""

@@ -25,7 +25,7 @@ from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.command_line_overrides import load_job
 from rangeland.job.job_text import JobText, override
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.record_codec import ColumnType
 from rangeland.results import PlanPreview
@@ -48,7 +48,7 @@ class ReviewedPlan:
     text: JobText
     plan: Plan
     location: str | None
-    unplanned_losses: tuple[Loss, ...] = ()
+    unplanned_losses: tuple[DecidedLoss, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -263,7 +263,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
 _CONTENT = PLAN_JSON.with_views(
     {
         ReviewedPlan: "hash location text=job plan unplanned_losses=seen",
-        Loss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
+        DecidedLoss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
     },
     {
         "job": ColumnType(
