@@ -15,6 +15,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.simple_consumer import read_slices
+from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -119,8 +120,9 @@ def test_bytes_that_the_leader_no_longer_returns_are_skipped_and_not_quarantined
     loss = judge_damage(error, Sender.LEADER, Policy(corrupt=Action.SKIP), whole, 4, 12)
     assert isinstance(loss, DecidedLoss)
     assert bounds_of(loss) == (4, 8, "corrupt")
-    with pytest.raises(BadRecord, match="no longer returns its bytes"):
-        judge_damage(error, Sender.LEADER, Policy(corrupt=Action.QUARANTINE), whole, 4, 12)
+    judged = judge_damage(error, Sender.LEADER, Policy(corrupt=Action.QUARANTINE), whole, 4, 12)
+    assert isinstance(judged, Fail)
+    assert "no longer returns its bytes" in str(judged.error)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
 from rangeland.fetch.slice_state import (
+    Fail,
     Move,
     Observation,
     Phase,
@@ -75,7 +76,8 @@ class FetchLoop:
     # --- what to do next --------------------------------------------------------------
 
     def next(self, now_ms: int) -> Step:
-        """The next step. Raises Unreachable if a slice has made no progress for too long."""
+        """The next step. Where a slice has made no progress for too long, raises Unreachable, or
+        RangeLost if a loss was suspected, unless its policy is to go on."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
@@ -301,8 +303,12 @@ class FetchLoop:
     # --- transitions --------------------------------------------------------------------
 
     def _move(self, state: SliceState, seen: Observation) -> None:
-        """Takes one transition of the table, and what is lost by it."""
-        move, loss = move_on(state, seen, self.now_ms, self.limits), seen.loss
+        """Takes one transition of the table, and what is lost by it. Raises the error that it
+        ends the run with, if any."""
+        loss = seen.loss
+        if isinstance(loss, Fail):
+            raise loss.error
+        move = move_on(state, seen, self.now_ms, self.limits)
         if (move is Move.LOSE) != (loss is not None):
             raise Bug(f"{state.slice}: after {seen.event.name}, {move.value}; the loss is {loss}")
         if loss is not None:

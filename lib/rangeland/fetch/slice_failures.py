@@ -17,7 +17,7 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.fetch.slice_state import SliceState
+from rangeland.fetch.slice_state import Fail, SliceState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, partition_facts
 from rangeland.model import Slice
@@ -40,30 +40,31 @@ def look_at(what: str, capabilities: Capabilities) -> str:
 
 def settle_loss(
     loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
-) -> DecidedLoss:
+) -> DecidedLoss | Fail:
     """The loss within the slice, with what the policy does about it; to the slice's end where it is
-    held. Raises ``error`` where the policy is to fail, or RangeLost if there is none."""
+    held. Where the policy is to fail, it does so with ``error``, or RangeLost if there is none."""
     end = slice_.until_offset
     settled = policy.settle(replace(loss, until_offset=min(loss.until_offset, end)))
     if settled.action is Action.FAIL:
-        raise error or range_lost_error([settled])
+        return Fail(error or range_lost_error([settled]))
     return replace(settled, until_offset=end) if settled.action is Action.HOLD else settled
 
 
 def loss_of(
     state: SliceState, policy: Policy, kind: LossKind, evidence: str, until: int | None = None
-) -> DecidedLoss:
-    """What the policy does about what is left of a slice, up to ``until`` or to its end. Raises
-    RangeLost where the policy is to fail."""
+) -> DecidedLoss | Fail:
+    """What the policy does about what is left of a slice, up to ``until`` or to its end."""
     slice_, first = state.slice, state.next_offset
     loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
     return settle_loss(loss, policy, slice_)
 
 
-def stuck_loss(state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int) -> DecidedLoss:
+def stuck_loss(
+    state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int
+) -> DecidedLoss | Fail:
     """What the policy does about the rest of a slice that has made no progress for too long: what
     was suspected is assumed now, unless it was first seen a moment ago, as where a broker has just
-    started. Raises Unreachable if nothing is assumed, and the policy is to fail."""
+    started. If nothing is assumed, and the policy is to fail, the slice is Unreachable."""
     suspicion, enough_ms = state.suspicion, min(SUSPECTED_MS, no_progress_ms // 2)
     if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:
         return loss_of(state, policy, suspicion.kind, suspicion.evidence)

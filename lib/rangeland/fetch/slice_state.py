@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final
 
 from rangeland.dialects.fetch_values import PartitionFetch
-from rangeland.errors import Bug
+from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import ServingReplica
@@ -82,13 +82,20 @@ class Suspicion:
 
 
 @dataclass(frozen=True, slots=True)
+class Fail:
+    """The run ends with this error: the policy is to fail, or reading cannot go on."""
+
+    error: RangelandError
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """Something that was seen of a slice: the event, and why it is one."""
 
     event: SliceEvent
     reason: str = ""
-    loss: DecidedLoss | None = None
-    """What is lost by it, with what the policy does about it."""
+    loss: DecidedLoss | Fail | None = None
+    """What is lost by it, with what the policy does about it; or the error that ends the run."""
     supports: Suspicion | None = None
     """The suspicion that it supports. A failed attempt that does not support one ends it."""
 
@@ -100,7 +107,7 @@ class Move(Enum):
     RETURN = "return from the replica to the leader, at once"
     GO_ON = "continue at once"
     ENLARGE = "request more bytes, at once"
-    LOSE = "offsets are lost: the policy fails, skips or holds"
+    LOSE = "offsets are lost: the policy skips or holds"
 
 
 _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {

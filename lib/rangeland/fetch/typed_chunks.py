@@ -25,6 +25,7 @@ from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
 from rangeland.fetch.slice_failures import log_loss, settle_loss
+from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Policy
@@ -83,6 +84,8 @@ class TypedChunks:
         undecodable = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
         error = undecodable_error(partition, rows, first, len(found), chunk.leader)
         loss = settle_loss(undecodable, self._policy, slice_, error)
+        if isinstance(loss, Fail):
+            raise loss.error
         action = loss.action
         if action is Action.HOLD:
             return _held_chunk(chunk, loss)
