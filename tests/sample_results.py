@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rangeland.errors import Unreachable
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import DecidedLoss, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
@@ -68,7 +68,7 @@ def a_preview(
     logs: list[LogState] | None = None,
     *,
     already: tuple[Range, ...] = (),
-    held: tuple[Loss, ...] = (),
+    held: tuple[DecidedLoss, ...] = (),
     losses: list[Loss] | None = None,
     unfinished_plans: tuple[PlanToFinish, ...] = (),
     table: str = "lake/orders",

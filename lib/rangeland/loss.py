@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -120,15 +120,14 @@ TRAITS: Final[Mapping[LossKind, LossTraits]] = {
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets ``[from_offset, until_offset)`` that cannot be read, why, and the evidence."""
+    """Offsets ``[from_offset, until_offset)`` that cannot be read, why, and the evidence. What is
+    done about them is not decided yet, or is left to whoever has the loss: see ``DecidedLoss``."""
 
     partition: Partition
     from_offset: int
     until_offset: int
     kind: LossKind
     evidence: str
-    action: Action = Action.SKIP
-    """What is done about it, once that is decided."""
     is_sure: bool = True
     """False: it may turn out not to be a loss, so it is not skipped."""
     topic_id: str | None = None
@@ -150,6 +149,18 @@ class Loss:
     def range(self) -> Range:
         return Range(self.partition, *self.interval, self.topic_id)
 
+    def with_action(self, action: Action) -> DecidedLoss:
+        return DecidedLoss(
+            self.partition,
+            self.from_offset,
+            self.until_offset,
+            self.kind,
+            self.evidence,
+            self.is_sure,
+            self.topic_id,
+            action=action,
+        )
+
     @property
     def facts(self) -> dict[str, Any]:
         """As in the JSON form of plans."""
@@ -163,6 +174,13 @@ class Loss:
 
     def __str__(self) -> str:
         return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedLoss(Loss):
+    """A loss, and what is done about it."""
+
+    action: Action = field(kw_only=True)
 
 
 def partition_facts(partition: Partition) -> dict[str, Any]:

@@ -150,7 +150,7 @@ class RecordCodec:
         return {name: found[name] for name in found if name not in self._omitted.get(kind, ())}
 
     def _read(self, kind: type[T], get: Callable[[str], Any]) -> T:
-        return kind(*[field.read(get) for field in self._fields(kind).read])
+        return kind(**{field.attribute: field.read(get) for field in self._fields(kind).read})
 
     def _fields(self, kind: type) -> _Columns:
         if kind not in self._compiled:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.model import Partition, Range
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan
@@ -33,7 +33,8 @@ RESULT_JSON = RecordCodec(
         LandedRange: "*range topic_id landed",
         Audit: "holes duplicates unknown_rows=strangers suspect unproved",
         LossEvent: "*loss sequence seen_at_ms",
-        Loss: "*partition from_offset until_offset width=count kind=verdict action cause evidence",
+        DecidedLoss: "*partition from_offset until_offset width=count kind=verdict action cause "
+        "evidence",
         Plan: "application sequence hash job",
         PartitionReach: "*partition state end_offset=end offset=until_offset",
         QuarantinedBatch: "*range application sequence size_bytes=bytes leader reason",

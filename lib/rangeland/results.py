@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, LogState, Range
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
@@ -125,7 +125,7 @@ class PlanPreview(JsonResult):
     """How the plan's records become rows."""
 
     @property
-    def unplanned_losses(self) -> tuple[Loss, ...]:
+    def unplanned_losses(self) -> tuple[DecidedLoss, ...]:
         """The losses that are not part of the plan itself."""
         return self.draft.unplanned_losses({log.partition: log for log in self.logs})
 

@@ -10,7 +10,7 @@ from rangeland.job import Job
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.special_plans.redrive import RedriveResult, in_quarantine
 from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import Progress
@@ -82,7 +82,11 @@ def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
 
 
 def apply(
-    job: Job, plan: Plan, unplanned_losses: Sequence[Loss], spark: SparkSession, progress: Progress
+    job: Job,
+    plan: Plan,
+    unplanned_losses: Sequence[DecidedLoss],
+    spark: SparkSession,
+    progress: Progress,
 ) -> RunResult:
     """Enters a plan that was made earlier, or refuses it if it no longer applies.
     ``unplanned_losses`` were found when it was made, and are not part of it."""

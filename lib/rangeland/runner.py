@@ -47,7 +47,7 @@ from rangeland.landing.special_plans.redrive import quarantined_schema_ids
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.loss_records import losses_in
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan
@@ -115,7 +115,7 @@ class Runner:
     def run(self) -> RunResult:
         return self._with_lease(self._land_until_done)
 
-    def apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> RunResult:
+    def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> RunResult:
         if plan.job != self.job.name:
             what = f"the plan belongs to the job {plan.job}"
             why = f"the job file is that of {self.job.name}"
@@ -161,7 +161,7 @@ class Runner:
             do="run it again when they are done",
         )
 
-    def _apply(self, plan: Plan, unplanned_losses: Sequence[Loss]) -> PlanDraft | None:
+    def _apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
         """Finishes a plan that was made earlier, as it was entered or after checking that it still
         applies. The losses are recorded before the plan is entered, so that a driver that finds the
         plan entered has nothing left to record."""
@@ -234,7 +234,7 @@ class Runner:
         self,
         plan: Plan,
         unfinished: Sequence[EnteredPlan],
-        unplanned_losses: Sequence[Loss],
+        unplanned_losses: Sequence[DecidedLoss],
         seen_at_ms: int | None = None,
     ) -> bool:
         """False if another driver has entered a plan since the target was refreshed."""
@@ -251,7 +251,7 @@ class Runner:
 
     # --- losses and warnings ------------------------------------------------------------
 
-    def _record_losses(self, losses: Sequence[Loss], seen_at_ms: int | None = None) -> None:
+    def _record_losses(self, losses: Sequence[DecidedLoss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.identity.landed_sequence(self.job.application) + 1
         self.target.record_losses(sequence, losses, seen_at_ms)
 

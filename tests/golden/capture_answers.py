@@ -23,7 +23,7 @@ from rangeland.job.job_text import parse_job_text
 from rangeland.landing.drafts.plan_file import write_plan_file
 from rangeland.landing.special_plans.redrive import QuarantinedRange, RedriveResult
 from rangeland.landing.special_plans.table_adoption import AdoptResult
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Address,
     Cluster,
@@ -61,8 +61,9 @@ from tests import sample_results as made
 FOLDER = Path(__file__).parent / "answers"
 P0, P1 = Partition("orders", 0), Partition("orders", 1, "broker-a")
 R0, R1 = Range(P0, 10, 30, "A", 300), Range(P1, 5, 9, None, 40)
+LOST = Loss(P0, 10, 30, LossKind.EXPIRED, "", topic_id="A")
 LOSS = LossEvent(
-    *("rangeland/orders", "orders", 4, Loss(P0, 10, 30, LossKind.EXPIRED, "", topic_id="A")),
+    *("rangeland/orders", "orders", 4, LOST.with_action(Action.SKIP)),
     *(1_700_000_000_000, 1_700_000_000_001, "f00", 1),
 )
 
@@ -86,9 +87,9 @@ def _preview(plan: Plan) -> PlanPreview:
         plan=plan,
         requested=plan.ranges,
         already_landed=(Range(P0, 0, 10, "A"),),
-        held=(made.a_loss(3, 1, 2, LossKind.RECREATED),),
+        held=(made.a_loss(3, 1, 2, LossKind.RECREATED).with_action(Action.HOLD),),
         notes=("a note",),
-        skipped_losses=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),),
+        skipped_losses=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED).with_action(Action.SKIP),),
         risks=(RetentionRisk(P1, 5, 7, "the log is nearly full"),),
         passed_over=(Range(P1, 0, 5),),
     )

@@ -10,7 +10,7 @@ from typing import Any
 from rangeland.errors import Conflict, JobFileError, RangelandError, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.job.job_file import RangeSpec
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
@@ -51,7 +51,7 @@ class ReviewedPlan:
     """What a plan file keeps."""
 
     text: str
-    unplanned_losses: tuple[Loss, ...]
+    unplanned_losses: tuple[DecidedLoss, ...]
 
     @property
     def plan(self) -> Plan:

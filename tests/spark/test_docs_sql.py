@@ -14,7 +14,7 @@ from rangeland.delta.ledger.events import EventRange, LossEvent, OutcomeEvent, P
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.job import Job
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.spark.transform import load_transform
 from tests import docs
@@ -43,7 +43,7 @@ def ledger(kernel: DeltaKernel, tmp_path_factory: pytest.TempPathFactory) -> str
             lost = Loss(
                 where.partition, 11, 14, LossKind.EXPIRED, "the log begins at 14", topic_id="id"
             )
-            of_plan = (*name[:3], lost, at_ms, at_ms, name[3])
+            of_plan = (*name[:3], lost.with_action(Action.SKIP), at_ms, at_ms, name[3])
             losses = [LossEvent(*of_plan)] if counts.lost else []
             outcome = OutcomeEvent(*name, ranges, (), at_ms)
             assert made.prepare(outcome, losses)

@@ -16,7 +16,7 @@ from rangeland.errors import Conflict
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.target_schema import TargetSchema
 from rangeland.landing.target.target_table import TargetTable
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Counts, Partition, Survey
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan
@@ -40,8 +40,12 @@ from tests.unit.test_landing_target import plan as plan_of
 drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 P1, P2 = Partition("orders", 1), Partition("orders", 2)
-HELD = Loss(P1, 0, 5, LossKind.EXPIRED, "the log begins at 5", Action.HOLD, topic_id="id")
-PASSED = Loss(P2, 9, 12, LossKind.TRUNCATED, "the log ends at 9", Action.SKIP, topic_id="id")
+HELD = DecidedLoss(
+    P1, 0, 5, LossKind.EXPIRED, "the log begins at 5", action=Action.HOLD, topic_id="id"
+)
+PASSED = DecidedLoss(
+    P2, 9, 12, LossKind.TRUNCATED, "the log ends at 9", action=Action.SKIP, topic_id="id"
+)
 SEEN = (HELD, PASSED)
 MADE_AT_MS = 1_700_000_000_000
 PLAN = plan_of(made_at_ms=MADE_AT_MS)
@@ -50,7 +54,7 @@ PLAN = plan_of(made_at_ms=MADE_AT_MS)
 class Driving(runner.Runner):
     """One driver over tables in memory; its log has what ``PLAN`` says."""
 
-    def __init__(self, target: LandingTarget, seen: tuple[Loss, ...] = SEEN) -> None:
+    def __init__(self, target: LandingTarget, seen: tuple[DecidedLoss, ...] = SEEN) -> None:
         self.job = target._job
         self.kind = PlanKind.RUN
         self.target = target

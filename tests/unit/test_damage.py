@@ -15,7 +15,8 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_reading import read_slices
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.fetch.slice_state import Fail
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
@@ -117,10 +118,11 @@ def test_bytes_that_the_leader_no_longer_returns_are_skipped_and_not_quarantined
     error = BadRecord("t/0: bad", why="torn", damage=Damage(4, 8, has_bytes=False))
     whole = Slice(0, P, 0, 12)
     loss = judge_damage(error, Sender.LEADER, Policy(corrupt=Action.SKIP), whole, 4, 12)
-    assert isinstance(loss, Loss)
+    assert isinstance(loss, DecidedLoss)
     assert bounds_of(loss) == (4, 8, "corrupt")
-    with pytest.raises(BadRecord, match="no longer returns its bytes"):
-        judge_damage(error, Sender.LEADER, Policy(corrupt=Action.QUARANTINE), whole, 4, 12)
+    judged = judge_damage(error, Sender.LEADER, Policy(corrupt=Action.QUARANTINE), whole, 4, 12)
+    assert isinstance(judged, Fail)
+    assert "no longer returns its bytes" in str(judged.error)
 
 
 @pytest.mark.parametrize(
@@ -175,12 +177,12 @@ def test_a_slice_that_is_held_at_its_beginning_leaves_nothing() -> None:
     "wrong",
     [
         {"losses": ()},  # it ends early and nobody says why
-        {"losses": (Loss(P, 5, 12, LossKind.CORRUPT, "", Action.HOLD),)},
-        {"losses": (Loss(P, 4, 11, LossKind.CORRUPT, "", Action.HOLD),)},
+        {"losses": (DecidedLoss(P, 5, 12, LossKind.CORRUPT, "", action=Action.HOLD),)},
+        {"losses": (DecidedLoss(P, 4, 11, LossKind.CORRUPT, "", action=Action.HOLD),)},
         {
             "losses": (
-                Loss(P, 4, 12, LossKind.CORRUPT, "", Action.HOLD),
-                Loss(P, 0, 1, LossKind.CORRUPT, "", Action.QUARANTINE),
+                DecidedLoss(P, 4, 12, LossKind.CORRUPT, "", action=Action.HOLD),
+                DecidedLoss(P, 0, 1, LossKind.CORRUPT, "", action=Action.QUARANTINE),
             )
         },
     ],

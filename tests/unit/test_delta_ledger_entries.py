@@ -31,7 +31,7 @@ from rangeland.delta.ledger.landed_offsets import merge_spans, with_ranges
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.errors import Conflict, StorageFailed
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge
 from rangeland.planning.plan import PlanId
@@ -65,7 +65,7 @@ def an_outcome() -> OutcomeEvent:
 
 def a_part() -> PartEvent:
     file = DataFile("x.parquet", 10, 3, "{}", 5)
-    lost = (Loss(P0, 8, 10, LossKind.EXPIRED, "it begins at 10"),)
+    lost = (Loss(P0, 8, 10, LossKind.EXPIRED, "it begins at 10").with_action(Action.SKIP),)
     receipts = (
         Receipt(3, P0, 0, 10, Counts(landed=8, lost=2), "h:1", 99, lost, ((8, 10),)),
         Receipt(4, B1, 5, 60, Counts(landed=1), entry_span=55),
@@ -76,7 +76,8 @@ def a_part() -> PartEvent:
 
 def a_loss() -> LossEvent:
     loss = Loss(B1, 10, 15, LossKind.EXPIRED, "the log begins at 15 on h:1", topic_id="id")
-    return LossEvent("rangeland/a", "a", 4, loss, 1_700_000_000_007, 1_700_000_000_123)
+    skipped = loss.with_action(Action.SKIP)
+    return LossEvent("rangeland/a", "a", 4, skipped, 1_700_000_000_007, 1_700_000_000_123)
 
 
 def with_quarantine(outcome: OutcomeEvent) -> OutcomeEvent:
@@ -87,8 +88,8 @@ def with_quarantine(outcome: OutcomeEvent) -> OutcomeEvent:
 
 def a_held_part() -> PartEvent:
     kept = (DataFile("part-hash-1.parquet", 10, 1, "{}", 5),)
-    bad = Loss(P0, 3, 5, LossKind.CORRUPT, "its checksum is wrong", Action.QUARANTINE)
-    held = Loss(P0, 8, 10, LossKind.TRUNCATED, "the log ends at 8", Action.HOLD)
+    bad = DecidedLoss(P0, 3, 5, LossKind.CORRUPT, "its checksum is wrong", action=Action.QUARANTINE)
+    held = DecidedLoss(P0, 8, 10, LossKind.TRUNCATED, "the log ends at 8", action=Action.HOLD)
     receipt = Receipt(
         3,
         P0,

@@ -27,7 +27,7 @@ from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLog
 from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_state import Phase, SliceEvent, move_on
+from rangeland.fetch.slice_state import Observation, Phase, SliceEvent, SliceState, move_on
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
@@ -808,14 +808,43 @@ def test_what_the_cluster_denies_first_at_the_deadline_is_unreachable() -> None:
         denied(Policy(), no_progress_ms=20_000, from_ms=12_000)
 
 
-def test_a_log_that_grows_again_stays_cut_short() -> None:
+def suspected_since(
+    state: SliceState, kind: LossKind, evidence: str, now_ms: int, topic_id: str | None = None
+) -> int:
+    """Since when the loss is suspected, after an attempt that has shown this."""
+    suspicion = state.suspicion_of(kind, evidence, now_ms, topic_id)
+    seen = Observation(SliceEvent.NO_LEADER, evidence, supports=suspicion)
+    state.back_off(seen, now_ms, PATIENCE)
+    assert state.suspicion is not None
+    assert state.suspicion.evidence == evidence
+    return state.suspicion.since_ms
+
+
+@pytest.mark.parametrize(
+    ("kind", "topic_id"),
+    [(LossKind.TRUNCATED, None), (LossKind.VANISHED, None), (LossKind.RECREATED, "B")],
+)
+def test_a_suspicion_keeps_its_clock_whatever_its_evidence_says(
+    kind: LossKind, topic_id: str | None
+) -> None:
     state = loop_of(slice_(0, P0)).states[0]
-    state.suspect(LossKind.TRUNCATED, "its log ends at 3", 1_000)
-    state.suspect(LossKind.TRUNCATED, "its log ends at 4", 5_000)
-    assert state.suspected_ms(LossKind.TRUNCATED, "its log ends at 4", 7_000) == 6_000
-    state.suspect(LossKind.RECREATED, "its id is 1", 8_000)
-    state.suspect(LossKind.RECREATED, "its id is 2", 9_000)
-    assert state.suspected_ms(LossKind.RECREATED, "its id is 2", 9_500) == 500
+    assert suspected_since(state, kind, "seen at 1.000 s", 1_000, topic_id) == 1_000
+    assert suspected_since(state, kind, "seen at 5.000 s", 5_000, topic_id) == 1_000
+
+
+def test_a_suspicion_of_something_else_has_a_clock_of_its_own() -> None:
+    state = loop_of(slice_(0, P0)).states[0]
+    assert suspected_since(state, LossKind.TRUNCATED, "odd", 1_000) == 1_000
+    assert suspected_since(state, LossKind.VANISHED, "odd", 2_000) == 2_000
+    assert suspected_since(state, LossKind.RECREATED, "odd", 3_000, "B") == 3_000
+    assert suspected_since(state, LossKind.RECREATED, "odd", 4_000, "C") == 4_000
+
+
+def test_a_failed_attempt_that_shows_something_else_ends_a_suspicion() -> None:
+    state = loop_of(slice_(0, P0)).states[0]
+    suspected_since(state, LossKind.TRUNCATED, "odd", 1_000)
+    state.back_off(Observation(SliceEvent.RETRIABLE_ERROR, "odd"), 2_000, PATIENCE)
+    assert state.suspicion is None
 
 
 def moved(loop: FetchLoop, now_ms: int, hint: Leader | None) -> None:
@@ -874,7 +903,7 @@ def test_where_only_the_leader_is_to_be_read_metadata_must_name_it() -> None:
 def test_a_response_that_a_phase_does_not_expect_is_a_bug() -> None:
     state = loop_of(slice_(0, P0)).states[0]
     with pytest.raises(Bug, match="IN_RANGE happened while the slice is reading"):
-        move_on(state, SliceEvent.IN_RANGE, "", 0, PATIENCE)
+        move_on(state, Observation(SliceEvent.IN_RANGE), 0, PATIENCE)
 
 
 def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
@@ -903,4 +932,4 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
 def test_what_the_table_loses_is_never_left_out() -> None:
     loop = loop_of(slice_(0, P0))
     with pytest.raises(Bug, match="after DAMAGED, offsets are lost"):
-        loop._move(loop.states[0], SliceEvent.DAMAGED)
+        loop._move(loop.states[0], Observation(SliceEvent.DAMAGED))

@@ -144,7 +144,7 @@ def test_a_log_whose_bytes_differ_has_changed_while_it_was_read() -> None:
 
 def test_what_was_truncated_and_written_again_is_known_with_its_epoch() -> None:
     found = Reading("truncated: skip", [{loss(): 8}, {}]).read(PLAN, is_new=True)
-    assert found == PlanReceipts({0: ALL}, [], {loss(): 8})
+    assert found == PlanReceipts({0: ALL}, [], {loss().with_action(Action.SKIP): 8})
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_what_was_truncated_and_written_again_is_known_with_its_epoch() -> None:
 def test_only_what_was_read_in_place_of_other_records_is_recorded(
     seen: Loss, epoch: int | None, read_until: int, recorded: list[tuple[int, int]]
 ) -> None:
-    lost = Loss(P, read_until, 100, LossKind.TRUNCATED, "the log ends")
+    lost = Loss(P, read_until, 100, LossKind.TRUNCATED, "the log ends").with_action(Action.SKIP)
     receipt = replace(ALL, losses=(lost,) if read_until < 100 else ())
     found = LogChange("changed", losses={seen: epoch}).regrown_offsets(PLAN, [receipt])
     assert [(x.from_offset, x.until_offset) for x in found] == recorded
@@ -180,7 +180,7 @@ def test_it_is_recorded_with_the_outcome_and_the_next_run_begins_in_the_later_ep
     assert position.checkpoint == {P: LogMark(100, "id", 8, epoch_is_later=True)}
     assert position.landed.of(P, "id") == [(0, 100)]
     (event,) = later.history.losses()
-    assert event.loss == loss(action=Action.SKIP, topic_id="id")
+    assert event.loss == loss(topic_id="id").with_action(Action.SKIP)
     assert (event.sequence, event.plan_hash, event.epoch) == (1, "", 8)
 
 

@@ -10,7 +10,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.log_history import epoch_of, read_epochs
 from rangeland.errors import RangeLost
 from rangeland.landing.target.loss_records import losses_in
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import (
     Address,
     AtOffset,
@@ -353,6 +353,8 @@ def test_a_held_loss_counts_until_the_log_no_longer_shows_it(
 def test_a_checkpoint_stays_where_a_partition_was_held_or_its_log_ended(
     losses: list[tuple[int, int, LossKind, Action]], until_offset: int
 ) -> None:
-    found = [Loss(P, start, end, kind, "", action) for start, end, kind, action in losses]
+    found = [
+        DecidedLoss(P, start, end, kind, "", action=action) for start, end, kind, action in losses
+    ]
     after = checkpoint_after({P: LogMark(10, "id", 3)}, found)
     assert after == {P: LogMark(until_offset, "id", 3, epoch_is_later=until_offset < 10)}

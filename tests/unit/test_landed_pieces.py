@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.delta.ledger.events import EventRange, LossEvent, OutcomeEvent
 from rangeland.landing.audit.verification import landed_ranges_of
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.table_audit import (
     CountedRange,
@@ -29,7 +29,7 @@ def landing(sequence: int, first: int, until: int, counts: Counts, **more: Any) 
 
 def lost(first: int, until: int, plan_hash: str = "hash") -> LossEvent:
     loss = Loss(P, first, until, LossKind.TRUNCATED, "the log ends before them")
-    return LossEvent(APP, "orders", 1, loss, 1, 1, plan_hash)
+    return LossEvent(APP, "orders", 1, loss.with_action(Action.SKIP), 1, 1, plan_hash)
 
 
 @pytest.mark.parametrize("in_bytes", [True, False])

@@ -40,7 +40,7 @@ from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.landing.target import target_schema as schema_module
 from rangeland.landing.target import target_table as table_module
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost_error
@@ -139,7 +139,7 @@ def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Pl
 
 
 def land_until_30(target: LandingTarget, of: Plan) -> None:
-    held = Loss(P0, 30, 100, LossKind.CORRUPT, "its checksum is wrong", Action.HOLD)
+    held = DecidedLoss(P0, 30, 100, LossKind.CORRUPT, "its checksum is wrong", action=Action.HOLD)
     receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), losses=(held,))}
     prepared = target.prepare(of, prove(of, receipts), (), receipts)
     assert prepared.is_mine
@@ -244,7 +244,9 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     assert target.enter(replacing, [])
     reading = reading_of(target)
     reading.error = error
-    skipped = (Loss(P0, 40, 50, LossKind.CORRUPT, "its checksum is wrong"),)
+    skipped = (
+        Loss(P0, 40, 50, LossKind.CORRUPT, "its checksum is wrong").with_action(Action.SKIP),
+    )
     counts = Counts(landed=90, lost=10)
     reading.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
     with pytest.raises((RangeLost, BadRecord)):
@@ -529,7 +531,7 @@ class Locked:
     def __exit__(self, *about: object) -> None: ...
 
 
-LOSS = [Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40", Action.FAIL)]
+LOSS = [DecidedLoss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40", action=Action.FAIL)]
 
 
 def test_a_ledger_gets_its_new_columns_from_one_driver(

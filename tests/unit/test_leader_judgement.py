@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,15 @@ from rangeland.fetch.leader_judgement import (
 )
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import initial_replica
-from rangeland.fetch.slice_state import Observation, SliceEvent, SliceState, new_state
-from rangeland.loss import Action, LossKind
+from rangeland.fetch.slice_state import (
+    Fail,
+    Observation,
+    SliceEvent,
+    SliceState,
+    Suspicion,
+    new_state,
+)
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 
@@ -66,17 +74,20 @@ def test_a_log_range_is_one_event(
     log_range: tuple[int | None, ...], event: SliceEvent, suspected: LossKind | None
 ) -> None:
     seen = range_seen(state_of(), *log_range)
-    assert (seen.event, seen.suspected, seen.loss) == (event, suspected, None)
+    expected = Suspicion(suspected, seen.reason, NOW) if suspected else None
+    assert (seen.event, seen.supports, seen.loss) == (event, expected, None)
 
 
 def test_a_log_that_starts_later_has_expired_up_to_its_start() -> None:
     seen = range_seen(state_of(), 40, 200, 200)
     assert seen.event is SliceEvent.STARTS_LATER
-    assert seen.loss is not None
+    assert isinstance(seen.loss, DecidedLoss)
     assert (seen.loss.interval, seen.loss.kind) == ((30, 40), LossKind.EXPIRED)
     assert seen.loss.evidence == "odd; the nearest valid offset is 40"
-    with pytest.raises(RangeLost, match=r"t/0 \[30, 40\) expired"):
-        range_seen(state_of(), 40, 200, 200, policy=Policy())
+    failing = range_seen(state_of(), 40, 200, 200, policy=Policy()).loss
+    assert isinstance(failing, Fail)
+    assert isinstance(failing.error, RangeLost)
+    assert failing.error.what == "t/0 [30, 40) expired"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +142,7 @@ def leader_seen(state: SliceState, found: Leader | None, **changed: Any) -> Obse
             Observation(
                 SliceEvent.NO_LEADER,
                 "the cluster no longer names this partition",
-                suspected=LossKind.VANISHED,
+                supports=Suspicion(LossKind.VANISHED, "", NOW),
             ),
         ),
     ],
@@ -145,6 +156,8 @@ def test_the_leader_that_was_just_left_gets_a_moment() -> None:
     state.left_leader, state.retry.failures = B1, 1
     assert leader_seen(state, Leader(B1)) == Observation(SliceEvent.NO_LEADER, "odd")
     assert leader_seen(state, Leader(B2)).event is SliceEvent.LEADER_FOUND
+    state.suspicion = Suspicion(LossKind.TRUNCATED, "its log ends early", NOW)
+    assert leader_seen(state, Leader(B1)).supports == state.suspicion, "nothing else was seen"
     state.retry.failures = 2
     assert leader_seen(state, Leader(B1)).event is SliceEvent.LEADER_FOUND
 
@@ -158,11 +171,13 @@ def test_a_replica_does_not_stand_in_where_only_the_leader_is_read() -> None:
 def test_another_topic_id_is_believed_once_it_was_named_long_enough() -> None:
     state = state_of()
     seen = leader_seen(state, Leader(B2, topic_id="B"))
-    assert (seen.event, seen.suspected) == (SliceEvent.NO_LEADER, LossKind.RECREATED)
-    state.suspect(LossKind.RECREATED, seen.reason, NOW - OTHER_TOPIC_MS + 1)
+    named_b = Suspicion(LossKind.RECREATED, "another id", NOW - OTHER_TOPIC_MS + 1, "B")
+    assert (seen.event, seen.supports) == (SliceEvent.NO_LEADER, named_b)
+    state.suspicion = named_b
     assert leader_seen(state, Leader(B2, topic_id="B")) == seen
-    state.suspected_at_ms = NOW - OTHER_TOPIC_MS
+    state.suspicion = replace(named_b, since_ms=NOW - OTHER_TOPIC_MS)
+    assert leader_seen(state, Leader(B2, topic_id="C")).event is SliceEvent.NO_LEADER
     seen = leader_seen(state, Leader(B2, topic_id="B"))
     assert seen.event is SliceEvent.RECREATED
-    assert seen.loss is not None
+    assert isinstance(seen.loss, DecidedLoss)
     assert (seen.loss.interval, seen.loss.kind) == ((30, 100), LossKind.RECREATED)

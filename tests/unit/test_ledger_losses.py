@@ -23,7 +23,7 @@ from rangeland.landing.target.loss_records import (
     seen_losses,
     whole_log_error,
 )
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan, PlanId
@@ -49,7 +49,7 @@ def outcome(attempt: int = 0) -> OutcomeEvent:
 
 
 def loss(first: int = 2, action: Action = Action.SKIP, attempt: int = 0) -> LossEvent:
-    found = Loss(P0, first, 5, LossKind.CORRUPT, "evidence", action, topic_id="id")
+    found = DecidedLoss(P0, first, 5, LossKind.CORRUPT, "evidence", action=action, topic_id="id")
     return LossEvent(APP, "a", 1, found, 900, 1_000, "h1", attempt)
 
 
@@ -87,7 +87,8 @@ def test_the_losses_of_the_last_attempt_count(ledger: Ledger) -> None:
 def test_what_a_log_ended_before_has_not_landed(ledger: Ledger) -> None:
     assert ledger.enter(plan(1, 0, 10), 0)
     short = Loss(P0, 6, 10, LossKind.TRUNCATED, "the log ends at 6", topic_id="id")
-    after_the_end = LossEvent(APP, "a", 1, short, 900, 1_000, "h1")
+    skipped = short.with_action(Action.SKIP)
+    after_the_end = LossEvent(APP, "a", 1, skipped, 900, 1_000, "h1")
     assert ledger.prepare(outcome(), [loss(), after_the_end])
     assert ledger.coverage() == {P0: (OffsetSpan(0, 6, "id"),)}
     assert ledger.enter(plan(2, 6, 8), 1), "the coverage that a plan keeps is the same"
@@ -96,7 +97,7 @@ def test_what_a_log_ended_before_has_not_landed(ledger: Ledger) -> None:
 
 def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEvent:
     evidence = f"the log begins at {until}"
-    found = Loss(P0, first, until, LossKind.EXPIRED, evidence, action, topic_id="id")
+    found = DecidedLoss(P0, first, until, LossKind.EXPIRED, evidence, action=action, topic_id="id")
     (entry,) = seen_losses(APP, "a", sequence, [found], 1_000, 1_000)
     return entry
 
@@ -118,7 +119,9 @@ def test_what_is_seen_again_is_written_once(
 def test_a_loss_that_reaches_further_than_the_one_in_the_ledger_is_recorded(ledger: Ledger) -> None:
     for until in (3, 5, 4):
         found = Loss(P0, 0, until, LossKind.TRUNCATED, "evidence", topic_id="id")
-        ledger.record_losses(seen_losses(APP, "a", 1, [found], 1_000, 1_000))
+        ledger.record_losses(
+            seen_losses(APP, "a", 1, [found.with_action(Action.SKIP)], 1_000, 1_000)
+        )
     ledger.refresh()
     assert sorted(one.loss.until_offset for one in ledger.losses()) == [3, 5]
 
@@ -209,7 +212,7 @@ def test_each_loss_of_a_plan_is_of_its_own_incarnation_of_the_topic() -> None:
         (Slice(0, P0, 0, 30, topic_id="new"),),
         (Loss(P0, 0, 20, LossKind.RECREATED, "it has another id"),),
     )
-    bad = (Loss(P0, 4, 6, LossKind.CORRUPT, "bad", Action.QUARANTINE),)
+    bad = (DecidedLoss(P0, 4, 6, LossKind.CORRUPT, "bad", action=Action.QUARANTINE),)
     receipt = Receipt(0, P0, 0, 30, Counts(landed=28, quarantined=2), losses=bad)
     found = losses_of(made, {0: receipt}, 900)
     assert [(x.loss.action, x.loss.topic_id) for x in found] == [
@@ -253,9 +256,9 @@ def test_an_outcome_has_a_loss_of_each_kind() -> None:
         12,
         Counts(landed=5, lost=2, quarantined=2),
         losses=(
-            Loss(P0, 4, 6, LossKind.CORRUPT, "bad"),
-            Loss(P0, 8, 10, LossKind.CORRUPT, "bad too", Action.QUARANTINE),
-            Loss(P0, 12, 20, LossKind.TRUNCATED, "the log ends at 12", Action.HOLD),
+            Loss(P0, 4, 6, LossKind.CORRUPT, "bad").with_action(Action.SKIP),
+            DecidedLoss(P0, 8, 10, LossKind.CORRUPT, "bad too", action=Action.QUARANTINE),
+            DecidedLoss(P0, 12, 20, LossKind.TRUNCATED, "the log ends at 12", action=Action.HOLD),
         ),
     )
     receipts = {0: receipt, 1: Receipt(1, other, 0, 5, Counts(landed=5))}

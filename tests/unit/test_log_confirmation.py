@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_identity import find_changes, marks_of, unconfirmed_partitions
@@ -34,9 +34,12 @@ def log(end: int, epoch: int | None = 7, topic_id: str | None = "id-1", start: i
 
 
 def test_what_was_lost_or_held_was_not_read() -> None:
-    lost = read(50, 100, losses=(Loss(P, 50, 100, LossKind.RECREATED, "another id"),))
+    gone = Loss(P, 50, 100, LossKind.RECREATED, "another id")
+    lost = read(50, 100, losses=(gone.with_action(Action.SKIP),))
     assert marks_of(PLAN, [read(0, 50), lost]) == {P: LogMark(50, "id-1", 7, True)}
-    held = read(0, 100, losses=(Loss(P, 30, 30, LossKind.CORRUPT, "damaged", Action.HOLD),))
+    held = read(
+        0, 100, losses=(DecidedLoss(P, 30, 30, LossKind.CORRUPT, "damaged", action=Action.HOLD),)
+    )
     assert marks_of(PLAN, [held]) == {P: LogMark(30, "id-1", 7, True)}
     assert marks_of(PLAN, [replace(lost, from_offset=50)]) == {}
 

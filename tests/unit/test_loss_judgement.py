@@ -14,7 +14,6 @@ from rangeland.fetch import loss_judgement
 from rangeland.fetch.loss_judgement import (
     Compacted,
     ReadAtLeader,
-    check_lost_gaps_are_few,
     first_damaged,
     judge_cleanup,
     judge_damage,
@@ -22,10 +21,12 @@ from rangeland.fetch.loss_judgement import (
     located_damage_error,
     passable_until,
     stated_cleanup,
+    too_many_gaps_error,
 )
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.fetch.slice_state import Fail
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy
 
@@ -53,7 +54,7 @@ def judged_damage(
     sender: Sender = Sender.LEADER,
     first: int | None = BASE,
     until: int = 50,
-) -> Loss | ReadAtLeader:
+) -> DecidedLoss | ReadAtLeader | Fail:
     return judge_damage(error, sender, Policy(corrupt=action), SLICE, first, until)
 
 
@@ -84,7 +85,7 @@ def test_the_policy_says_what_is_lost_by_damage(
     error: BadRecord, action: Action, until: int, lost_until: int, sender: Sender
 ) -> None:
     evidence = f"{error.what}: {error.why}"
-    loss = Loss(P, BASE, lost_until, LossKind.CORRUPT, evidence, action)
+    loss = DecidedLoss(P, BASE, lost_until, LossKind.CORRUPT, evidence, action=action)
     assert judged_damage(error, action, sender, until=until) == loss
 
 
@@ -103,9 +104,11 @@ def test_the_policy_says_what_is_lost_by_damage(
 def test_damage_that_the_policy_cannot_pass_ends_the_run(
     error: BadRecord, action: Action, first: int | None, why: str
 ) -> None:
-    with pytest.raises(BadRecord, match="t/0: bad") as caught:
-        judged_damage(error, action, first=first)
-    assert why in caught.value.why
+    judged = judged_damage(error, action, first=first)
+    assert isinstance(judged, Fail)
+    assert isinstance(judged.error, BadRecord)
+    assert judged.error.what == "t/0: bad"
+    assert why in judged.error.why
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ COMPACTS, DELETES, UNKNOWN = (CleanupPolicy(x, "as it says") for x in (True, Fal
 
 def judged_gap(
     cleanup: CleanupPolicy, action: Action, sender: Sender
-) -> Loss | Compacted | ReadAtLeader:
+) -> DecidedLoss | Compacted | ReadAtLeader | Fail:
     return judge_gap(cleanup, sender, Policy(missing=action), SLICE, BASE, END)
 
 
@@ -186,21 +189,24 @@ def test_a_gap_without_an_explanation_is_read_at_the_leader_once_more(
 def test_a_gap_that_the_leader_shows_again_is_missing(cleanup: CleanupPolicy) -> None:
     for action, until in ((Action.SKIP, END), (Action.HOLD, 100)):
         loss = judged_gap(cleanup, action, Sender.LEADER_AGAIN)
-        assert isinstance(loss, Loss)
+        assert isinstance(loss, DecidedLoss)
         bounds = (loss.from_offset, loss.until_offset, loss.kind, loss.action)
         assert bounds == (BASE, until, LossKind.MISSING, action)
         assert loss.evidence.endswith("not known to be the reason: as it says")
-    with pytest.raises(RangeLost, match=r"t/0 \[20, 30\) missing"):
-        judged_gap(cleanup, Action.FAIL, Sender.LEADER_AGAIN)
+    failing = judged_gap(cleanup, Action.FAIL, Sender.LEADER_AGAIN)
+    assert isinstance(failing, Fail)
+    assert isinstance(failing.error, RangeLost)
+    assert failing.error.what == "t/0 [20, 30) missing"
 
 
 def test_so_many_gaps_of_one_slice_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss_judgement, "MAX_LOST_GAPS", 2)
-    loss = Loss(P, BASE, END, LossKind.MISSING, "", Action.SKIP)
-    check_lost_gaps_are_few(SLICE, 2, loss)
-    with pytest.raises(RangeLost, match="has more than 2 gaps, the last of them") as caught:
-        check_lost_gaps_are_few(SLICE, 3, loss)
-    assert "source.compacted" in caught.value.do
+    loss = DecidedLoss(P, BASE, END, LossKind.MISSING, "", action=Action.SKIP)
+    assert too_many_gaps_error(SLICE, 2, loss) is None
+    error = too_many_gaps_error(SLICE, 3, loss)
+    assert error is not None
+    assert "has more than 2 gaps, the last of them" in error.what
+    assert "source.compacted" in error.do
 
 
 # --- how a topic is cleaned -------------------------------------------------------------------
@@ -234,6 +240,7 @@ def test_zookeeper_is_believed_where_brokers_do_not_know(
 ) -> None:
     settings = settings_of(asks_zookeeper=True, zookeeper_cleanup=registered)
     found = judge_cleanup("t", reported, settings)
+    assert isinstance(found, CleanupPolicy)
     assert found.compacts is compacts
     assert found.evidence.endswith(evidence)
 
@@ -253,6 +260,8 @@ def test_where_nobody_else_may_know_it_what_brokers_report_counts() -> None:
 def test_one_that_may_know_it_and_cannot_be_asked_is_asked_by_a_later_run(
     reported: CleanupPolicy | NoReply, why: str
 ) -> None:
-    with pytest.raises(Unreachable, match="whether it is compacted") as caught:
-        judge_cleanup("t", reported, settings_of(asks_zookeeper=True))
-    assert why in caught.value.why
+    judged = judge_cleanup("t", reported, settings_of(asks_zookeeper=True))
+    assert isinstance(judged, Fail)
+    assert isinstance(judged.error, Unreachable)
+    assert "whether it is compacted" in judged.error.what
+    assert why in judged.error.why

@@ -232,7 +232,8 @@ def test_a_held_partition_waits_and_keeps_its_checkpoint() -> None:
     )
     assert spans(drafted) == [(1, 12, 20)]
     assert drafted.plan.checkpoint == {P0: LogMark(4, "A"), P1: LogMark(20, "A")}
-    assert drafted.held == (Loss(P0, 4, 10, LossKind.EXPIRED, "the log begins at 10 on b1:9092"),)
+    loss = Loss(P0, 4, 10, LossKind.EXPIRED, "the log begins at 10 on b1:9092")
+    assert drafted.held == (loss.with_action(Action.HOLD),)
 
 
 @pytest.mark.parametrize(
@@ -398,7 +399,7 @@ def test_where_other_records_have_taken_the_place_of_missing_ones_a_policy_decid
     skipping = terms(truncated=Action.SKIP)
     drafted = draft_exact_ranges(skipping, seen, position(), [hole], [other])
     assert (spans(drafted), drafted.plan.losses) == ([(0, 3, 9)], ())
-    assert drafted.skipped_losses == (replace(other, until_offset=9),)
+    assert drafted.skipped_losses == (replace(other, until_offset=9).with_action(Action.SKIP),)
     assert not draft_exact_ranges(skipping, seen, position(), [hole]).skipped_losses
 
 

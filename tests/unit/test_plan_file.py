@@ -26,10 +26,11 @@ TEXT = parse_job_text(made.JOB_YAML, "orders.yaml")
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "plan.json"
     loss = made.a_loss(0, 1_000, 1_100)
-    held = (made.a_loss(3, 1, 2, LossKind.RECREATED),)
+    held = (made.a_loss(3, 1, 2, LossKind.RECREATED).with_action(Action.HOLD),)
     preview = made.a_preview(losses=[loss], held=held)
     seen = replace(
-        preview.draft, skipped_losses=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),)
+        preview.draft,
+        skipped_losses=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED).with_action(Action.SKIP),),
     )
     write_plan_file(path, replace(preview, draft=seen, location="file:/srv/lake/orders"), TEXT)
     return path
@@ -67,8 +68,10 @@ def test_what_is_held_and_what_is_passed_over_come_back_with_the_incarnation_the
     file: Path,
 ) -> None:
     assert read_plan_file(file).unplanned_losses == (
-        replace(made.a_loss(3, 1, 2, LossKind.RECREATED), action=Action.HOLD),
-        replace(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED), topic_id="t1"),
+        made.a_loss(3, 1, 2, LossKind.RECREATED).with_action(Action.HOLD),
+        replace(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED), topic_id="t1").with_action(
+            Action.SKIP
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rangeland.errors import Conflict, ProofFailed
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance, canonical, renumber_plan
@@ -216,7 +216,7 @@ def test_an_exact_tiling_is_proved_range_by_range() -> None:
 def test_a_loss_while_reading_counts_where_it_is_reported() -> None:
     lossy = replace(
         receipt(PLAN.slices[2], landed=1, lost=3),
-        losses=(Loss(P1, 5, 8, LossKind.EXPIRED, "gone"),),
+        losses=(Loss(P1, 5, 8, LossKind.EXPIRED, "gone").with_action(Action.SKIP),),
     )
     assert prove(PLAN, RECEIPTS | {2: lossy})[1].counts == Counts(landed=1, lost=3)
 
@@ -244,13 +244,14 @@ def _receipts(index: int, **changes: Any) -> dict[int, Receipt]:
 
 S0, S1, S2 = PLAN.slices
 R0, R1 = PLAN.ranges
+TOLD = Loss(P0, 10, 12, LossKind.EXPIRED, "").with_action(Action.SKIP)
 NOT_ADDING_UP = {
     "no receipt": (PLAN, {0: RECEIPTS[0], 2: RECEIPTS[2]}),
     "one offset too few": (PLAN, _receipts(0, counts=Counts(landed=9))),
     "one offset too many": (PLAN, _receipts(0, counts=Counts(landed=11))),
     "a negative class": (PLAN, _receipts(0, counts=Counts(landed=12, compacted=-2))),
     "lost and not told": (PLAN, _receipts(0, counts=Counts(landed=8, lost=2))),
-    "told and not lost": (PLAN, _receipts(0, losses=(Loss(P0, 10, 12, LossKind.EXPIRED, ""),))),
+    "told and not lost": (PLAN, _receipts(0, losses=(TOLD,))),
     "a receipt that begins later": (PLAN, _receipts(0, from_offset=11)),
     "a receipt that ends earlier": (PLAN, _receipts(0, until_offset=19)),
     "a receipt of another partition": (PLAN, _receipts(0, partition=P1)),

@@ -101,13 +101,22 @@ def test_only_what_is_surely_lost_is_skipped() -> None:
     assert Policy.all(Action.HOLD).decide(away) is Action.HOLD
 
 
+def test_a_loss_has_an_action_once_a_policy_has_settled_it() -> None:
+    loss = Loss(Partition("t", 0), 0, 5, LossKind.EXPIRED, "gone", is_sure=False, topic_id="A")
+    assert not hasattr(loss, "action")
+    for action in (Action.FAIL, Action.HOLD):
+        settled = Policy.all(action).settle(loss)
+        assert settled == loss.with_action(action)
+        assert (settled.is_sure, settled.topic_id, settled.interval) == (False, "A", (0, 5))
+    assert Policy.all(Action.SKIP).settle(loss).action is Action.FAIL, "it is not sure"
+
+
 def test_the_losses_of_an_error_are_found_again() -> None:
-    loss = Loss(
-        Partition("t", 1, "b-1"), 5, 9, LossKind.EXPIRED, "the log begins at 9", Action.FAIL
-    )
+    found = Loss(Partition("t", 1, "b-1"), 5, 9, LossKind.EXPIRED, "the log begins at 9")
+    loss = found.with_action(Action.FAIL)
     error = range_lost_error([loss])
     assert losses_in(error) == losses_in(pickle.loads(pickle.dumps(error))) == [loss]
-    assert error.facts == {"losses": [PLAN_JSON.write(loss)]}
+    assert error.facts == {"losses": [PLAN_JSON.write(found)]}
     bad = BadRecord(
         "t/1: the batch", why="why", damage=Damage(3), log=DamagedLog(Partition("t", 1))
     )

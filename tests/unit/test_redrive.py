@@ -25,7 +25,7 @@ from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing.special_plans import redrive
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import (
     Address,
     Bounds,
@@ -92,9 +92,10 @@ class Keeping:
         return [
             LossEvent(
                 *(APP, "orders", 1),
-                Loss(
+                DecidedLoss(
                     *(batch.range.partition, batch.range.from_offset, batch.range.until_offset),
-                    *(LossKind.CORRUPT, "evidence", Action.QUARANTINE),
+                    *(LossKind.CORRUPT, "evidence"),
+                    action=Action.QUARANTINE,
                     topic_id=batch.range.topic_id,
                 ),
                 *(1, 1, "hash"),
@@ -276,7 +277,8 @@ def test_no_plan_has_what_the_log_does_not_give(
 
 def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
     gone = Loss(P0, 0, 10, LossKind.EXPIRED, "the log begins at 10")
-    nothing = PlanDraft(plan=plan(), requested=(), held=(gone,))
+    held = (gone.with_action(Action.HOLD),)
+    nothing = PlanDraft(plan=plan(), requested=(), held=held)
     found = redrive.draft_from_log(in_quarantine(0), LOG, lambda *about: nothing)
     assert (found.plan.ranges, found.held) == ((), ())
     (said,) = found.notes

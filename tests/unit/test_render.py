@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from rangeland.errors import RangeLost
-from rangeland.loss import LossKind
+from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, OpenTransaction, Partition
 from rangeland.render.error_view import render_error
 from rangeland.render.plan_view import render_plan
@@ -63,7 +63,7 @@ def test_a_plan_names_what_it_leaves_out_and_why() -> None:
         render_plan(
             made.a_preview(
                 already=(made.a_range(1, 0, 4_000),),
-                held=(made.a_loss(5, 3, 4, LossKind.RECREATED),),
+                held=(made.a_loss(5, 3, 4, LossKind.RECREATED).with_action(Action.HOLD),),
                 losses=[made.a_loss(0, 1_000, 1_200)],
                 unfinished_plans=(PlanToFinish(mine, FinishedBy.NEXT_RUN),),
             )
@@ -78,7 +78,8 @@ def test_a_plan_names_what_it_leaves_out_and_why() -> None:
 def test_an_empty_plan_says_why_it_is_empty() -> None:
     nothing_new = render_plan(made.a_preview([]))
     landed = render_plan(made.a_preview([], already=(made.a_range(0, 0, 5),)))
-    held = render_plan(made.a_preview([], held=(made.a_loss(0, 0, 5),)))
+    loss = made.a_loss(0, 0, 5).with_action(Action.HOLD)
+    held = render_plan(made.a_preview([], held=(loss,)))
     assert "no new offsets in 2 partitions" in rendered(nothing_new)
     assert "is already landed" in rendered(landed)
     assert "the policy holds what is new" in rendered(held)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.landing.special_plans.redrive import QuarantinedRange, RedriveResult
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
 from rangeland.render.result_view import render_redrive, render_result
 from rangeland.result_json import RESULT_JSON
@@ -21,7 +21,7 @@ WHERE = Range(Partition("orders", 3), 1000, 1010, "id")
 
 def loss(action: str, evidence: str = "its checksum is wrong") -> LossEvent:
     ends = (WHERE.partition, WHERE.from_offset, WHERE.until_offset)
-    found = Loss(*ends, LossKind.CORRUPT, evidence, Action(action), topic_id="id")
+    found = DecidedLoss(*ends, LossKind.CORRUPT, evidence, action=Action(action), topic_id="id")
     return LossEvent("rangeland/orders", "orders", 7, found, 5, 6, "hash")
 
 

@@ -6,7 +6,7 @@ import json
 
 from rangeland.errors import Unreachable, error_json
 from rangeland.groups.backend import GroupMember
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Address,
     Counts,
@@ -84,7 +84,7 @@ def test_a_run_that_had_nothing_to_do_has_the_same_keys() -> None:
 
 
 def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
-    loss = Loss(P1, 0, 5, LossKind.EXPIRED, "gone")
+    loss = Loss(P1, 0, 5, LossKind.EXPIRED, "gone").with_action(Action.HOLD)
     state = LogState(P0, Leader(Address("b1", 1)), 0, 20)
     drafted = PlanDraft(
         plan=PLAN, requested=PLAN.ranges, already_landed=(Range(P0, 0, 10),), held=(loss,)

@@ -12,7 +12,7 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, TableRefused
 from rangeland.landing.audit import row_checks
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
@@ -72,7 +72,9 @@ class Table:
 
     def prepare(self, repair: Plan, *, until: int = 30) -> None:
         """Up to an offset at which a policy holds the partition, if that is not the end."""
-        held = Loss(P0, until, 30, LossKind.CORRUPT, "its checksum is wrong", Action.HOLD)
+        held = DecidedLoss(
+            P0, until, 30, LossKind.CORRUPT, "its checksum is wrong", action=Action.HOLD
+        )
         losses = (held,) if until < 30 else ()
         read = {0: Receipt(0, P0, 0, until, Counts(landed=until), losses=losses)}
         receipts = read if repair.slices else {}

@@ -10,7 +10,7 @@ from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing.execution.committer import CommittedPlan
 from rangeland.landing.execution.run_summary import result_of_plans
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import Plan
 
@@ -19,7 +19,9 @@ NAME = ("rangeland/orders", "orders")
 
 
 def held(from_offset: int, sequence: int) -> LossEvent:
-    loss = Loss(P0, from_offset, from_offset + 10, LossKind.RECREATED, "its id", Action.HOLD)
+    loss = DecidedLoss(
+        P0, from_offset, from_offset + 10, LossKind.RECREATED, "its id", action=Action.HOLD
+    )
     return LossEvent(*NAME, sequence, loss, 0, 0, plan_hash="hash")
 
 

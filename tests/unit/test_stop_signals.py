@@ -12,7 +12,9 @@ from rangeland.cli.stop_signals import StopSignals
 
 
 def test_calls_of_the_jvm_that_end_because_of_a_signal_print_no_traceback(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     client = GatewayClient()
 
@@ -24,6 +26,9 @@ def test_calls_of_the_jvm_that_end_because_of_a_signal_print_no_traceback(
             return "never"
 
     monkeypatch.setattr(client, "_get_connection", Connection)
+    # What a shell starts in its background ignores SIGINT.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with StopSignals(), pytest.raises(KeyboardInterrupt):
         client.send_command("c\n")
     assert caplog.records == []

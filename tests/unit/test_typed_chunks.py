@@ -33,7 +33,7 @@ from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
 from rangeland.landing.target.loss_records import losses_in
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.policy import Policy
 
@@ -348,5 +348,5 @@ def test_text_cannot_be_flat() -> None:
 
 def test_losses_are_those_of_the_ledger() -> None:
     lost = typed(chunk(MIXED), Action.SKIP).records[0].loss
-    assert isinstance(lost, Loss)
+    assert isinstance(lost, DecidedLoss)
     assert lost.cause == "their keys or values do not fit the schema or the transform of the job"

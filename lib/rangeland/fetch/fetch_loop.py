@@ -32,6 +32,7 @@ from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
 from rangeland.fetch.slice_state import (
+    Fail,
     Move,
     Observation,
     Phase,
@@ -41,7 +42,7 @@ from rangeland.fetch.slice_state import (
     move_on,
     new_state,
 )
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 
@@ -62,7 +63,7 @@ class FetchLoop:
     leader_only: bool = False
     """No replica is read, neither one that a leader names nor one that stands in for it."""
     states: dict[int, SliceState] = field(init=False)
-    _losses: list[tuple[int, Loss]] = field(init=False, default_factory=list)
+    _losses: list[tuple[int, DecidedLoss]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         known, self.states = self.capabilities, {}
@@ -75,15 +76,15 @@ class FetchLoop:
     # --- what to do next --------------------------------------------------------------
 
     def next(self, now_ms: int) -> Step:
-        """The next step. If a slice has made no progress for too long, raises RangeLost for a
-        suspected loss that the policy does not accept, else Unreachable."""
+        """The next step. Where a slice has made no progress for too long, raises Unreachable, or
+        RangeLost if a loss was suspected, unless its policy is to go on."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
             state.server.expire(now_ms)
         return next_step(self._unfinished(), self.throttle, self.limits, now_ms)
 
-    def take_losses(self) -> list[tuple[int, Loss]]:
+    def take_losses(self) -> list[tuple[int, DecidedLoss]]:
         """What a policy has skipped or held since the last call, with the indexes of the slices."""
         losses, self._losses = self._losses, []
         return losses
@@ -95,7 +96,7 @@ class FetchLoop:
         limit_ms = self.limits.no_progress_ms
         if state.retry.stuck_ms > limit_ms:
             loss = slice_failures.stuck_loss(state, self.policy, self.now_ms, limit_ms)
-            self._move(state, SliceEvent.DEADLINE, loss=loss)
+            self._move(state, Observation(SliceEvent.DEADLINE, loss=loss))
 
     def sender_of(self, request: SliceRequest) -> Sender:
         """From whom the response to it comes."""
@@ -146,7 +147,7 @@ class FetchLoop:
         if state.size.bytes >= self.limits.largest_fetch_bytes:
             self.on_damaged(request, slice_failures.batch_size_error(state, self.capabilities))
         else:
-            self._move(state, SliceEvent.TOO_SMALL)
+            self._move(state, Observation(SliceEvent.TOO_SMALL))
 
     def on_damaged(self, request: SliceRequest, error: BadRecord) -> None:
         """The offset at which reading could resume after damaged bytes is unknown, so the
@@ -158,7 +159,7 @@ class FetchLoop:
         if isinstance(judged, ReadAtLeader):
             self._turn_to_leader(state, error.what)
         else:
-            self._move(state, SliceEvent.DAMAGED, loss=judged)
+            self._move(state, Observation(SliceEvent.DAMAGED, loss=judged))
 
     def on_replaced(self, request: SliceRequest) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
@@ -169,7 +170,7 @@ class FetchLoop:
         )
         if not self._asks_leader(request, evidence):
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
-            self._move(state, SliceEvent.REPLACED, loss=loss)
+            self._move(state, Observation(SliceEvent.REPLACED, loss=loss))
 
     def on_empty(self, request: SliceRequest, readable_end: int | None, throttled: bool) -> None:
         """A response without records and without an error proves nothing: a quota, a slow disk or
@@ -178,19 +179,19 @@ class FetchLoop:
         sender = state.server.sender
         if sender is Sender.REPLICA:
             seen = doubt(state, "it answered without records")
-            event = SliceEvent.RETRIABLE_ERROR if throttled else seen.event
-            self._move(state, event, seen.reason)
+            event, reason = SliceEvent.RETRIABLE_ERROR if throttled else seen.event, seen.reason
         elif readable_end is None:
             # An idle log, one cut short and one that is gone look the same: its end is requested.
-            self._move(state, SliceEvent.EMPTY_AT_END, "its leader answered without records")
+            event, reason = SliceEvent.EMPTY_AT_END, "its leader answered without records"
         elif readable_end >= state.slice.until_offset:
             state.size.is_alone = True
-            reason = f"without records, though its log is readable up to {readable_end}"
-            self._move(state, SliceEvent.EMPTY_BELOW_END, f"its leader answered {reason}")
+            event, answer = SliceEvent.EMPTY_BELOW_END, "its leader answered without records"
+            reason = f"{answer}, though its log is readable up to {readable_end}"
         else:
             # Newer brokers answer as followers, too: the leader of the plan may lag now.
             event = SliceEvent.EMPTY_AT_END if sender.proves_end else SliceEvent.STALE_LEADER
-            self._move(state, event, f"its leader's log is readable up to {readable_end} only")
+            reason = f"its leader's log is readable up to {readable_end} only"
+        self._move(state, Observation(event, reason))
 
     def on_error(
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
@@ -200,21 +201,21 @@ class FetchLoop:
         state = self._current(request)
         reason = f"{state.server.address} answered {name} at offset {state.next_offset}"
         if state.server.replica is not None:
-            self._move(state, SliceEvent.REPLICA_FAILED, reason)
+            self._move(state, Observation(SliceEvent.REPLICA_FAILED, reason))
             return
         # Only the first failure follows a hint, so a wrong one costs one more round.
         is_first = state.retry.failures == 0 and not self.leader_only
         match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
-                self._move(state, SliceEvent.RETRIABLE_ERROR, reason)
+                self._move(state, Observation(SliceEvent.RETRIABLE_ERROR, reason))
             case ErrorMeaning.FIND_LEADER if hint and is_first and state.server.is_newer(hint):
-                self._move(state, SliceEvent.LEADER_HINTED, reason)
+                self._move(state, Observation(SliceEvent.LEADER_HINTED, reason))
                 state.server.follow_hint(hint)
             case ErrorMeaning.FIND_LEADER | ErrorMeaning.RECREATED:
                 # Whether the topic was recreated is decided by its id, in the metadata.
-                self._move(state, SliceEvent.STALE_LEADER, reason)
+                self._move(state, Observation(SliceEvent.STALE_LEADER, reason))
             case ErrorMeaning.OUT_OF_RANGE:
-                self._move(state, SliceEvent.OUT_OF_RANGE, reason)
+                self._move(state, Observation(SliceEvent.OUT_OF_RANGE, reason))
             case ErrorMeaning.CORRUPT:
                 self.on_damaged(request, slice_failures.unreadable_error(state, reason))
             case ErrorMeaning.UNSUPPORTED if self._asks_leader(request, reason):
@@ -246,7 +247,7 @@ class FetchLoop:
         )
         if seen.event is SliceEvent.IN_RANGE:
             state.short_ends = 0
-        self._apply(state, seen)
+        self._move(state, seen)
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
         """The connection to a leader broke, and so did the one reconnect. ``is_slow``: no complete
@@ -255,7 +256,7 @@ class FetchLoop:
             if state.server.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
                 is_leader = state.server.replica is None
                 event = SliceEvent.CONNECTION_LOST if is_leader else SliceEvent.REPLICA_FAILED
-                self._move(state, event, reason)
+                self._move(state, Observation(event, reason))
                 if is_slow:
                     state.size.shrink(self.limits)
 
@@ -267,7 +268,7 @@ class FetchLoop:
             return False
         move = state.server.prefer(replica_id, self.now_ms)
         if move is ReplicaMove.FIND:
-            self._move(state, SliceEvent.REPLICA_PREFERRED)
+            self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
         elif move is ReplicaMove.ELSEWHERE:
             logger.info("Reading from the replica %s", state.server.address, extra=state.log_fields)
         return move is not ReplicaMove.STAY
@@ -293,7 +294,7 @@ class FetchLoop:
                 is_unknown=partition in unknown,
                 why_none=(unreachable or {}).get(partition, "it has no leader"),
             )
-            self._apply(state, seen)
+            self._move(state, seen)
             if found is not None and seen.event is SliceEvent.LEADER_FOUND:
                 state.server.on_leader(found, self.now_ms)
                 where, fields = (found.address, found.epoch), state.log_fields
@@ -301,18 +302,15 @@ class FetchLoop:
 
     # --- transitions --------------------------------------------------------------------
 
-    def _apply(self, state: SliceState, seen: Observation) -> None:
-        if seen.suspected is not None:
-            state.suspect(seen.suspected, seen.reason, self.now_ms)
-        self._move(state, seen.event, seen.reason, seen.loss)
-
-    def _move(
-        self, state: SliceState, event: SliceEvent, reason: str = "", loss: Loss | None = None
-    ) -> None:
-        """Takes one transition of the table. ``loss``: what the event loses, by the policy."""
-        move = move_on(state, event, reason, self.now_ms, self.limits)
+    def _move(self, state: SliceState, seen: Observation) -> None:
+        """Takes one transition of the table, and what is lost by it. Raises the error that it
+        ends the run with, if any."""
+        loss = seen.loss
+        if isinstance(loss, Fail):
+            raise loss.error
+        move = move_on(state, seen, self.now_ms, self.limits)
         if (move is Move.LOSE) != (loss is not None):
-            raise Bug(f"{state.slice}: after {event.name}, {move.value}; the loss is {loss}")
+            raise Bug(f"{state.slice}: after {seen.event.name}, {move.value}; the loss is {loss}")
         if loss is not None:
             slice_failures.log_loss(loss)
             self._losses.append((state.slice.index, loss))
@@ -338,6 +336,6 @@ class FetchLoop:
 
     def _turn_to_leader(self, state: SliceState, seen: str) -> None:
         if state.server.sender.proves_range:
-            self._move(state, SliceEvent.STALE_LEADER, seen)
+            self._move(state, Observation(SliceEvent.STALE_LEADER, seen))
         else:
-            self._apply(state, doubt(state, seen))
+            self._move(state, doubt(state, seen))

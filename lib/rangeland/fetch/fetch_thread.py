@@ -63,7 +63,8 @@ class FetchThread:
             if self.brokers.dialect.capabilities.numbered_per_broker
             else {}
         )
-        located_slices = [self._with_leader(s) for s in slices]
+        # Where only the leader will do, metadata has to name it.
+        located_slices = list(slices) if leader_only else [self._with_leader(s) for s in slices]
         capabilities = self.brokers.dialect.capabilities
         throttle = Throttle(dict(settings.rates))
         self._loop = FetchLoop(

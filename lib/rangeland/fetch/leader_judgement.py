@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from rangeland.fetch.slice_failures import loss_of
-from rangeland.fetch.slice_state import Observation, SliceEvent, SliceState
+from rangeland.fetch.slice_state import Observation, SliceEvent, SliceState, Suspicion
 from rangeland.loss import LossKind
 from rangeland.model import Leader
 from rangeland.planning.policy import Policy
@@ -43,7 +43,8 @@ def judge_log_range(
     if next_offset > log_end:
         # A leader that has just taken over may lag for a moment.
         evidence = f"{seen}; its log ends at {log_end}"
-        return Observation(SliceEvent.ENDS_EARLIER, evidence, suspected=LossKind.TRUNCATED)
+        suspicion = state.suspicion_of(LossKind.TRUNCATED, evidence, now_ms)
+        return _suspect(SliceEvent.ENDS_EARLIER, suspicion)
     return Observation(SliceEvent.IN_RANGE, seen)
 
 
@@ -56,7 +57,8 @@ def _judge_short_end(
     reports = state.short_ends + (1 if state.server.sender.proves_end else 0)
     is_long = has_epochs or (reports > 1 and now_ms - state.short_end_at_ms >= SHORT_END_MS)
     if reports < SHORT_END_REPORTS or not is_long:
-        return Observation(SliceEvent.ENDS_HERE, evidence, suspected=LossKind.TRUNCATED)
+        suspicion = state.suspicion_of(LossKind.TRUNCATED, evidence, now_ms)
+        return _suspect(SliceEvent.ENDS_HERE, suspicion)
     evidence += f"; asked {reports} times, with metadata from other brokers if any"
     loss = loss_of(state, policy, LossKind.TRUNCATED, evidence)
     return Observation(SliceEvent.ENDS_EARLIER_FOR_SURE, loss=loss)
@@ -76,7 +78,8 @@ def judge_leader(
     stays so until the deadline."""
     if found is None and is_unknown:
         evidence = "the cluster no longer names this partition"
-        return Observation(SliceEvent.NO_LEADER, evidence, suspected=LossKind.VANISHED)
+        suspicion = state.suspicion_of(LossKind.VANISHED, evidence, now_ms)
+        return _suspect(SliceEvent.NO_LEADER, suspicion)
     if found is None or found.address is None:
         return Observation(SliceEvent.NO_LEADER, why_none)
     if found.is_replica and state.server.leader_only:
@@ -85,13 +88,19 @@ def judge_leader(
     planned = state.slice.topic_id
     if planned and found.topic_id and planned != found.topic_id:
         evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
-        if state.suspected_ms(LossKind.RECREATED, evidence, now_ms) < OTHER_TOPIC_MS:
-            return Observation(SliceEvent.NO_LEADER, evidence, suspected=LossKind.RECREATED)
+        suspicion = state.suspicion_of(LossKind.RECREATED, evidence, now_ms, found.topic_id)
+        if now_ms - suspicion.since_ms < OTHER_TOPIC_MS:
+            return _suspect(SliceEvent.NO_LEADER, suspicion)
         loss = loss_of(state, policy, LossKind.RECREATED, evidence)
         return Observation(SliceEvent.RECREATED, loss=loss)
     if found.address == state.left_leader and state.retry.failures <= 1:
-        return Observation(SliceEvent.NO_LEADER, state.retry.last_failure)
+        # Nothing new was seen.
+        return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)
     return Observation(SliceEvent.LEADER_FOUND)
+
+
+def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
+    return Observation(event, suspicion.evidence, supports=suspicion)
 
 
 def doubt(state: SliceState, what: str) -> Observation:

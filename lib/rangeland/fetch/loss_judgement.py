@@ -1,5 +1,6 @@
-"""What is lost by damage in a log, or by a gap in it: a loss, with what the policy does about it.
-Or nothing yet: then the value says what has to be done first. Nothing here does it.
+"""What is lost by damage in a log, or by a gap in it: a loss, with what the policy does about it;
+or the error that ends the run. Or nothing yet: then the value says what has to be done first.
+Nothing here does it.
 
 **Damage** is found twice: when the end of a response is determined, and when its records are
 decoded. It is judged by ``BadRecord.damage``, and by who has sent it: where the sender does not
@@ -25,11 +26,12 @@ from dataclasses import dataclass, replace
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, NoReply
-from rangeland.errors import BadRecord, Damage, DamagedLog, Unreachable
+from rangeland.errors import BadRecord, Damage, DamagedLog, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_failures import look_at, settle_loss
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.fetch.slice_state import Fail
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Partition, Slice
 from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost_error
@@ -97,25 +99,25 @@ def judge_damage(
     slice_: Slice,
     first: int | None,
     until_offset: int,
-) -> Loss | ReadAtLeader:
+) -> DecidedLoss | ReadAtLeader | Fail:
     """What is lost by damage that begins at the offset ``first``, None if that is unknown: it is
-    skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on.
-    Raises the error where the policy is to fail, and where reading cannot go on after the
-    damage."""
+    skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on. The
+    run ends where the policy is to fail, and where reading cannot go on after the damage."""
     if not sender.proves_damage:
         return ReadAtLeader()
     if first is None:
-        raise error
+        return Fail(error)
     evidence, damage = f"{error.what}: {error.why}", error.damage
-    loss = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
-    loss = settle_loss(loss, policy, slice_, error)
-    if loss.action is Action.HOLD:
+    damaged = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
+    loss = settle_loss(damaged, policy, slice_, error)
+    if isinstance(loss, Fail) or loss.action is Action.HOLD:
         return loss
     if damage is None or damage.next_offset is None or damage.next_offset <= first:
         reason = f"its end is unknown, so `{loss.action}` cannot continue after it"
-        raise _impassable_error(error, reason)
+        return Fail(_impassable_error(error, reason))
     if loss.action is Action.QUARANTINE and not damage.has_bytes:
-        raise _impassable_error(error, "the leader no longer returns its bytes, to be quarantined")
+        reason = "the leader no longer returns its bytes, to be quarantined"
+        return Fail(_impassable_error(error, reason))
     return replace(loss, until_offset=min(until_offset, damage.next_offset))
 
 
@@ -137,9 +139,8 @@ def judge_gap(
     slice_: Slice,
     from_offset: int,
     until_offset: int,
-) -> Loss | Compacted | ReadAtLeader:
-    """What is lost by a gap in the log of a topic that is cleaned in this way. Raises RangeLost
-    where the policy is to fail."""
+) -> DecidedLoss | Compacted | ReadAtLeader | Fail:
+    """What is lost by a gap in the log of a topic that is cleaned in this way."""
     if cleanup.compacts:
         return Compacted()
     if not sender.proves_gap:
@@ -152,13 +153,14 @@ def judge_gap(
     return settle_loss(loss, policy, slice_)
 
 
-def check_lost_gaps_are_few(slice_: Slice, count: int, last: Loss) -> None:
-    """Raises RangeLost if ``count`` gaps, up to the last one, are too many for one slice."""
-    if count > MAX_LOST_GAPS:
-        raise range_lost_error([last]).with_words(
-            what=f"{slice_} has more than {MAX_LOST_GAPS} gaps, the last of them {last}",
-            do="if it is or was compacted, name the topic in `source.compacted`",
-        )
+def too_many_gaps_error(slice_: Slice, count: int, last: Loss) -> RangeLost | None:
+    """The error if ``count`` gaps, up to the last one, are too many for one slice."""
+    if count <= MAX_LOST_GAPS:
+        return None
+    return range_lost_error([last]).with_words(
+        what=f"{slice_} has more than {MAX_LOST_GAPS} gaps, the last of them {last}",
+        do="if it is or was compacted, name the topic in `source.compacted`",
+    )
 
 
 def stated_cleanup(topic: str, settings: ReadSettings) -> CleanupPolicy | None:
@@ -171,16 +173,16 @@ def stated_cleanup(topic: str, settings: ReadSettings) -> CleanupPolicy | None:
 
 def judge_cleanup(
     topic: str, reported: CleanupPolicy | NoReply, settings: ReadSettings
-) -> CleanupPolicy:
-    """How the log of a topic is cleaned, by what brokers have reported and ZooKeeper has. Raises
-    Unreachable if one that may know could not be asked."""
+) -> CleanupPolicy | Fail:
+    """How the log of a topic is cleaned, by what brokers have reported and ZooKeeper has. The run
+    ends if one that may know could not be asked."""
     if isinstance(reported, NoReply):
         why = "; ".join(f"{address}: {why}" for address, why in reported.tried.items())
-        raise _unanswered_error(topic, why)
+        return Fail(_unanswered_error(topic, why))
     if reported.compacts is not None or not settings.asks_zookeeper:
         return reported
     if settings.zookeeper_cleanup is None:
-        raise _unanswered_error(topic, "ZooKeeper could not be asked when reading began")
+        return Fail(_unanswered_error(topic, "ZooKeeper could not be asked when reading began"))
     registered = dict(settings.zookeeper_cleanup).get(topic, "")
     why = f"{reported.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
     # If it is not set, the brokers' own default applies, which ZooKeeper does not have.

@@ -18,7 +18,7 @@ import numpy as np
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import ProofFailed
-from rangeland.loss import Action, Loss
+from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Counts, QuarantinedBytes, Slice
 from rangeland.planning.slice_receipt import Receipt
 
@@ -31,7 +31,7 @@ class LostRecords:
     """Records of a chunk that have no row because they could not be decoded, and their bytes
     if they are quarantined."""
 
-    loss: Loss
+    loss: DecidedLoss
     quarantined_bytes: QuarantinedBytes | None = None
 
 
@@ -48,7 +48,7 @@ class SliceChunk:
     """The rows, as a RecordBatch or None."""
     leader: str = ""
     bytes_read: int = 0
-    loss: Loss | None = None
+    loss: DecidedLoss | None = None
     """A chunk whose loss is held has no width: its slice ends there."""
     entry_span: int | None = None
     """How many offsets its entries span, where offsets are bytes."""
@@ -67,7 +67,7 @@ class SliceChunk:
 
 def lost_chunk(
     slice_index: int,
-    loss: Loss,
+    loss: DecidedLoss,
     leader: str,
     in_bytes: bool,
     kept: QuarantinedBytes | None = None,
@@ -96,7 +96,7 @@ class _SliceCount:
     counts: Counts
     leader: str
     bytes_read: int
-    losses: list[Loss]
+    losses: list[DecidedLoss]
     gaps: list[tuple[int, int]] = field(default_factory=list)
     entry_span: int | None = None
     is_held: bool = False

@@ -34,7 +34,7 @@ from rangeland.fetch.response_judgement import (
     judge_silence,
 )
 from rangeland.fetch.slice_state import SliceRequest
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.model import Address, Latest
 
 NO_BYTES = memoryview(b"")
@@ -67,7 +67,7 @@ class FetchedPiece:
     records: memoryview = NO_BYTES
     aborted: tuple[tuple[int, int], ...] = ()
     leader: str = ""
-    loss: Loss | None = None
+    loss: DecidedLoss | None = None
     context: FetchContext = NO_CONTEXT
     sender: Sender = Sender.LEADER
     epoch: int | None = None

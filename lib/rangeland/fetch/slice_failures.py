@@ -17,9 +17,9 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.fetch.slice_state import SliceState
+from rangeland.fetch.slice_state import Fail, SliceState
 from rangeland.logging_setup import partition_fields
-from rangeland.loss import Action, Loss, LossKind, partition_facts
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind, partition_facts
 from rangeland.model import Slice
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
@@ -40,33 +40,34 @@ def look_at(what: str, capabilities: Capabilities) -> str:
 
 def settle_loss(
     loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
-) -> Loss:
+) -> DecidedLoss | Fail:
     """The loss within the slice, with what the policy does about it; to the slice's end where it is
-    held. Raises ``error`` where the policy is to fail, or RangeLost if there is none."""
+    held. Where the policy is to fail, it does so with ``error``, or RangeLost if there is none."""
     end = slice_.until_offset
-    loss = replace(loss, until_offset=min(loss.until_offset, end), action=policy.decide(loss))
-    if loss.action is Action.FAIL:
-        raise error or range_lost_error([loss])
-    return replace(loss, until_offset=end) if loss.action is Action.HOLD else loss
+    settled = policy.settle(replace(loss, until_offset=min(loss.until_offset, end)))
+    if settled.action is Action.FAIL:
+        return Fail(error or range_lost_error([settled]))
+    return replace(settled, until_offset=end) if settled.action is Action.HOLD else settled
 
 
 def loss_of(
     state: SliceState, policy: Policy, kind: LossKind, evidence: str, until: int | None = None
-) -> Loss:
-    """What the policy does about what is left of a slice, up to ``until`` or to its end. Raises
-    RangeLost where the policy is to fail."""
+) -> DecidedLoss | Fail:
+    """What the policy does about what is left of a slice, up to ``until`` or to its end."""
     slice_, first = state.slice, state.next_offset
     loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
     return settle_loss(loss, policy, slice_)
 
 
-def stuck_loss(state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int) -> Loss:
+def stuck_loss(
+    state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int
+) -> DecidedLoss | Fail:
     """What the policy does about the rest of a slice that has made no progress for too long: what
     was suspected is assumed now, unless it was first seen a moment ago, as where a broker has just
-    started. Raises Unreachable if nothing is assumed, and the policy is to fail."""
-    enough_ms = min(SUSPECTED_MS, no_progress_ms // 2)
-    if state.suspected and state.suspected_ms(*state.suspected, now_ms) >= enough_ms:
-        return loss_of(state, policy, *state.suspected)
+    started. If nothing is assumed, and the policy is to fail, the slice is Unreachable."""
+    suspicion, enough_ms = state.suspicion, min(SUSPECTED_MS, no_progress_ms // 2)
+    if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:
+        return loss_of(state, policy, suspicion.kind, suspicion.evidence)
     error, slice_ = no_progress_error(state), state.slice
     evidence = f"{error.what}: {error.why}"
     loss = Loss(
@@ -75,7 +76,7 @@ def stuck_loss(state: SliceState, policy: Policy, now_ms: int, no_progress_ms: i
     return settle_loss(loss, policy, slice_, error)
 
 
-def log_loss(loss: Loss) -> None:
+def log_loss(loss: DecidedLoss) -> None:
     extra = partition_fields(loss.partition, loss.from_offset)
     logger.warning("Applied policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
 

@@ -21,22 +21,24 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.loss_judgement import (
     Compacted,
     ReadAtLeader,
-    check_lost_gaps_are_few,
     first_damaged,
     judge_cleanup,
     judge_damage,
     judge_gap,
     located_damage_error,
     stated_cleanup,
+    too_many_gaps_error,
 )
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
+from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
 from rangeland.fetch.slice_failures import log_loss
+from rangeland.fetch.slice_state import Fail
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
-from rangeland.loss import Action, Loss
+from rangeland.loss import Action, DecidedLoss
 from rangeland.model import QuarantinedBytes, Slice
 from rangeland.untrusted import parse_address
 
@@ -48,9 +50,9 @@ def read_slices(
     chunk whose loss is held is the last one of its slice.
 
     Batches have the columns of ``decode.columns`` with topic and partition added, typed if the
-    settings have a row format. Raises RangeLost or BadRecord for what cannot be read, and
-    the errors of asking brokers: Unreachable, AccessDenied, RemoteProtocolError, JobFileError,
-    MissingRequirement. Never ends early."""
+    settings have a row format. Never ends early: raises RangeLost or BadRecord for what is lost,
+    Unreachable for what no broker serves now, AccessDenied, MissingRequirement or JobFileError for
+    what brokers refuse, and RemoteProtocolError for a response that makes no sense."""
     if settings.quarantined_bytes:
         intact = [s for s in slices if settings.quarantined_bytes[s.index].rows is not None]
         yield from quarantined_rows(intact, settings)
@@ -71,7 +73,7 @@ def read_slices(
 class _Damaged:
     """Damage in a piece: what is lost by it, and what it is."""
 
-    loss: Loss
+    loss: DecidedLoss
     error: BadRecord
 
 
@@ -119,7 +121,7 @@ class _PieceDecoder:
         at, until = piece.from_offset, piece.until_offset
         ahead: _Damaged | None = None
         while at < piece.until_offset:
-            end: _Damaged | Compacted | ReadAtLeader | None = ahead
+            end: _Damaged | Compacted | ReadAtLeader | Fail | None = ahead
             for found in self._walk(piece, slice_, at, until):
                 if not isinstance(found, SliceChunk):
                     end = found
@@ -131,6 +133,8 @@ class _PieceDecoder:
             match end:
                 case None:
                     return
+                case Fail(error):
+                    raise error
                 case ReadAtLeader():
                     yield from self._read_at_leader(piece, at, slice_)
                     return
@@ -144,9 +148,9 @@ class _PieceDecoder:
 
     def _walk(
         self, piece: FetchedPiece, slice_: Slice, at: int, until: int
-    ) -> Iterator[SliceChunk | _Damaged | Compacted | ReadAtLeader]:
+    ) -> Iterator[SliceChunk | _Damaged | Compacted | ReadAtLeader | Fail]:
         """The chunks of the offsets ``[at, until)``, those of gaps included. Last the damage that
-        ends them, or what has to be done first."""
+        ends them, the error that ends the run, or what has to be done first."""
         known = self._cleanup.get(slice_.partition.topic)
         is_explained = piece.context.from_quarantine or (known is not None and known.compacts)
         context = replace(piece.context, reports_gaps=not is_explained)
@@ -181,13 +185,13 @@ class _PieceDecoder:
 
     def _judge_damage(
         self, error: BadRecord, piece: FetchedPiece, slice_: Slice, at: int, until: int
-    ) -> _Damaged | ReadAtLeader:
+    ) -> _Damaged | ReadAtLeader | Fail:
         """What damage means that was found while decoding ``[at, until)``."""
         policy, capabilities = self._settings.policy, self._dialect.capabilities
         located = located_damage_error(error, slice_.partition, piece.leader, capabilities)
         first = first_damaged(error.damage, at, until, piece.until_offset)
         judged = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
-        return judged if isinstance(judged, ReadAtLeader) else _Damaged(judged, error)
+        return _Damaged(judged, error) if isinstance(judged, DecidedLoss) else judged
 
     def _damaged_chunk(
         self, piece: FetchedPiece, slice_: Slice, at: int, damaged: _Damaged
@@ -203,27 +207,34 @@ class _PieceDecoder:
 
     def _judge_gap(
         self, piece: FetchedPiece, slice_: Slice, at: int, gap: Gap
-    ) -> SliceChunk | Compacted | ReadAtLeader:
+    ) -> SliceChunk | Compacted | ReadAtLeader | Fail:
         cleanup = self._cleanup_of(slice_.partition.topic, piece.leader)
+        if isinstance(cleanup, Fail):
+            return cleanup
         policy, sender = self._settings.policy, piece.sender
         judged = judge_gap(cleanup, sender, policy, slice_, at, gap.next_offset)
-        if not isinstance(judged, Loss):
+        if not isinstance(judged, DecidedLoss):
             return judged
         self._lost_gaps[slice_.index] += 1
         count = self._lost_gaps[slice_.index]
         if count == 1 or judged.action is Action.HOLD:
             log_loss(judged)
-        check_lost_gaps_are_few(slice_, count, judged)
+        error = too_many_gaps_error(slice_, count, judged)
+        if error is not None:
+            return Fail(error)
         return self._lost_chunk(piece, slice_, judged)
 
-    def _cleanup_of(self, topic: str, leader: str) -> CleanupPolicy:
+    def _cleanup_of(self, topic: str, leader: str) -> CleanupPolicy | Fail:
         """How the log of the topic is cleaned. The leader is asked first."""
         if topic not in self._cleanup:
             known = stated_cleanup(topic, self._settings)
             if known is None:
                 first = (parse_address(leader),) if leader else ()
                 reply = ask_cleanup_policy(self._settings.cluster, topic, first)
-                known = judge_cleanup(topic, reply, self._settings)
+                judged = judge_cleanup(topic, reply, self._settings)
+                if isinstance(judged, Fail):
+                    return judged
+                known = judged
             self._cleanup[topic] = known
         return self._cleanup[topic]
 
@@ -237,6 +248,8 @@ class _PieceDecoder:
         fetcher.start()
         try:
             for again in fetcher.pieces():
+                if again.loss is None and again.sender is not Sender.LEADER_AGAIN:
+                    raise Bug(f"{slice_}: what answered for its leader is {again.sender.value}")
                 for chunk in self._decode(again, slice_):
                     yield chunk
                     if chunk.is_held:
@@ -248,7 +261,7 @@ class _PieceDecoder:
         self,
         piece: FetchedPiece,
         slice_: Slice,
-        loss: Loss,
+        loss: DecidedLoss,
         kept: QuarantinedBytes | None = None,
     ) -> SliceChunk:
         if loss.action is Action.HOLD:

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
 from rangeland.dialects.fetch_values import PartitionFetch
-from rangeland.errors import Bug
+from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Address, Slice
 
 logger = logging.getLogger(__name__)
@@ -69,15 +69,35 @@ class SliceEvent(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A loss that is assumed at the deadline, unless something else is seen before. It is the same
+    one if its kind and its topic id are, whatever its evidence says."""
+
+    kind: LossKind
+    evidence: str = field(compare=False)
+    since_ms: int = field(compare=False)
+    """When it was first seen."""
+    topic_id: str | None = None
+    """The id that metadata names in place of the planned one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The run ends with this error: the policy is to fail, or reading cannot go on."""
+
+    error: RangelandError
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """Something that was seen of a slice: the event, and why it is one."""
 
     event: SliceEvent
     reason: str = ""
-    loss: Loss | None = None
-    """What is lost by it, with what the policy does about it."""
-    suspected: LossKind | None = None
-    """The loss that is assumed at the deadline, unless something else is seen before."""
+    loss: DecidedLoss | Fail | None = None
+    """What is lost by it, with what the policy does about it; or the error that ends the run."""
+    supports: Suspicion | None = None
+    """The suspicion that it supports. A failed attempt that does not support one ends it."""
 
 
 class Move(Enum):
@@ -87,7 +107,7 @@ class Move(Enum):
     RETURN = "return from the replica to the leader, at once"
     GO_ON = "continue at once"
     ENLARGE = "request more bytes, at once"
-    LOSE = "offsets are lost: the policy fails, skips or holds"
+    LOSE = "offsets are lost: the policy skips or holds"
 
 
 _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
@@ -142,10 +162,7 @@ class SliceState:
     """How often its leader has reported a log end at or before the next offset."""
     short_end_at_ms: int = 0
     """When the leader reported it first."""
-    suspected: tuple[LossKind, str] | None = None
-    """The loss, and its evidence, that is assumed if nothing else happens before the deadline."""
-    suspected_at_ms: int = 0
-    """When the suspected loss was first seen."""
+    suspicion: Suspicion | None = None
     left_leader: Address | None = None
 
     @property
@@ -166,17 +183,12 @@ class SliceState:
         """The fields of its log lines."""
         return partition_fields(self.slice.partition, self.next_offset)
 
-    def suspect(self, kind: LossKind, evidence: str, now_ms: int) -> None:
-        """This loss is assumed at the deadline, unless something else is seen before."""
-        before, self.suspected = self.suspected, (kind, evidence)
-        # A log that was cut short grows meanwhile; another topic id is another loss.
-        is_cut_short = kind is LossKind.TRUNCATED and before is not None and before[0] is kind
-        if before != self.suspected and not is_cut_short:
-            self.suspected_at_ms = now_ms
-
-    def suspected_ms(self, kind: LossKind, evidence: str, now_ms: int) -> int:
-        """The time for which nothing but the evidence for this loss has been seen."""
-        return now_ms - self.suspected_at_ms if self.suspected == (kind, evidence) else 0
+    def suspicion_of(
+        self, kind: LossKind, evidence: str, now_ms: int, topic_id: str | None = None
+    ) -> Suspicion:
+        """The suspicion that this evidence supports: a new one, unless it is there already."""
+        seen, known = Suspicion(kind, evidence, now_ms, topic_id), self.suspicion
+        return replace(seen, since_ms=known.since_ms) if known and known == seen else seen
 
     def count_short_end(self, now_ms: int) -> None:
         """Its leader reports such an end, which counts once metadata has named the leader."""
@@ -200,17 +212,16 @@ class SliceState:
         self.retry.forget_failures()
         self.short_ends = 0
         self.size.is_alone = False
-        self.suspected = self.left_leader = None
+        self.suspicion = self.left_leader = None
 
-    def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
-        self.retry.back_off(reason, now_ms, limits)
-        if self.suspected and reason != self.suspected[1]:
-            # A loss is assumed only if it is still the last thing seen at the deadline.
-            self.suspected = None
+    def back_off(self, seen: Observation, now_ms: int, limits: FetchLimits) -> None:
+        self.retry.back_off(seen.reason, now_ms, limits)
+        # A loss is assumed only if it is still the last thing seen at the deadline.
+        self.suspicion = seen.supports
 
-    def leave_leader(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
+    def leave_leader(self, seen: Observation, now_ms: int, limits: FetchLimits) -> None:
         self.left_leader = self.server.leader.address
-        self.back_off(reason, now_ms, limits)
+        self.back_off(seen, now_ms, limits)
         if self.retry.failures <= 1:
             # The first time, metadata is requested at once: it may name a new leader.
             self.retry.resume_at_ms = now_ms
@@ -235,20 +246,19 @@ def new_state(
     )
 
 
-def move_on(
-    state: SliceState, event: SliceEvent, reason: str, now_ms: int, limits: FetchLimits
-) -> Move:
+def move_on(state: SliceState, seen: Observation, now_ms: int, limits: FetchLimits) -> Move:
     """Takes one transition of the table. What is lost by it is for the caller to apply."""
+    event, reason = seen.event, seen.reason
     found = _TABLE[state.phase].get(event)
     if found is None:
         raise Bug(f"{state.slice}: {event.name} happened while the slice is {state.phase.value}")
     move, state.phase = found
     match move:
         case Move.BACK_OFF:
-            state.back_off(reason, now_ms, limits)
+            state.back_off(seen, now_ms, limits)
             _log(state, f"Retrying in {state.retry.resume_at_ms - now_ms} ms", reason)
         case Move.LEAVE | Move.PAUSE:
-            state.leave_leader(reason, now_ms, limits)
+            state.leave_leader(seen, now_ms, limits)
             if move is Move.PAUSE:
                 state.count_short_end(now_ms)
                 state.retry.resume_at_ms = now_ms + SHORT_END_PAUSE_MS

@@ -25,7 +25,8 @@ from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
 from rangeland.fetch.slice_failures import log_loss, settle_loss
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.fetch.slice_state import Fail
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wording import count_noun
@@ -79,15 +80,12 @@ class TypedChunks:
         if not found:
             return typed
         partition, first = slice_.partition, found[0]
-        loss = Loss(
-            partition,
-            chunk.from_offset,
-            chunk.until_offset,
-            LossKind.UNDECODABLE,
-            evidence_of(rows, [first]),
-        )
+        evidence, ends = evidence_of(rows, [first]), (chunk.from_offset, chunk.until_offset)
+        undecodable = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
         error = undecodable_error(partition, rows, first, len(found), chunk.leader)
-        loss = settle_loss(loss, self._policy, slice_, error)
+        loss = settle_loss(undecodable, self._policy, slice_, error)
+        if isinstance(loss, Fail):
+            raise loss.error
         action = loss.action
         if action is Action.HOLD:
             return _held_chunk(chunk, loss)
@@ -208,7 +206,7 @@ def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | 
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 
-def _held_chunk(chunk: SliceChunk, loss: Loss) -> SliceChunk:
+def _held_chunk(chunk: SliceChunk, loss: DecidedLoss) -> SliceChunk:
     log_loss(loss)
     in_bytes = chunk.entry_span is not None
     lost = lost_chunk(chunk.slice_index, loss, chunk.leader, in_bytes)
@@ -254,7 +252,7 @@ def lost_records(
     for run in _runs(entries, found):
         first, last = (int(entries.of_row[one.row]) for one in (run[0], run[-1]))
         evidence = evidence_of(rows, run)
-        loss = Loss(
+        loss = DecidedLoss(
             partition,
             from_offset=int(entries.starts[first]),
             until_offset=int(entries.ends[last]),

@@ -7,11 +7,11 @@ exist) is an error here and never an empty success later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from rangeland.errors import JobFileError
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import (
     AtOffset,
     AtTime,
@@ -52,8 +52,8 @@ class ResolvedRequest:
     ``notes`` are warnings about what is uncertain."""
 
     ranges: tuple[Range, ...]
-    losses: tuple[Loss, ...] = ()
-    held: tuple[Loss, ...] = ()
+    losses: tuple[DecidedLoss, ...] = ()
+    held: tuple[DecidedLoss, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -353,18 +353,20 @@ def _short(partition: Partition) -> str:
     return str(partition).rpartition("/")[2]
 
 
-def apply_policy(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRequest:
+def apply_policy(
+    policy: Policy, ranges: Sequence[Range], losses: Iterable[Loss]
+) -> ResolvedRequest:
     """Applies the policy to the losses. Raises RangeLost for those that must fail."""
-    actions = {loss: policy.decide(loss) for loss in losses}
-    failing = [loss for loss in losses if actions[loss] is Action.FAIL]
+    settled = [policy.settle(loss) for loss in losses]
+    failing = [loss for loss in settled if loss.action is Action.FAIL]
     out_of_reach = [loss for loss in failing if loss.kind is LossKind.UNREACHABLE]
     if out_of_reach and len(out_of_reach) == len(failing):
         raise unreachable_error(out_of_reach)
     if failing:
         raise range_lost_error(failing)
-    held = [loss for loss in losses if actions[loss] is Action.HOLD]
+    held = [loss for loss in settled if loss.action is Action.HOLD]
     held_partitions = {loss.partition for loss in held}
-    skipped = [loss for loss in losses if loss.partition not in held_partitions]
+    skipped = [loss for loss in settled if loss.partition not in held_partitions]
     kept = [r for r in ranges if r.partition not in held_partitions]
     return ResolvedRequest(tuple(kept), tuple(skipped), tuple(held))
 

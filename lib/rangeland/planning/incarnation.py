@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.coverage import Coverage
 
@@ -37,7 +37,7 @@ def may_be_same(topic_id: str | None, other: str | None) -> bool:
 
 
 def checkpoint_after(
-    checkpoint: Mapping[Partition, LogMark], losses: Iterable[Loss]
+    checkpoint: Mapping[Partition, LogMark], losses: Iterable[DecidedLoss]
 ) -> dict[Partition, LogMark]:
     """The checkpoint after a plan with these losses: a partition that was held stays there, and
     one whose log ended earlier than planned goes on at that end. What has landed after it is left

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.grouping import group_by
 from rangeland.loss import Action, Loss, LossKind
@@ -9,7 +11,7 @@ from rangeland.planning.policy import Policy
 from rangeland.wording import capitalise, count_noun
 
 
-def unreachable_error(losses: list[Loss]) -> Unreachable:
+def unreachable_error(losses: Sequence[Loss]) -> Unreachable:
     """One error for all partitions without a leader, or whose transactions have to end."""
     more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
     return Unreachable(
@@ -22,7 +24,7 @@ def unreachable_error(losses: list[Loss]) -> Unreachable:
     )
 
 
-def range_lost_error(losses: list[Loss]) -> RangeLost:
+def range_lost_error(losses: Sequence[Loss]) -> RangeLost:
     """One error for all losses: for each kind the first range, how many more, the cause, and how
     to go on."""
     kinds = group_by(losses, lambda loss: loss.kind)

@@ -198,8 +198,8 @@ PLAN_JSON = RecordCodec(
 """The form of a plan in the ledger and in plan files. It is hashed, so it cannot change."""
 
 
-def contradiction(plan: Plan) -> str:
-    """The inconsistency in a plan; empty if there is none. Its slices must tile its ranges without
+def contradiction(plan: Plan) -> str | None:
+    """The inconsistency in a plan; None if there is none. Its slices must tile its ranges without
     the losses, so that each offset is read once."""
     if len({span.index for span in plan.slices}) < len(plan.slices):
         return "two slices have the same index"
@@ -214,7 +214,7 @@ def contradiction(plan: Plan) -> str:
         wanted = [left for one in planned for left in subtract(one, lost)]
         if merge(cut) != merge(wanted):
             return f"the slices of {key[0]} are not its ranges without the losses"
-    return ""
+    return None
 
 
 def _by_incarnation(

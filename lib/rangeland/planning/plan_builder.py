@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.grouping import by_partition
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import (
     Earliest,
     FromCheckpoint,
@@ -48,11 +48,11 @@ class PlanDraft:
     requested: tuple[Range, ...]
     already_landed: tuple[Range, ...] = ()
     """What was requested and is left out, since it is in the table."""
-    held: tuple[Loss, ...] = ()
+    held: tuple[DecidedLoss, ...] = ()
     """Losses at which a policy holds partitions."""
     notes: tuple[str, ...] = ()
     """Warnings about what is uncertain."""
-    skipped_losses: tuple[Loss, ...] = ()
+    skipped_losses: tuple[DecidedLoss, ...] = ()
     """Losses that a policy skips and that no plan records, since their offsets may still appear."""
     risks: tuple[RetentionRisk, ...] = ()
     """Ranges that retention may remove before they are read."""
@@ -73,14 +73,12 @@ class PlanDraft:
         """Entering the plan would land nothing and move no checkpoint."""
         return self.is_empty and not self.moves_without_landing
 
-    def unplanned_losses(self, logs: Mapping[Partition, LogState]) -> tuple[Loss, ...]:
-        """The losses that are not part of the plan, each with its action and the topic id of its
-        log."""
+    def unplanned_losses(self, logs: Mapping[Partition, LogState]) -> tuple[DecidedLoss, ...]:
+        """The losses that are not part of the plan, each with the topic id of its log."""
         ids = {partition: log.leader.topic_id for partition, log in logs.items()}
         return tuple(
-            replace(loss, action=action, topic_id=ids.get(loss.partition))
-            for losses, action in ((self.held, Action.HOLD), (self.skipped_losses, Action.SKIP))
-            for loss in losses
+            replace(loss, topic_id=ids.get(loss.partition))
+            for loss in (*self.held, *self.skipped_losses)
         )
 
 
@@ -104,7 +102,7 @@ def draft_new(
     terms: PlanTerms,
     survey: Survey,
     position: JobPosition,
-    damaged: Sequence[Loss] = (),
+    damaged: Sequence[DecidedLoss] = (),
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
     """Drafts a plan of what the job asks for. Raises as ``resolve`` does. Leaves out empty ranges,
@@ -203,9 +201,11 @@ def draft_exact_ranges(
     lost. Where offsets are ``overwritten``, the records that the log has now are landed. Leaves
     out partitions that are not in the survey. Applies no limits."""
     surveyed = [r for r in wanted if r.partition not in survey.absent.excluded]
-    replaced = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))
+    policy = terms.request.policy
+    inside = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))
+    replaced = [policy.settle(loss) for loss in inside]
     losses = [loss for r in surveyed for loss in _find_gone(r, survey)]
-    resolved = apply_policy(terms.request.policy, surveyed, [*losses, *replaced])
+    resolved = apply_policy(policy, surveyed, [*losses, *replaced])
     skipped = [loss for loss in resolved.losses if loss in replaced]
     # What may still appear is not recorded as gone: it stays missing.
     still_missing = [
@@ -243,7 +243,8 @@ def draft_ranges_in_log(
     gone = [(r, _find_gone(r, survey)) for r in surveyed]
     readable = [part for r, losses in gone for part in _leave_out_losses([r], losses)]
     draft = draft_exact_ranges(terms, survey, position, readable)
-    return replace(draft, held=tuple(loss for _, losses in gone for loss in losses))
+    held = tuple(loss.with_action(Action.HOLD) for _, losses in gone for loss in losses)
+    return replace(draft, held=held)
 
 
 def _is_in_log(r: Range, log: LogState | None) -> bool:
@@ -305,7 +306,7 @@ def _find_gone(r: Range, survey: Survey) -> list[Loss]:
 
 def rebuild_draft(
     plan: Plan,
-    unplanned_losses: Sequence[Loss],
+    unplanned_losses: Sequence[DecidedLoss],
     position: JobPosition,
     notes: Sequence[str],
     *,
@@ -355,13 +356,18 @@ def skipped_loss_warnings(losses: Sequence[Loss]) -> list[str]:
 def _losses_inside(
     ranges: Sequence[Range], losses: Sequence[Loss], kinds: Sequence[LossKind]
 ) -> list[Loss]:
-    """The losses of these kinds inside the ranges of a plan: part of its proof."""
+    """The losses of these kinds inside the ranges of a plan: part of its proof. A plan skips all
+    of its losses, so none has an action."""
     wanted = by_partition(loss for loss in losses if loss.kind in kinds)
     return [
-        replace(
-            loss,
-            from_offset=max(r.from_offset, loss.from_offset),
-            until_offset=min(r.until_offset, loss.until_offset),
+        Loss(
+            loss.partition,
+            max(r.from_offset, loss.from_offset),
+            min(r.until_offset, loss.until_offset),
+            loss.kind,
+            loss.evidence,
+            loss.is_sure,
+            loss.topic_id,
         )
         for r in ranges
         for loss in wanted.get(r.partition, ())
@@ -369,7 +375,7 @@ def _losses_inside(
     ]
 
 
-def _leave_out_losses(ranges: list[Range], losses: list[Loss]) -> list[Range]:
+def _leave_out_losses(ranges: Sequence[Range], losses: Sequence[Loss]) -> list[Range]:
     """What can be read of the ranges."""
     lost = by_partition(losses)
     return [

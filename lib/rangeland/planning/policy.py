@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.patterns import matches
 
 
@@ -51,6 +51,10 @@ class Policy:
         action = self.of(loss.kind, loss.partition.topic)
         may_skip = loss.is_sure and Action.SKIP in loss.kind.traits.actions
         return Action.FAIL if action is Action.SKIP and not may_skip else action
+
+    def settle(self, loss: Loss) -> DecidedLoss:
+        """The loss, with what is done about it."""
+        return loss.with_action(self.decide(loss))
 
     def reads_again(self, loss: Loss) -> bool:
         """Whether a plan is read once more if its log has lost this while it was read. Readers that

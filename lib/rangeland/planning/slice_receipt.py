@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rangeland.loss import Action, Loss
+from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Counts, DataFile, Partition
 
 
@@ -19,7 +19,7 @@ class Receipt:
     counts: Counts
     leader: str = ""
     bytes_read: int = 0
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[DecidedLoss, ...] = ()
     """What a policy has skipped, quarantined or held while reading. The widths of those skipped add
     up to ``counts.lost``, and those of the quarantined to ``counts.quarantined``. At most one is
     held: it is why reading has stopped at ``until_offset``, and the rest of the slice."""
@@ -44,10 +44,10 @@ class Receipt:
         return self.counts.total if self.entry_span is None else self.entry_span
 
     @property
-    def held(self) -> Loss | None:
+    def held(self) -> DecidedLoss | None:
         return next(iter(self.losses_by(Action.HOLD)), None)
 
-    def losses_by(self, action: Action) -> tuple[Loss, ...]:
+    def losses_by(self, action: Action) -> tuple[DecidedLoss, ...]:
         return tuple(loss for loss in self.losses if loss.action is action)
 
 

@@ -68,23 +68,24 @@ class UnknownIds:
         and what ``RegistryClient`` raises."""
         # What was written before the same moment has been late for equally long.
         key = -1 if written is None else written.at_ms
-        proof, pause_s = "", 0.5
+        proof: str | None = None
+        pause_s = 0.5
         while True:
-            found = self._of_any_copy(schema_id, 1 + (CONFIRMATIONS if proof else 0))
+            found = self._of_any_copy(schema_id, 1 + (0 if proof is None else CONFIRMATIONS))
             if found is not None:
                 self._highest = max(self._highest, schema_id)
                 return found
             asked_for = self._now() - self._first_asked.setdefault(key, self._now())
-            if proof and asked_for >= CONFIRM_S:
+            if proof is not None and asked_for >= CONFIRM_S:
                 what = f"the schema registry has no schema with id {schema_id}"
                 return UnusableSchema(f"{what}, {proof}")
             # The proof comes before the response that counts: copies may catch up in between.
             proof = self._proof(schema_id, written)
-            if not proof and asked_for >= self._no_progress_s:
+            if proof is None and asked_for >= self._no_progress_s:
                 raise self._late_id_error(schema_id, asked_for)
-            if not proof or asked_for < CONFIRM_S:
+            if proof is None or asked_for < CONFIRM_S:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-                left_s = (CONFIRM_S if proof else self._no_progress_s) - asked_for
+                left_s = (self._no_progress_s if proof is None else CONFIRM_S) - asked_for
                 logger.info("Asking for schema id %d again, which may be late", schema_id)
                 self._pause(max(0.1, min(pause_s, left_s)))
 
@@ -92,8 +93,8 @@ class UnknownIds:
         responses = (self._registry.schema(schema_id) for _ in range(times))
         return next((found for found in responses if found is not None), None)
 
-    def _proof(self, schema_id: int, written: WrittenBefore | None) -> str:
-        """Why the id cannot merely be late; empty if it can."""
+    def _proof(self, schema_id: int, written: WrittenBefore | None) -> str | None:
+        """Why the id cannot merely be late; None if it can."""
         if written is not None and written.age_ms >= LATE_MS:
             return "even an hour after a record that names it was planned"
         if 0 < self._highest < schema_id - FAR_IDS:
@@ -104,7 +105,7 @@ class UnknownIds:
             self._highest = next((one for one in following if has(one)), self._highest)
         if self._highest > schema_id:
             return f"and it has later ones, such as {self._highest}"
-        return ""
+        return None
 
     def _late_id_error(self, schema_id: int, asked_for: float) -> Unreachable:
         highest = f"{self._highest}" if self._highest else "none"

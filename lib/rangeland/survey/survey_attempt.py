@@ -148,7 +148,7 @@ class SurveyAttempt:
                 found = self._select(view)
                 what = why_incomplete(found.leaderless, silent_brokers(view, self.request))
                 total = len(found.leaders) + len(found.leaderless)
-                if not what or self._may_go_on_without(found.leaderless, total):
+                if what is None or self._may_go_on_without(found.leaderless, total):
                     self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
                     return found.give_up(found.leaderless, "it has no leader")
                 self._failure = None

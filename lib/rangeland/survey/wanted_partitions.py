@@ -212,11 +212,13 @@ def silent_brokers(view: ClusterView, request: SurveyRequest) -> Mapping[str, st
     return {name: why for name, why in view.unreachable.items() if name in brokers}
 
 
-def why_incomplete(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
-    """What leaders are missing, in words; empty if none are."""
+def why_incomplete(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str | None:
+    """What leaders are missing, in words; None if none are."""
     if leaderless:
         named = ", ".join(str(p) for p in leaderless[:5])
         return f"no leader for {count_noun(len(leaderless), 'partition')}: {named}"
+    if not silent:
+        return None
     return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())
 
 

@@ -38,7 +38,7 @@ from rangeland.delta.table_schema.arrow_schema import (
     sql_type,
 )
 from rangeland.errors import Conflict
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.record_codec import ColumnType, Record, RecordCodec, Shape
@@ -99,7 +99,7 @@ class _SliceDocument:
     def receipt(self, landed: EventRange) -> Receipt:
         where = landed.range
         losses = tuple(
-            Loss(where.partition, start, until, _loss_kind(verdict), evidence, action)
+            DecidedLoss(where.partition, start, until, _loss_kind(verdict), evidence, action=action)
             for action, losses in (
                 (Action.SKIP, self.losses),
                 (Action.QUARANTINE, self.quarantined),
@@ -133,8 +133,8 @@ _IN_EVENT = {"plan_hash": "plan", "written_at_ms": "written_at", "seen_at_ms": "
 _INSTANT = ColumnType(UTC_MICROS, _instant, _time_ms)
 _RULES: dict[str, Any] = {
     "views": {
-        Loss: "*partition from_offset until_offset width=count kind=verdict action cause evidence "
-        "topic_id",
+        DecidedLoss: "*partition from_offset until_offset width=count kind=verdict action cause "
+        "evidence topic_id",
     },
     "names": {
         PlanEvent: {**_IN_EVENT, "unfinished": "live"},

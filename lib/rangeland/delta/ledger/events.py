@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rangeland.loss import Loss, LossKind
+from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
 from rangeland.planning.plan import PlanId
@@ -159,7 +159,7 @@ class LossEvent:
     application: str
     job: str
     sequence: int
-    loss: Loss
+    loss: DecidedLoss
     seen_at_ms: int
     written_at_ms: int
     plan_hash: str = ""

@@ -200,21 +200,21 @@ class RocketmqMember(BackendMembership):
             self._check_owned(offsets, self._locked)
             if not offsets:
                 return
-            if why := self._why_lost(offsets):
+            if (why := self._why_lost(offsets)) is not None:
                 self._mark_lost()
                 raise self._fenced_error(why)
             write_offsets(self._masters, self._joining.group, offsets, self._id)
             logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
-    def _why_lost(self, queues: Collection[Partition]) -> str:
-        """Why the member no longer holds all of these queues; empty if it does."""
+    def _why_lost(self, queues: Collection[Partition]) -> str | None:
+        """Why the member no longer holds all of these queues; None if it does."""
         if not self._look(PATIENCE_MS).lists_everywhere(self._id):
             return "a broker no longer lists it as a member"
         if not self._is_locked_in_time:
             return f"its locks were not renewed for {LOCK_MS} ms"
         if missing := sorted(set(queues) - self._take(queues, PATIENCE_MS)):
             return f"another client has locked {missing[0]}"
-        return ""
+        return None
 
     @property
     def _is_locked_in_time(self) -> bool:

@@ -136,7 +136,7 @@ class ZooKeeperMember(BackendMembership):
         changes = zookeeper.last_changes(sorted(folders), within_ms)
         if self._seen != (lease, changes):
             owners = zookeeper.read_all(map(self._owner_path, lease.claims), within_ms)
-            if self._why_taken(lease, owners):
+            if self._why_taken(lease, owners) is not None:
                 return False
             self._seen = (lease, changes)
         return True
@@ -285,7 +285,7 @@ class ZooKeeperMember(BackendMembership):
     ) -> list[Operation]:
         group = self._joining.group
         owners = zookeeper.read_all(map(self._owner_path, offsets))
-        if taken := self._why_taken(lease, owners, offsets):
+        if (taken := self._why_taken(lease, owners, offsets)) is not None:
             raise self._fenced_error(taken)
         written = zookeeper.read_all(offset_path(group, p) for p in offsets)
         zookeeper.make(parent(path) for path, node in written.items() if node is None)
@@ -323,15 +323,15 @@ class ZooKeeperMember(BackendMembership):
         lease: _Lease,
         nodes: Mapping[str, Znode | None],
         partitions: Mapping[Partition, int] | None = None,
-    ) -> str:
-        """Which partition is no longer this member's, and why; empty if it has all."""
+    ) -> str | None:
+        """Which partition is no longer this member's, and why; None if it has all."""
         for partition in sorted(lease.claims if partitions is None else partitions):
             node = nodes[self._owner_path(partition)]
             if node is None:
                 return f"it no longer owns {partition}"
             if node.created != lease.claims[partition]:
                 return f"{partition} is now owned by {read_owner(node.content)}"
-        return ""
+        return None
 
     def _blocked_error(self, partition: Partition, owner: str) -> Conflict | Unreachable:
         group = self._joining.group

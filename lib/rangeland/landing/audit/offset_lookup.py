@@ -14,7 +14,7 @@ from rangeland.errors import UsageError
 from rangeland.landing.audit.table_rows import TableRows, table_rows
 from rangeland.landing.audit.verification import Landings
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action, Loss
+from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.table_audit import LandedRange
@@ -128,7 +128,7 @@ def _name_of(path: str) -> str:
 
 def _loss_of(
     target: LandingTarget, plan: PlanEvent, partition: Partition, offset: int
-) -> Loss | None:
+) -> DecidedLoss | None:
     """What a plan has skipped or quarantined at an offset."""
     losses = (event.loss for event in target.history.losses(plan.plan_id))
     return next(

@@ -14,7 +14,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action, Loss
+from rangeland.loss import Action, DecidedLoss
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_still_lost
 from rangeland.planning.job_position import JobPosition
@@ -22,7 +22,7 @@ from rangeland.planning.job_position import JobPosition
 
 def find_damage(
     target: LandingTarget, settings: ReadSettings, position: JobPosition, survey: Survey
-) -> list[Loss]:
+) -> list[DecidedLoss]:
     """Logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
     few records of each; raises what reading raises."""
     found = []
@@ -47,7 +47,7 @@ def find_hold(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) 
     return held[-1] if held and is_still_lost(held[-1].loss.kind, mark, log) else None
 
 
-def _held_losses(target: LandingTarget, position: JobPosition) -> dict[Partition, Loss]:
+def _held_losses(target: LandingTarget, position: JobPosition) -> dict[Partition, DecidedLoss]:
     """The last loss for which each partition is held at its checkpoint for damage or a gap."""
     found = {}
     for loss in (event.loss for event in target.history.losses()):
@@ -58,7 +58,7 @@ def _held_losses(target: LandingTarget, position: JobPosition) -> dict[Partition
     return found
 
 
-def _read_at(log: LogState, at: int, settings: ReadSettings) -> Loss | None:
+def _read_at(log: LogState, at: int, settings: ReadSettings) -> DecidedLoss | None:
     """The damage or gap at an offset, if it is still there."""
     with closing(read_slices([log.to_slice(from_offset=at)], settings)) as chunks:
         for chunk in chunks:

@@ -25,7 +25,7 @@ from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.command_line_overrides import load_job
 from rangeland.job.job_text import JobText, override
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
 from rangeland.record_codec import ColumnType
 from rangeland.results import PlanPreview
@@ -48,7 +48,7 @@ class ReviewedPlan:
     text: JobText
     plan: Plan
     location: str | None
-    unplanned_losses: tuple[Loss, ...] = ()
+    unplanned_losses: tuple[DecidedLoss, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -159,12 +159,13 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
     except Unreadable as error:
         raise _damaged_file_error(path, str(error)) from error
     found = replace(found, text=replace(found.text, name=f"{path} (job)"))
-    if wrong := contradiction(found.plan) or _mismatch(found):
+    wrong = contradiction(found.plan) or _mismatch(found)
+    if wrong is not None:
         raise _damaged_file_error(path, wrong)
     return found
 
 
-def _mismatch(reviewed: ReviewedPlan) -> str:
+def _mismatch(reviewed: ReviewedPlan) -> str | None:
     job, plan = reviewed.job, reviewed.plan
     is_own = job.is_own_run(plan)
     if plan.job != job.name or not (is_own or plan.application.startswith(f"{job.application}/")):
@@ -178,7 +179,7 @@ def _mismatch(reviewed: ReviewedPlan) -> str:
         reviewed.in_place(job)
     except ValueError:  # its text repeats the location, which may contain anything
         return "its location cannot be the path or URI of a table"
-    return ""
+    return None
 
 
 def _check_is_absolute(path: Path, sink: Sink) -> None:
@@ -262,7 +263,7 @@ def _json_values(job_text: JobText) -> dict[str, Any]:
 _CONTENT = PLAN_JSON.with_views(
     {
         ReviewedPlan: "hash location text=job plan unplanned_losses=seen",
-        Loss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
+        DecidedLoss: "*partition from_offset until_offset kind=verdict evidence topic_id action",
     },
     {
         "job": ColumnType(

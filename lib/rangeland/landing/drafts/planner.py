@@ -32,7 +32,7 @@ from rangeland.landing.special_plans.redrive import (
 from rangeland.landing.special_plans.replacement import Replacement, check_whole_slices
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
@@ -174,7 +174,7 @@ class Planner:
             self._progress.step("reading from the log what is in quarantine")
         return draft_from_log(wanted, self._settings(survey), draft_ranges)
 
-    def _find_damage(self, position: JobPosition, survey: Survey) -> list[Loss]:
+    def _find_damage(self, position: JobPosition, survey: Survey) -> list[DecidedLoss]:
         if not self._kind.traits.moves_checkpoint:
             return []
         return find_damage(self._target, self._settings(survey), position, survey)

@@ -23,7 +23,7 @@ from rangeland.deadline import Deadline
 from rangeland.errors import Conflict, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Cluster, Leader, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.lagging_ends import LAGGING_S, RESURVEY_POLL_S, may_lag
@@ -199,12 +199,12 @@ class LogChange(Unreachable):
     def epochs(self) -> dict[Partition, int]:
         return {loss.partition: e for loss, e in self.losses.items() if e is not None}
 
-    def regrown_offsets(self, plan: Plan, receipts: Iterable[Receipt]) -> dict[Loss, int]:
+    def regrown_offsets(self, plan: Plan, receipts: Iterable[Receipt]) -> dict[DecidedLoss, int]:
         """The truncated offsets at which these receipts, of a later reading, have other records,
         each with the leader epoch they were read in."""
         ends = {p: mark.until_offset for p, mark in marks_of(plan, receipts).items()}
         return {
-            replace(loss, until_offset=ends[loss.partition], action=Action.SKIP): epoch
+            replace(loss, until_offset=ends[loss.partition]).with_action(Action.SKIP): epoch
             for loss, epoch in self.losses.items()
             if loss.kind is LossKind.TRUNCATED and loss.is_sure and epoch is not None
             if ends.get(loss.partition, 0) > loss.from_offset

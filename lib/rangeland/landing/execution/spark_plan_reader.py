@@ -38,7 +38,7 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.redrive import HOLD_ALL, KEEP, settings_of
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.loss_records import whole_log_error
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss
 from rangeland.model import Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan
@@ -72,7 +72,7 @@ class PlanReceipts:
 
     receipts: Mapping[int, Receipt]
     files: Sequence[EventFile] = ()
-    regrown: Mapping[Loss, int] = field(default_factory=dict)
+    regrown: Mapping[DecidedLoss, int] = field(default_factory=dict)
 
 
 class SparkPlanReader:

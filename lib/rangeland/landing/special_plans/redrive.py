@@ -25,7 +25,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.job_position import JobPosition
@@ -250,15 +250,15 @@ def _draft_with(
 ) -> PlanDraft:
     draft = draft_ranges(ranges, read_filter)
     lost = _read_on_trial(draft.plan.slices, settings.with_filter(*read_filter))
+    left_out = (*draft.held, *lost)
     if lost:
         readable = leave_out(ranges, coverage_of(loss.range for loss in lost))
-        again = draft_ranges(list(readable), read_filter)
-        draft = replace(again, held=(*draft.held, *lost))
-    notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in draft.held]
+        draft = draft_ranges(list(readable), read_filter)
+    notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in left_out]
     return replace(draft, held=(), notes=(*draft.notes, *notes))
 
 
-def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[Loss]:
+def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[DecidedLoss]:
     """What is still damaged or missing in these slices. Reading continues past it."""
     if not slices:
         return []

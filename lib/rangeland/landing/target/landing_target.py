@@ -44,7 +44,7 @@ from rangeland.landing.target.target_quarantine import TargetQuarantine
 from rangeland.landing.target.target_schema import TargetSchema
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
-from rangeland.loss import Loss
+from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult
@@ -129,7 +129,7 @@ class LandingTarget:
         results: Iterable[RangeResult],
         files: Iterable[EventFile],
         receipts: Mapping[int, Receipt],
-        regrown: Mapping[Loss, int] | None = None,
+        regrown: Mapping[DecidedLoss, int] | None = None,
         *,
         instead_of: OutcomeEvent | None = None,
         schema_json: str | None = None,
@@ -201,7 +201,7 @@ class LandingTarget:
         return self._prepare(plan, mine, lost).outcome
 
     def record_losses(
-        self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None
+        self, sequence: int, seen: Iterable[DecidedLoss], seen_at_ms: int | None = None
     ) -> None:
         """Records losses that belong to no outcome, each once, as seen now unless ``seen_at_ms`` is
         given. Does nothing if there is no ledger: a run that is refused writes nothing."""

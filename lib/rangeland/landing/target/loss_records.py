@@ -16,7 +16,7 @@ from dataclasses import replace
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost, UndecodablePayload
 from rangeland.grouping import by_partition
-from rangeland.loss import Action, Loss, LossKind
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
@@ -29,7 +29,7 @@ def losses_of(
     """The losses of an outcome, in the order of the log."""
     ids = _topic_ids(plan)
     found = [
-        (replace(loss, action=Action.SKIP, topic_id=_topic_id(plan, loss)), plan.made_at_ms)
+        (replace(loss.with_action(Action.SKIP), topic_id=_topic_id(plan, loss)), plan.made_at_ms)
         for loss in plan.losses
     ] + [
         (replace(loss, topic_id=ids.get(receipt.slice_index)), now_ms)
@@ -43,7 +43,7 @@ def losses_of(
     ]
 
 
-def regrown_losses(plan: Plan, regrown: Mapping[Loss, int], now_ms: int) -> list[LossEvent]:
+def regrown_losses(plan: Plan, regrown: Mapping[DecidedLoss, int], now_ms: int) -> list[LossEvent]:
     """Losses in whose place other records were landed. They belong to no outcome: its counts have
     these offsets as landed."""
     ids = {r.partition: r.topic_id for r in plan.ranges}
@@ -57,14 +57,12 @@ def losses_of_given_up(
     """The losses that ended a plan without landing anything: recorded as failures, whatever the
     policy."""
     ids = {r.partition: r.topic_id for r in plan.ranges}
-    seen = [replace(loss, action=Action.FAIL, topic_id=ids.get(loss.partition)) for loss in losses]
-    return [
-        replace(_event_of(plan, loss, now_ms, now_ms), plan_hash=plan.hash, attempt=attempt)
-        for loss in seen
-    ]
+    seen = [replace(loss, topic_id=ids.get(loss.partition)) for loss in losses]
+    failed = [_event_of(plan, loss.with_action(Action.FAIL), now_ms, now_ms) for loss in seen]
+    return [replace(event, plan_hash=plan.hash, attempt=attempt) for event in failed]
 
 
-def _event_of(plan: Plan, loss: Loss, seen_at_ms: int, now_ms: int) -> LossEvent:
+def _event_of(plan: Plan, loss: DecidedLoss, seen_at_ms: int, now_ms: int) -> LossEvent:
     head = plan.application, plan.job, plan.sequence
     return LossEvent(*head, _as_recorded(loss), seen_at_ms, now_ms)
 
@@ -73,7 +71,7 @@ def seen_losses(
     application: str,
     job: str,
     sequence: int,
-    seen: Iterable[Loss],
+    seen: Iterable[DecidedLoss],
     seen_at_ms: int,
     now_ms: int,
 ) -> list[LossEvent]:
@@ -84,15 +82,15 @@ def seen_losses(
     ]
 
 
-def _as_recorded(loss: Loss) -> Loss:
+def _as_recorded(loss: DecidedLoss) -> DecidedLoss:
     """The loss as the ledger has it: certain, and not ending before it begins."""
     return replace(loss, until_offset=loss.from_offset + loss.width, is_sure=True)
 
 
-def losses_in(error: RangelandError) -> list[Loss]:
+def losses_in(error: RangelandError) -> list[DecidedLoss]:
     """The losses in the error that ended a run."""
     if isinstance(error, RangeLost):
-        return [replace(loss, action=Action.FAIL) for loss in error.losses]
+        return [loss.with_action(Action.FAIL) for loss in error.losses]
     if not isinstance(error, BadRecord) or error.log is None:
         return []
     first = error.log.read_until or 0
@@ -103,7 +101,8 @@ def losses_in(error: RangelandError) -> list[Loss]:
     evidence = f"{error.what}: {error.why}"
     is_intact = isinstance(error, UndecodablePayload)
     kind = LossKind.UNDECODABLE if is_intact else LossKind.CORRUPT
-    return [Loss(error.log.partition, first, until, kind, evidence, Action.FAIL)]
+    loss = Loss(error.log.partition, first, until, kind, evidence)
+    return [loss.with_action(Action.FAIL)]
 
 
 def whole_log_error(plan: Plan, error: RangeLost) -> RangeLost:
