@@ -37,8 +37,8 @@ PLANS_AND_LEDGER = (
         "the outcome of the second driver counts",
         Change(
             "landing.target.landing_target:LandingTarget._prepare",
-            "return theirs, False",
-            "return mine, True",
+            "return Prepared(theirs, is_mine=False)",
+            "return Prepared(mine, is_mine=True)",
         ),
     ),
     Mutation(
