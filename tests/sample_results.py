@@ -8,7 +8,7 @@ from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partit
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.query_results import CheckedItem, CheckResult, PartitionStatus, RecentLanding, Status

@@ -13,7 +13,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, LogState, Range
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.table_audit import ReplacedRange

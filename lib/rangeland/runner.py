@@ -51,7 +51,10 @@ from rangeland.loss import DecidedLoss
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import PlanDraft, rebuild_draft
+from rangeland.planning.plan_builder import (
+    rebuild_draft,
+)
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.retention_risk import risk_warnings
 from rangeland.progress_events import Progress

@@ -22,7 +22,11 @@ from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import PlanDraft, PlanTerms, draft_new
+from rangeland.planning.plan_builder import (
+    PlanTerms,
+    draft_new,
+)
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt

@@ -37,7 +37,7 @@ from rangeland.model import (
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan, PlanId
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk

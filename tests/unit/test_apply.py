@@ -20,7 +20,7 @@ from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Counts, Partition, Survey
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt

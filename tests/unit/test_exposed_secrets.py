@@ -15,7 +15,7 @@ from rangeland.job.connection_settings import plaintext_secret_warnings, tls_fil
 from rangeland.landing.drafts.planner import Planner
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.plan_surveys import PlanSurveys
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
 from tests.unit.test_job_security import NAMED, bearer, job_of

@@ -32,12 +32,12 @@ from rangeland.planning.coverage import Coverage, coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_builder import (
-    PlanDraft,
     PlanTerms,
     draft_exact_ranges,
     draft_new,
     draft_ranges_in_log,
 )
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits

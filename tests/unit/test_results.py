@@ -19,7 +19,7 @@ from rangeland.model import (
     Slice,
 )
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.proof import RangeResult
 from rangeland.query_results import CheckedItem, CheckResult, GroupStatus, PartitionStatus, Status
 from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult

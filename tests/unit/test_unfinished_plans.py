@@ -24,7 +24,7 @@ from rangeland.landing.drafts.unfinished_plans import (
 )
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.render.unfinished_view import unfinished_lines
 from rangeland.results import FinishedBy, PlanToFinish

@@ -47,13 +47,13 @@ from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
 from rangeland.planning.plan import Plan, renumber_plan
 from rangeland.planning.plan_builder import (
-    PlanDraft,
     PlanTerms,
     check_still_there,
     draft_exact_ranges,
     draft_new,
     draft_ranges_in_log,
 )
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.read_options import (
     LandedRead,

@@ -14,7 +14,7 @@ from rangeland.job import Job
 from rangeland.landing.execution.committer import CommittedPlan
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.proof import RangeResult
 from rangeland.results import RunResult, RunState, WriterSchema
 

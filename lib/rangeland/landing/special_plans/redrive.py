@@ -30,7 +30,7 @@ from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanId
-from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.policy import Policy
 from rangeland.result_json import RESULT_JSON, JsonResult
 from rangeland.results import RunResult

@@ -1,0 +1,53 @@
+"""A plan that is not entered yet, and what was found beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rangeland.loss import DecidedLoss
+from rangeland.model import LogState, Partition, Range
+from rangeland.planning.plan import Plan
+from rangeland.planning.retention_risk import RetentionRisk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDraft:
+    """A plan, and what is not part of it."""
+
+    plan: Plan
+    requested: tuple[Range, ...]
+    already_landed: tuple[Range, ...] = ()
+    """What was requested and is left out, since it is in the table."""
+    held: tuple[DecidedLoss, ...] = ()
+    """Losses at which a policy holds partitions."""
+    notes: tuple[str, ...] = ()
+    """Warnings about what is uncertain."""
+    skipped_losses: tuple[DecidedLoss, ...] = ()
+    """Losses that a policy skips and that no plan records, since their offsets may still appear."""
+    risks: tuple[RetentionRisk, ...] = ()
+    """Ranges that retention may remove before they are read."""
+    moves_without_landing: bool = False
+    """The plan moves the checkpoint of a partition from which it lands nothing."""
+    passed_over: tuple[Range, ...] = ()
+    """What the checkpoint passes over because the job asks for a later beginning."""
+    leaves_more: bool = False
+    """It leaves work for another plan: quarantined ranges with other isolation or tags, or missing
+    rows of a second incarnation at the same offsets."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.plan.ranges
+
+    @property
+    def is_without_effect(self) -> bool:
+        """Entering the plan would land nothing and move no checkpoint."""
+        return self.is_empty and not self.moves_without_landing
+
+    def unplanned_losses(self, logs: Mapping[Partition, LogState]) -> tuple[DecidedLoss, ...]:
+        """The losses that are not part of the plan, each with the topic id of its log."""
+        ids = {partition: log.leader.topic_id for partition, log in logs.items()}
+        return tuple(
+            replace(loss, topic_id=ids.get(loss.partition))
+            for loss in (*self.held, *self.skipped_losses)
+        )
