@@ -10,14 +10,17 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, Damage, ProofFailed
+from rangeland.fetch.fetch_steps import FindLeaders, SendFetch
+from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.loss_judgement import judge_damage
+from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
-from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
+from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Policy
@@ -196,3 +199,19 @@ def test_a_receipt_that_ends_early_must_say_where_and_why(wrong: dict[str, objec
 def test_the_stored_length_of_the_test_s_batches_is_what_they_say() -> None:
     (length,) = struct.unpack_from(">i", stored(), 8)
     assert length + 12 == len(stored()) // 3
+
+
+@pytest.mark.parametrize("dialect", ["jafka", "rocketmq"])
+def test_a_leader_that_is_read_again_is_one_that_metadata_names(dialect: str) -> None:
+    """The job file or the survey names the brokers too: that is enough to begin with them."""
+    broker = Address("h", 10911)
+    cluster = ClusterSettings(dialect, (broker,), named_brokers=(("broker-a", broker),))
+    slices = [Slice(0, Partition("t", 0, "broker-a"), 0, 5)]
+
+    def first_step(leader_only: bool) -> object:
+        settings = ReadSettings(cluster)
+        fetcher = FetchThread(slices, settings, FetchLimits(), leader_only=leader_only)
+        return fetcher._loop.next(0)
+
+    assert isinstance(first_step(leader_only=False), SendFetch)
+    assert isinstance(first_step(leader_only=True), FindLeaders)
