@@ -347,6 +347,7 @@ def test_features_of_tables_that_others_make_are_refused_by_name(
     kernel: DeltaKernel, table: str, name: str, is_for_readers: bool
 ) -> None:
     make(kernel, table)
+    kernel.wait_for_maintenance()  # which writes a checksum with the protocol
     log = Path(table, "_delta_log")
     first = log / f"{0:020}.json"
     listed = sorted({name, *OTHERS[name]})
