@@ -139,7 +139,8 @@ def _known(**facts: Any) -> dict[str, Any]:
 
 
 class UsageError(RangelandError):
-    """The command line was not understood."""
+    """The command line was not understood, or the Java, Spark or Delta that it starts is missing or
+    not supported."""
 
     exit_code = 64
     acts = "the person who ran the command"

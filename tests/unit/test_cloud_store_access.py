@@ -19,7 +19,7 @@ from rangeland.delta.stores.hdfs_access import HdfsSettings
 from rangeland.delta.stores.s3_access import S3Keys
 from rangeland.delta.stores.store_access import Service, StoreSettings, has_folders, store_settings
 from rangeland.delta.stores.store_errors import store_error
-from rangeland.errors import JobFileError, StorageFailed, TableRefused, UsageError
+from rangeland.errors import JobFileError, MissingRequirement, StorageFailed, TableRefused
 
 HOST = "acme.dfs.core.windows.net"
 AZURE = f"abfss://lake@{HOST}/a b/orders"
@@ -311,7 +311,7 @@ def test_without_a_client_of_hdfs_it_is_said_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "hdfs_native.fsspec", None)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(MissingRequirement) as caught:
         settings({}, "hdfs://name:8020/orders").open()
     assert "rangeland[hdfs]" in caught.value.do
 

@@ -20,7 +20,7 @@ from rangeland import decode
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native import native_library
 from rangeland.decode.payload.json import json_kernel
-from rangeland.errors import MissingRequirement, StorageFailed, UsageError
+from rangeland.errors import MissingRequirement, StorageFailed
 from rangeland.testing.processes import PATIENCE_S
 
 LIB = Path(native_library.__file__).parents[3]
@@ -57,16 +57,18 @@ def test_an_installation_without_a_kernel_decodes_nothing_and_says_what_to_insta
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hide_library(monkeypatch)
-    with pytest.raises(UsageError, match=r"_kernel-plan9-sparc\.so.*Install rangeland") as caught:
+    with pytest.raises(
+        MissingRequirement, match=r"_kernel-plan9-sparc\.so.*Install rangeland"
+    ) as caught:
         decode.kafka_decoder()
-    assert caught.value.exit_code == 64
+    assert caught.value.exit_code == 78
     assert decode.kernel_error() == "this installation has no _kernel-plan9-sparc.so"
     assert caught.value.facts["library"] == "_kernel-plan9-sparc.so"
 
 
 def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_library, "KERNEL_ABI", 0)
-    with pytest.raises(UsageError, match="another version"):
+    with pytest.raises(MissingRequirement, match="another version"):
         native_library.load_library()
 
 
@@ -89,7 +91,7 @@ def test_what_is_passed_to_the_json_kernel_has_the_fields_of_its_struct(
 def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "junk.so"
     path.write_bytes(b"not a library")
-    with pytest.raises(UsageError, match="cannot be loaded"):
+    with pytest.raises(MissingRequirement, match="cannot be loaded"):
         native_library._load(path)
 
 

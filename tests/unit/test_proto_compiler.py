@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
 from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
-from rangeland.errors import UsageError
+from rangeland.errors import MissingRequirement
 from rangeland.schema_registry.proto_compiler import compile_proto
 
 MAIN = """syntax = "proto3"; package p;
@@ -55,7 +55,7 @@ def test_without_the_compiler_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
         assert name == "grpc_tools"
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(MissingRequirement) as raised:
         compile_proto("a.proto", {"a.proto": MONEY})
     assert "rangeland[typed]" in raised.value.do
-    assert raised.value.exit_code == 64
+    assert raised.value.exit_code == 78

@@ -1,7 +1,7 @@
 """Record bytes to Arrow: a decoder for each log format, all of them in the compiled kernel.
 
-An installation without a kernel raises UsageError. Tests compare the kernel with slow, obvious
-decoders (``tests/reference``).
+An installation without a kernel raises MissingRequirement. Tests compare the kernel with slow,
+obvious decoders (``tests/reference``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rangeland.decode.jafka.kernel import JafkaKernel
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native.native_library import load_library
 from rangeland.decode.rocketmq.kernel import RocketmqKernel
-from rangeland.errors import UsageError
+from rangeland.errors import MissingRequirement
 
 
 @cache
@@ -37,6 +37,6 @@ def kernel_error() -> str:
     """The reason why records cannot be decoded in this process; empty if they can."""
     try:
         load_library()
-    except UsageError as error:
+    except MissingRequirement as error:
         return error.why or error.what
     return ""

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
-from rangeland.errors import UsageError
+from rangeland.errors import MissingRequirement
 
 TIMEOUT_S: Final = 60
 MAX_TEXT_BYTES: Final = 8 << 20
@@ -30,9 +30,9 @@ def compile_proto(main: str, files: Mapping[str, str]) -> bytes:
 
     ``files``: texts by the path that an import names; ``main``: the path of the file itself.
     Google's own well-known types need not be among them. Raises PayloadSchemaError for texts that
-    cannot be compiled, UsageError if there is no compiler."""
+    cannot be compiled, MissingRequirement if there is no compiler."""
     if importlib.util.find_spec("grpc_tools") is None:
-        raise UsageError(
+        raise MissingRequirement(
             f"{main} cannot be compiled",
             why="the package grpcio-tools is not installed on the driver",
             do="install rangeland[typed], or name a descriptor set (protoc --include_imports "

@@ -186,7 +186,7 @@ def registered_format(
     """The format of payloads whose table has the latest schema of a subject. ``schema``: the
     table's, with this id. ``message``: the one that is meant, for a Protobuf
     file with several. ``unknown_fields``: for JSON. Raises PayloadSchemaError for a schema that
-    cannot be used, UsageError if there is no compiler for Protobuf."""
+    cannot be used, MissingRequirement if there is no compiler for Protobuf."""
     match schema.format:
         case SchemaFormat.AVRO:
             return AvroFormat(schema.text, writers, schema_id=schema_id)

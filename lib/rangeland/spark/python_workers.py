@@ -19,7 +19,7 @@ from pyspark import InheritableThread
 
 from rangeland.decode import kernel_error
 from rangeland.dialects.dialect import dialect_names
-from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement, UsageError
+from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement
 from rangeland.spark.spark_errors import SHIPPING
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class PythonWorkers:
     def wait(self, translated: Callable[[BaseException], BaseException]) -> None:
         """Waits until workers have been checked. On this machine there is nothing to wait for: they
         run the driver's own Python. Raises MissingRequirement if they cannot do the work,
-        UsageError if they have no kernel, and what ``translate_spark_error`` makes of Spark's
-        errors if they could not be asked."""
+        and what ``translate_spark_error`` makes of Spark's errors if they could not be asked."""
         if self.is_local and (why := kernel_error()):
             raise _cannot_decode_error(why, [platform.node()])
         if self.is_local or self._thread is None:
@@ -134,7 +133,7 @@ def import_probe(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[Fou
 
 
 def check_workers_are_usable(found: Sequence[Found]) -> None:
-    """Raises MissingRequirement if a worker cannot do the work, UsageError if it has no kernel."""
+    """Raises MissingRequirement if a worker cannot do the work."""
     import pyspark
 
     from rangeland import __version__
@@ -155,8 +154,8 @@ def check_workers_are_usable(found: Sequence[Found]) -> None:
             raise _cannot_decode_error(worker["kernel"], [w["host"] for w in found if w["kernel"]])
 
 
-def _cannot_decode_error(why: str, hosts: Sequence[str]) -> UsageError:
-    return UsageError(
+def _cannot_decode_error(why: str, hosts: Sequence[str]) -> MissingRequirement:
+    return MissingRequirement(
         f"the Python workers on {', '.join(sorted(set(hosts)))} have no compiled kernel, so they "
         "cannot decode records",
         why=why,

@@ -21,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement, StorageFailed, UsageError
+from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement, StorageFailed
 
 KERNEL_ABI = 13
 """The same number as in ``kernel.c``, increased with every change of its structs or functions."""
@@ -38,8 +38,8 @@ def library_name() -> str:
 
 
 def load_library() -> ctypes.CDLL:
-    """The library for this platform. Raises UsageError if there is none; StorageFailed if it is
-    in an archive and cannot be extracted, MissingRequirement if it may not be loaded from there."""
+    """The library for this platform. Raises MissingRequirement if there is none or it may not be
+    loaded; StorageFailed if it is in an archive and cannot be extracted."""
     # Not a Path: an executor's archive is at /a/./b.zip, and its loader does not know /a/b.zip.
     beside = os.path.join(os.path.dirname(__file__), library_name())
     if os.path.exists(beside):
@@ -51,7 +51,7 @@ def load_library() -> ctypes.CDLL:
         raise _not_extracted_error(str(error)) from None
     try:
         return _load(path)
-    except UsageError as missing:
+    except MissingRequirement as missing:
         if _forbids_programs(path):
             raise _no_programs_error(path.parent) from missing
         raise
@@ -60,8 +60,8 @@ def load_library() -> ctypes.CDLL:
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def _no_kernel_error(why: str) -> UsageError:
-    return UsageError(
+def _no_kernel_error(why: str) -> MissingRequirement:
+    return MissingRequirement(
         f"the compiled decode kernel cannot be loaded on {platform.node()}",
         why=why,
         do="install rangeland with pip on this platform (it compiles its kernel), "

@@ -18,7 +18,7 @@ from rangeland.delta.stores.store_kinds import (
     scheme_of,
     store_capabilities,
 )
-from rangeland.errors import UsageError
+from rangeland.errors import MissingRequirement
 from rangeland.jvm.spark_jvm import SparkJvm
 
 _LOG_STORES = "spark.delta.logStore."
@@ -76,7 +76,7 @@ class HadoopConf:
         """The keys that Hadoop's own providers return now."""
         version = str(self._jvm.org.apache.hadoop.util.VersionInfo.getVersion())
         if version.startswith(("2.", "3.0.", "3.1.", "3.2.", "3.3.")):
-            raise UsageError(
+            raise MissingRequirement(
                 f"executors cannot be given the keys to {uri}",
                 why=f"Hadoop {version}, which this Spark has, keeps them differently",
                 do="use a Spark with Hadoop 3.4 or later, such as Spark 4",

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 from rangeland.delta.stores.hadoop_settings import HadoopSettings, untranslatable_error
 from rangeland.delta.stores.process_environment import environment_of
 from rangeland.delta.stores.table_path import TablePath
-from rangeland.errors import JobFileError, TableRefused, UsageError
+from rangeland.errors import JobFileError, MissingRequirement, TableRefused
 
 _AUTH = "fs.azure.account.auth.type"
 _KEY = "fs.azure.account.key"
@@ -75,7 +75,7 @@ class AzureSettings:
                     **{name: value for name, value in given.items() if value},
                 )
         except (AttributeError, TypeError) as error:
-            raise UsageError(
+            raise MissingRequirement(
                 f"executors cannot write to {where}",
                 why=f"their pyarrow has no client of Azure that can do this ({error})",
                 do="give them pyarrow 22 or later",

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 
 from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.table_path import TablePath
-from rangeland.errors import UsageError
+from rangeland.errors import MissingRequirement
 
 # What a client must know to reach a cluster; servers tell it the rest.
 _SETTINGS = (
@@ -43,7 +43,7 @@ class HdfsSettings:
         try:
             from hdfs_native.fsspec import HdfsFileSystem, ViewfsFileSystem
         except ImportError as error:
-            raise UsageError(
+            raise MissingRequirement(
                 f"executors cannot write to {where}",
                 why=f"they have no client of HDFS ({error})",
                 do="install rangeland[hdfs] where the driver and the executors run",
