@@ -165,8 +165,8 @@ GOOD = [inner(b"a"), inner(b"b"), inner(b"c")]
 BEFORE, BEHIND = stored(b"before", 4), batch([inner(b"x")] * 2, 8)
 END_IS_KNOWN = {
     "the checksum of its body is wrong": batch(GOOD, 5, crc=1),
-    "not to take apart": batch(GOOD, 5, flags=INNER_BATCH),
-    "longer than its rest": batch(GOOD, 5, body=b"".join(GOOD)[:-1], number=3),
+    "may not unpack": batch(GOOD, 5, flags=INNER_BATCH),
+    "longer than the rest": batch(GOOD, 5, body=b"".join(GOOD)[:-1], number=3),
     "zlib data cannot be unpacked": batch(GOOD, 5, flags=FLAGS | PACKED | ZLIB << 8),
     "codec 7 is not known": batch(GOOD, 5, flags=FLAGS | PACKED | 7 << 8),
 }

@@ -10,7 +10,7 @@ RECORDS = (
         "aborted records are landed",
         Change(
             "dialects.kafka.records:_LogWalk.__init__",
-            "AbortedTransactions(aborted if committed else ())",
+            "AbortedTransactions(aborted if reads_committed else ())",
             "AbortedTransactions(())",
         ),
     ),
@@ -74,7 +74,7 @@ TRANSACTIONS = (
         "one aborted transaction is overlooked",
         Change(
             "dialects.kafka.aborted_transactions:AbortedTransactions.__init__",
-            "deque(sorted(aborted, key=lambda each: each[1]))",
+            "deque(sorted(aborted, key=lambda t: t[1]))",
             "deque(sorted(aborted, key=lambda each: each[1])[1:])",
         ),
     ),

@@ -422,7 +422,7 @@ def test_a_batch_does_not_begin_before_the_end_of_the_response_before() -> None:
     """Base 11 stored as 10: its rows would hold the values of other offsets, and one be lost."""
     responses = (four(0) + four(4)[:20], four(4) + encode(Batch(8, [Record(b"k", b"v")] * 3)))
     shifted = at(four(11), 10) + four(15)
-    with pytest.raises(BadRecord, match="comes after offset 10, and says that it is at 10"):
+    with pytest.raises(BadRecord, match="follows offset 10, but claims to be at 10"):
         read_through(Action.FAIL, *responses, shifted, until=19)
     found = read_through(Action.SKIP, *responses, shifted, four(15), until=19)
     assert lost(found) == [(11, 15)]
@@ -575,5 +575,5 @@ def test_what_replaced_the_end_of_a_log_may_be_skipped() -> None:
 def test_only_an_intact_entry_shows_that_a_log_was_replaced(replaced: bytes) -> None:
     log = Rewritten(BEFORE, (four(0), replaced, at(four(8), 6)))
     log.after[2] = (8, 12, log.after[2][2])  # the broker finds it by its index
-    with pytest.raises(BadRecord, match="comes after offset 7, and says that it is at"):
+    with pytest.raises(BadRecord, match="follows offset 7, but claims to be at"):
         read_log("kafka", log, 0, 12)

@@ -222,11 +222,11 @@ def test_a_bad_message_inside_a_wrapper_is_a_bad_wrapper() -> None:
     ("wrapper", "why"),
     [
         (Wrapper(body=b"\xff" * 40, offset=3), "gzip data cannot be unpacked"),
-        (Wrapper(body=bytes(cramjam.gzip.compress(b"")), offset=3), "nothing is packed in it"),
-        (Wrapper(plain(0), codec="gzip", offset=4), "offsets 0 to 9 are in it, where 0 to 4"),
+        (Wrapper(body=bytes(cramjam.gzip.compress(b"")), offset=3), "it is empty"),
+        (Wrapper(plain(0), codec="gzip", offset=4), "offsets 0 to 9, but only 0 to 4"),
         (
             Wrapper(plain(0), codec="gzip", offset=13),
-            "last message is at offset 9, and it is at 13",
+            "it is at offset 13, but its last message at 9",
         ),
         (
             Wrapper(body=bytes(cramjam.gzip.compress(encode_all(plain(0, 2)) + b"!!")), offset=1),
@@ -245,9 +245,9 @@ def test_a_wrapper_that_makes_no_sense_says_why(wrapper: Wrapper, why: str) -> N
 
 
 def test_offsets_that_go_back_are_refused() -> None:
-    assert "it comes after offset 9" in str(refusal(plain(0), plain(5)))
+    assert "it follows offset 9" in str(refusal(plain(0), plain(5)))
     overlapping = refusal(plain(0), [Wrapper(plain(5))])
-    assert "offsets 5 to 14 are in it, where 10 to 14" in str(overlapping)
+    assert "offsets 5 to 14, but only 10 to 14" in str(overlapping)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

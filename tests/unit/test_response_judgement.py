@@ -142,7 +142,7 @@ def test_damage_whose_end_is_unknown_is_cut_off_and_remembered() -> None:
     judged = judge_response(response(batch(0), at(batch(4), 2)))
     assert isinstance(judged, Take)
     assert (judged.until_offset, judged.is_damaged) == (4, True)
-    assert "says that it is at 2" in (judged.cut_why or "")
+    assert "claims to be at 2" in (judged.cut_why or "")
 
 
 @pytest.mark.parametrize("sender", MAY_BE_REPLICAS)
@@ -197,7 +197,7 @@ def test_only_an_intact_entry_across_the_offset_shows_that_a_log_was_replaced(
 @pytest.mark.parametrize("sender", MAY_BE_REPLICAS)
 def test_a_replica_that_goes_backwards_is_damaged_and_its_leader_decides(sender: Sender) -> None:
     error = error_of(judge_records(*backwards(sender=sender), None))
-    assert "comes after offset 7, and says that it is at 6" in error.why
+    assert "follows offset 7, but claims to be at 6" in error.why
     assert error.facts["leader"] == "b1:1"
 
 

@@ -298,7 +298,7 @@ def test_a_pull_is_written_as_any_request_is() -> None:
     for offset, wanted, opaque in ((0, 1, 0), (2**62, 32, 2**31 - 1)):
         pull = m.Pull(QUEUE, offset, wanted)
         whole = frame(*write_frame(Frame(m.PULL, opaque, fields=pull.fields)))
-        alike = SimilarHeaders(m.PULL, pull.same, ("queueOffset", "maxMsgNums"))
+        alike = SimilarHeaders(m.PULL, pull.queue_fields, ("queueOffset", "maxMsgNums"))
         assert alike.write(opaque, offset, wanted) == whole
 
 

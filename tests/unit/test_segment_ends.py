@@ -84,7 +84,7 @@ def test_a_batch_that_says_it_is_in_the_next_segment_is_damaged(base: int, actio
 def test_a_batch_that_says_it_is_before_others_is_damaged_though_it_is_not_found_again(
     action: Action,
 ) -> None:
-    with pytest.raises(BadRecord, match="it comes after offset 23, and says that it is at 8"):
+    with pytest.raises(BadRecord, match="it follows offset 23, but claims to be at 8"):
         read(8, action)
 
 

@@ -30,25 +30,27 @@ class NoReply:
 
     @staticmethod
     def join_all(silences: Collection[NoReply]) -> NoReply:
-        tried = {address: why for one in silences for address, why in one.tried.items()}
-        return NoReply(tried, sum(one.not_brokers for one in silences))
+        reasons = {
+            address: reason for silence in silences for address, reason in silence.tried.items()
+        }
+        return NoReply(reasons, sum(silence.not_brokers for silence in silences))
 
     def as_error(self) -> RangelandError:
         """The error for a search that no broker answered: every address and the reason."""
-        reasons = "; ".join(f"{address}: {why}" for address, why in self.tried.items())
-        tried = {str(address): why for address, why in self.tried.items()}
-        if tried and self.not_brokers == len(tried):
+        reasons = {str(address): reason for address, reason in self.tried.items()}
+        why = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+        if reasons and self.not_brokers == len(reasons):
             return JobFileError(
                 "no server answers as a broker does",
-                why=reasons,
+                why=why,
                 do="check host, port and security in source",
-                tried=tried,
+                tried=reasons,
             )
         return Unreachable(
-            f"no broker could be reached, {len(tried)} tried",
-            why=reasons,
+            f"no broker could be reached, {len(reasons)} tried",
+            why=why,
             do="check source.servers, the network and that the brokers are up, then run again",
-            tried=tried,
+            tried=reasons,
         )
 
 
@@ -110,8 +112,8 @@ class OffsetResult:
 
 @dataclass(frozen=True, slots=True)
 class CleanupPolicy:
-    """Whether a topic's log may have gaps; None if the broker does not say. ``evidence``: what
-    it said, for people."""
+    """Whether a topic's log may have gaps; None if the broker does not say. ``evidence``: its
+    answer in words."""
 
     compacts: bool | None
     evidence: str

@@ -86,14 +86,14 @@ class ErrorCode:
 
 
 def error_code_lookup(codes: Iterable[ErrorCode]) -> Callable[[int], ErrorCode]:
-    """Gives the line of a table for a number from the wire, or one for a number that the table
-    lacks."""
+    """Looks up a number from the wire in the table; a number that the table lacks gets a line of
+    its own."""
     by_number = {code.number: code for code in codes}
     return lambda number: by_number.get(number) or unlisted_code(number)
 
 
 def unlisted_code(number: int) -> ErrorCode:
-    """The meaning of a number that a dialect's table lacks, as newer brokers may send."""
+    """The line for a number that a dialect's table lacks; newer brokers may send one."""
     return ErrorCode(
         number,
         f"error code {number}",

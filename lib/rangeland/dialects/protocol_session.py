@@ -1,4 +1,4 @@
-"""One connection to a broker, seen without its socket: what is asked, and in which frames."""
+"""One connection to a broker, without its socket: the requests, and the frames that carry them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KerberosContext(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether both sides have proved who they are."""
+        """Whether both sides have proved their identity."""
 
     @property
     def first_token(self) -> bytes:
@@ -46,7 +46,7 @@ class KerberosContext(Protocol):
         """Takes the broker's token, and returns the next, which may be empty."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """Unwraps what the broker has signed."""
+        """Unwraps a message that the broker has signed."""
 
     def wrap(self, message: bytes) -> bytes:
         """Signed, not encrypted."""
@@ -68,8 +68,8 @@ class Credentials:
 
 
 class ProtocolSession(ABC):
-    """The state of one connection, without its socket. The defaults are those of a protocol that
-    needs no opening, and that peers of every version speak alike."""
+    """The state of one connection, without its socket. The defaults suit a protocol without an
+    opening, which all versions of its peers speak alike."""
 
     def open(self) -> bytes:
         """The first frame to send, before any request; empty if the protocol needs none."""

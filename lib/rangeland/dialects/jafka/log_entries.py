@@ -53,31 +53,31 @@ def entry_error(offset: int, why: str, next_offset: int | None = None, **facts: 
 def next_offset(
     records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
 ) -> int | None:
-    """The offset after the last complete entry, found without decoding anything.
+    """The offset after the last complete entry, found without decoding.
 
     None if there is no complete entry: the fetch was too small for the next one, or returned
     nothing. Raises BadRecord."""
-    found = jafka_decoder().walk_entries(records, len(records))
-    if found.fault is not None:
-        raise entry_fault_error(records, found.end, from_offset, found.fault)
-    if found.entries == 0:
+    walk = jafka_decoder().walk_entries(records, len(records))
+    if walk.fault is not None:
+        raise entry_fault_error(records, walk.end, from_offset, walk.fault)
+    if walk.entries == 0:
         check_begins_with_entry(records, from_offset)
         return None
-    return from_offset + found.end
+    return from_offset + walk.end
 
 
 def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:
     """The beginning and end of the entry that contains ``target``, found by walking from
-    ``from_offset``, at which an entry begins. End None: it was not reached, and the first value is
-    where the walk stopped. Raises BadRecord."""
-    found = jafka_decoder().walk_entries(records, target - from_offset + 1)
-    if found.fault is not None:
-        raise entry_fault_error(records, found.end, from_offset, found.fault)
-    if found.entries == 0:
+    ``from_offset``, where an entry begins. End None: the walk did not reach it, and the first value
+    is where it stopped. Raises BadRecord."""
+    walk = jafka_decoder().walk_entries(records, target - from_offset + 1)
+    if walk.fault is not None:
+        raise entry_fault_error(records, walk.end, from_offset, walk.fault)
+    if walk.entries == 0:
         check_begins_with_entry(records, from_offset)
-    if found.end > target - from_offset:
-        return from_offset + found.start, from_offset + found.end
-    return from_offset + found.end, None
+    if walk.end > target - from_offset:
+        return from_offset + walk.start, from_offset + walk.end
+    return from_offset + walk.end, None
 
 
 def check_begins_with_entry(records: memoryview, offset: int) -> None:
@@ -137,24 +137,22 @@ class Unpacked:
         data = self._open(stored, depth)
         byte_index = 0
         while byte_index < len(data):
-            found = jafka_decoder().walk_entries(
+            walk = jafka_decoder().walk_entries(
                 data[byte_index:], len(data) - byte_index, plain_only=True
             )
-            if found.entries:
-                plain = data[byte_index : byte_index + found.end]
+            if walk.entries:
+                plain = data[byte_index : byte_index + walk.end]
                 self.sets.append(MessageSet(plain, self.offset, True, self.messages))
-                self.messages += found.entries
+                self.messages += walk.entries
                 check_within_limits(self.messages, self.size_bytes, self.max_bytes)
-                byte_index += found.end
-            if found.fault is SetFault.NOT_PLAIN:
+                byte_index += walk.end
+            if walk.fault is SetFault.NOT_PLAIN:
                 end = byte_index + LENGTH_BYTES + ENTRY_HEADER.read(data, byte_index).length
                 self.add(data[byte_index:end], depth + 1)
                 byte_index = end
             elif byte_index < len(data):
-                fault = found.fault or SetFault.ENTRY_PAST_SET
-                raise NotDecompressible(
-                    f"of the message at byte {byte_index} in it, {fault.reason}"
-                )
+                fault = walk.fault or SetFault.ENTRY_PAST_SET
+                raise NotDecompressible(f"in its message at byte {byte_index}, {fault.reason}")
 
     def _open(self, stored: memoryview, depth: int) -> memoryview:
         header = ENTRY_HEADER.read(stored)
@@ -177,8 +175,8 @@ def is_packed_set(value: memoryview) -> bool:
         data = decompress(GZIP, value)
     except NotDecompressible:
         return False
-    walked = jafka_decoder().walk_entries(data, len(data), plain_only=True)
-    if walked.entries == 0 or walked.end != len(data):
+    walk = jafka_decoder().walk_entries(data, len(data), plain_only=True)
+    if walk.entries == 0 or walk.end != len(data):
         return False
     try:
         jafka_decoder().decode_sets([MessageSet(data, 0)])

@@ -123,11 +123,11 @@ def encode_request(request: Request) -> list[Buffer]:
     if count > MAX_FETCHES:
         raise LocalProtocolError(
             f"a request of {count} fetches cannot be sent",
-            why=f"at most {MAX_FETCHES} fit into a request",
+            why=f"at most {MAX_FETCHES} fit in a request",
             fetches=count,
         )
     head = REQUEST_HEADER.write(RequestHeader(MULTI_FETCH_KEY)) + count.to_bytes(2, "big")
-    return [head, *(encode(one, 0) for one in request.fetches)]
+    return [head, *(encode(fetch, 0) for fetch in request.fetches)]
 
 
 # --- responses --------------------------------------------------------------------------
@@ -169,8 +169,8 @@ class _OffsetList:
 
 
 def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tuple[Response, int]:
-    """The response to ``request`` at ``offset``, and where it ends. That of a plain fetch extends
-    to the end of the buffer."""
+    """The response to ``request`` at ``offset``, and where it ends. The response to a plain fetch
+    extends to the end of the buffer."""
     name = type(request).__name__.replace("Request", "Response")
     return _name_errors(name, lambda: _READERS[type(request)](request, buffer, offset))
 
@@ -179,21 +179,21 @@ def _name_errors(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[R
     try:
         return read()
     except RemoteProtocolError as error:
-        known = error.with_words(
+        named_error = error.with_words(
             what=f"{name} cannot be read",
             why=error.why or error.what,
             do="check that the peer is a broker of this dialect",
         )
-        raise known.with_facts(message=name) from error
+        raise named_error.with_facts(message=name) from error
 
 
 def read_whole(request: Request, buffer: memoryview) -> Response:
-    """The response that fills ``buffer``; remaining bytes are refused."""
-    value, used = read_response(request, buffer)
-    if used == len(buffer):
+    """The response that fills ``buffer``; left-over bytes are refused."""
+    value, end = read_response(request, buffer)
+    if end == len(buffer):
         return value
-    why = f"{len(buffer) - used} bytes are left over at byte {used} of {len(buffer)}"
-    raise decode_error(LEFT_OVER, why, buffer, used)
+    why = f"{len(buffer) - end} bytes are left over at byte {end} of {len(buffer)}"
+    raise decode_error(LEFT_OVER, why, buffer, end)
 
 
 def _read_error_code(buffer: memoryview, offset: int) -> tuple[int, int]:
@@ -213,7 +213,7 @@ def _read_multi_fetch(
 ) -> tuple[MultiFetchResponse, int]:
     error_code, byte_index = _read_error_code(buffer, offset)
     responses = []
-    for asked in request.fetches:
+    for fetch in request.fetches:
         start = take(buffer, byte_index, SINGLE_HEADER.size)
         header = SINGLE_HEADER.read(buffer, byte_index)
         if header.size < SINGLE_HEADER.size - _SIZE_BYTES:
@@ -221,7 +221,7 @@ def _read_multi_fetch(
                 BAD_LENGTH, f"a response of length {header.size}", buffer, byte_index
             )
         byte_index = take(buffer, byte_index + _SIZE_BYTES, header.size)
-        responses.append(FetchResponse(asked, header.error_code, buffer[start:byte_index]))
+        responses.append(FetchResponse(fetch, header.error_code, buffer[start:byte_index]))
     return MultiFetchResponse(error_code, tuple(responses)), byte_index
 
 
@@ -229,8 +229,8 @@ def _read_offsets(
     request: OffsetsRequest, buffer: memoryview, offset: int
 ) -> tuple[OffsetsResponse, int]:
     error_code, start = _read_error_code(buffer, offset)
-    listed, end = decode_from(_OffsetList, 0, buffer, start)
-    return OffsetsResponse(request, error_code, listed.offsets), end
+    body, end = decode_from(_OffsetList, 0, buffer, start)
+    return OffsetsResponse(request, error_code, body.offsets), end
 
 
 _READERS: Final[dict[type[Any], Callable[[Any, memoryview, int], tuple[Response, int]]]] = {

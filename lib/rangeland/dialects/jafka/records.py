@@ -56,8 +56,8 @@ def decode_chunks(
     Raises BadRecord with the damage, and where reading resumes after it if that is known; also for
     an entry that extends beyond ``until_offset``."""
     while from_offset < until_offset:
-        most = context.max_batch_bytes
-        chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=most)
+        max_bytes = context.max_batch_bytes
+        chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=max_bytes)
         if chunk.next_offset == from_offset:
             return
         yield chunk
@@ -103,19 +103,19 @@ class _EntryWalker:
     def take(self, max_bytes: int) -> bool:
         """Takes a run of plain entries and the packed entry after it. False: there is neither."""
         start = self.byte_index
-        rest = self.records[start:]
+        records = self.records[start:]
         limit = min(self.width - start, max_bytes)
-        found = jafka_decoder().walk_entries(rest, limit, plain_only=True)
-        if found.entries:
-            self.sets.append(MessageSet(rest[: found.end], self.from_offset + start))
+        walk = jafka_decoder().walk_entries(records, limit, plain_only=True)
+        if walk.entries:
+            self.sets.append(MessageSet(records[: walk.end], self.from_offset + start))
             self.ends.append(-1)
-            self.messages += found.entries
-            self.unpacked_bytes += found.end + RECORD_BYTES * found.entries
-            self._go_to(start + found.start, start + found.end)
-        if found.fault is SetFault.NOT_PLAIN:
+            self.messages += walk.entries
+            self.unpacked_bytes += walk.end + RECORD_BYTES * walk.entries
+            self._go_to(start + walk.start, start + walk.end)
+        if walk.fault is SetFault.NOT_PLAIN:
             self._take_packed()
-        elif found.fault is not None:
-            raise entry_fault_error(self.records, self.byte_index, self.from_offset, found.fault)
+        elif walk.fault is not None:
+            raise entry_fault_error(self.records, self.byte_index, self.from_offset, walk.fault)
         return self.byte_index > start
 
     def _take_packed(self) -> None:
@@ -125,9 +125,9 @@ class _EntryWalker:
         try:
             unpacked.add(self.records[start:end])
         except NotDecompressible as error:
-            known = entry_fault_error(self.records, start, self.from_offset, SetFault.NOT_PLAIN)
+            fault = entry_fault_error(self.records, start, self.from_offset, SetFault.NOT_PLAIN)
             why = str(error)
-            raise known.with_words(why=why).with_facts(reason=why) from None
+            raise fault.with_words(why=why).with_facts(reason=why) from None
         self.sets += unpacked.sets
         self.ends += [self.from_offset + end] * len(unpacked.sets)
         self.messages += unpacked.messages
@@ -167,30 +167,30 @@ class _EntryWalker:
     def _check_plain_messages_are_unpacked(self, batch: pa.RecordBatch) -> None:
         """Raises BadRecord for a packed entry that is marked as plain: no checksum covers the bits
         for the codec. Such a message is itself a compressed set with correct checksums."""
-        packed = {one.base_offset for one in self.sets if one.is_packed}
+        packed_at = {s.base_offset for s in self.sets if s.is_packed}
         values, offsets = batch.column(columns.VALUE.name), batch.column(columns.OFFSET.name)
         begins = pc.binary_slice(values, 0, len(GZIP_MAGIC))
         are_gzip = pc.equal(begins, pa.scalar(GZIP_MAGIC)).to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(are_gzip).tolist():
             offset, value = offsets[row].as_py(), values[row].as_buffer()
-            if offset not in packed and is_packed_set(memoryview(value)):
+            if offset not in packed_at and is_packed_set(memoryview(value)):
                 why = "it is marked as plain, but contains a compressed set of messages"
                 end = offset + LENGTH_BYTES + HEADER_BYTES + value.size
                 raise entry_error(offset, why, next_offset=end)
 
     def _entry_error(self, error: UndecodableEntry) -> BadRecord:
         """The decoder's error, which counts sets, as one that names the entry by its offset."""
-        one, end, fault = self.sets[error.set], self.ends[error.set], error.fault
-        if one.is_packed:
-            record = one.first_position + error.record
-            why = f"of message {record} in it, {fault.reason}"
-            return entry_error(one.base_offset, why, next_offset=end, position=record)
-        byte_index = error.position + one.base_offset - self.from_offset
+        message_set, end, fault = self.sets[error.set], self.ends[error.set], error.fault
+        if message_set.is_packed:
+            record = message_set.first_position + error.record
+            why = f"in its message {record}, {fault.reason}"
+            return entry_error(message_set.base_offset, why, next_offset=end, position=record)
+        byte_index = error.position + message_set.base_offset - self.from_offset
         return entry_fault_error(self.records, byte_index, self.from_offset, fault)
 
 
 def beyond_range_error(offset: int, start: int, end: int) -> BadRecord:
     """The error for an entry at ``[start, end)`` in a range that ends at ``offset``: a plan's
     ranges end where entries end, so the length of this one, or of an earlier one, is damaged."""
-    why = f"it takes up [{start}, {end}), and the range ends at {offset}, where an entry began"
+    why = f"it occupies [{start}, {end}), but the range ends at {offset}, where an entry began"
     return entry_error(start, why, entry_end=end)

@@ -49,7 +49,7 @@ CAPABILITIES: Final = Capabilities(
 )
 
 FIRST_PARTITIONS: Final = 4
-"""How many partitions are asked for at first. A broker logs an error for each that is missing."""
+"""How many partitions are requested at first. A broker logs an error for each missing one."""
 MAX_PARTITIONS: Final = 1 << 12
 ALL_OFFSETS: Final = 2**31 - 1
 UNKNOWN_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -80,26 +80,25 @@ def find_leaders(
             do="name them in source.servers, or set source.zookeeper",
             seeds=[str(seed) for seed in seeds],
         )
-    found: dict[str, dict[str, _BrokerSearch]] = {}
+    searches_of: dict[str, dict[str, _BrokerSearch]] = {}
     silences: dict[str, NoReply] = {}
     for name, address in named_brokers.items():
         searches = yield from _search_broker(address, tuple(dict.fromkeys(topics)))
         if isinstance(searches, NoReply):
             silences[name] = searches
         else:
-            found[name] = searches
-    if not found:
+            searches_of[name] = searches
+    if not searches_of:
         raise NoReply.join_all(silences.values()).as_error()
     unreachable = {name: "; ".join(s.tried.values()) for name, s in silences.items()}
-    views = [_view(topic, found, named_brokers, unreachable) for topic in topics]
-    addresses = tuple(named_brokers[name] for name in found)
+    views = [_view(topic, searches_of, named_brokers, unreachable) for topic in topics]
+    addresses = tuple(named_brokers[name] for name in searches_of)
     return ClusterView(addresses, {view.name: view for view in views}, unreachable)
 
 
 class _BrokerSearch:
-    """What one broker has answered about one topic. ``code`` is the error code of the partition at
-    which counting ended; NONE if that is the one after the last. ``written``: a partition has a
-    log."""
+    """One broker's answers about one topic. ``code`` is the error code of the partition at which
+    counting ended; NONE if that is the one after the last. ``written``: a partition has a log."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -109,12 +108,12 @@ class _BrokerSearch:
 
     def take(self, responses: Sequence[m.FetchResponse]) -> None:
         """The responses about the next partitions, in order."""
-        for one in responses:
+        for response in responses:
             # Out of range: the log begins after 0, so the partition exists.
-            if one.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
+            if response.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
                 self.is_counted = True
-                is_end = one.error_code == WRONG_PARTITION and self.count > 0
-                self.code = NONE if is_end else one.error_code
+                is_end = response.error_code == WRONG_PARTITION and self.count > 0
+                self.code = NONE if is_end else response.error_code
                 return
             self.count += 1
         self.is_counted = self.count >= MAX_PARTITIONS
@@ -125,14 +124,14 @@ def _search_broker(
 ) -> Generator[LeaderRequest, Any, dict[str, _BrokerSearch] | NoReply]:
     searches = {topic: _BrokerSearch() for topic in topics}
     step = FIRST_PARTITIONS
-    while uncounted := [topic for topic, search in searches.items() if not search.is_counted]:
+    while remaining := [topic for topic, search in searches.items() if not search.is_counted]:
         requests = tuple(
-            _partitions_request(topic, searches[topic].count, step) for topic in uncounted
+            _partitions_request(topic, searches[topic].count, step) for topic in remaining
         )
         responses = yield LeaderRequest((address,), requests)
         if isinstance(responses, NoReply):
             return responses
-        for topic, response in zip(uncounted, responses, strict=True):
+        for topic, response in zip(remaining, responses, strict=True):
             searches[topic].take(response.responses)
         step *= 2
     # Only partitions that exist: for any other the broker closes the connection.
@@ -160,30 +159,34 @@ def _partitions_request(topic: str, first: int, count: int) -> BrokerRequest:
 
 def _view(
     topic: str,
-    found: Mapping[str, Mapping[str, _BrokerSearch]],
+    searches_of: Mapping[str, Mapping[str, _BrokerSearch]],
     named_brokers: Mapping[str, Address],
     unreachable: Mapping[str, str],
 ) -> TopicView:
-    there = {name: searches[topic] for name, searches in found.items() if searches[topic].written}
+    written = {
+        name: searches[topic] for name, searches in searches_of.items() if searches[topic].written
+    }
     leaders = {
         Partition(topic, number, name): Leader(named_brokers[name])
-        for name, search in there.items()
+        for name, search in written.items()
         for number in range(search.count)
     }
-    refused = [
+    codes = [
         error_code_of(searches[topic].code)
-        for searches in found.values()
+        for searches in searches_of.values()
         if searches[topic].code != NONE
     ]
-    is_counted = all(searches[topic].code in (NONE, WRONG_PARTITION) for searches in found.values())
-    if there and is_counted:
+    is_counted = all(
+        searches[topic].code in (NONE, WRONG_PARTITION) for searches in searches_of.values()
+    )
+    if written and is_counted:
         return TopicView(topic, ErrorMeaning.OK, "", leaders=leaders)
-    if refused:
-        is_bad_name = refused[0].meaning is ErrorMeaning.UNKNOWN and _INVALID_NAME.search(topic)
-        meaning = ErrorMeaning.REFUSED if is_bad_name else refused[0].meaning
-        return TopicView(topic, meaning, refused[0].name)
+    if codes:
+        is_bad_name = codes[0].meaning is ErrorMeaning.UNKNOWN and _INVALID_NAME.search(topic)
+        meaning = ErrorMeaning.REFUSED if is_bad_name else codes[0].meaning
+        return TopicView(topic, meaning, codes[0].name)
     if unreachable:
-        code = f"no topic at the brokers that answer; {', '.join(unreachable)} did not"
+        code = f"no broker that answers has the topic; {', '.join(unreachable)} did not answer"
         return TopicView(topic, ErrorMeaning.RETRY, code)
     return TopicView(topic, ErrorMeaning.FIND_LEADER, UNKNOWN_TOPIC, is_unknown=True)
 
@@ -198,13 +201,13 @@ def offsets_requests(
     partition, and only the one for the end lists all segments."""
     match when:
         case Earliest():
-            asked = [(m.EARLIEST_TIME, 1), (m.LATEST_TIME, ALL_OFFSETS)]
+            bounds = [(m.EARLIEST_TIME, 1), (m.LATEST_TIME, ALL_OFFSETS)]
         case Latest():
-            asked = [(m.LATEST_TIME, ALL_OFFSETS)]
+            bounds = [(m.LATEST_TIME, ALL_OFFSETS)]
         case AtTime(time_ms):
-            asked = [(max(time_ms, 0), 1), (m.EARLIEST_TIME, 1)]
+            bounds = [(max(time_ms, 0), 1), (m.EARLIEST_TIME, 1)]
     return [
-        _offsets_request(partition, time, count) for partition in leaders for time, count in asked
+        _offsets_request(partition, time, count) for partition in leaders for time, count in bounds
     ]
 
 
@@ -225,10 +228,10 @@ def read_offsets(responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
     segment at or before it, or to the log's beginning if the broker names no segment."""
     by_partition: dict[Partition, list[m.OffsetsResponse]] = {}
     for response in responses:
-        asked = response.request
-        partition = Partition(asked.topic, asked.partition, asked.broker)
+        request = response.request
+        partition = Partition(request.topic, request.partition, request.broker)
         by_partition.setdefault(partition, []).append(response)
-    return {partition: _read_offset(given) for partition, given in by_partition.items()}
+    return {partition: _read_offset(group) for partition, group in by_partition.items()}
 
 
 def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
@@ -238,14 +241,14 @@ def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
     )
     if code.meaning is not ErrorMeaning.OK:
         return OffsetResult(code.meaning, code.name, None)
-    listed = {response.request.time_ms: response.offsets for response in responses}
-    borders = tuple(sorted({offset for offsets in listed.values() for offset in offsets}))
-    at_times = [offsets for time, offsets in listed.items() if time >= 0]
-    earliest = min(listed.get(m.EARLIEST_TIME, ()), default=0)
+    by_time = {response.request.time_ms: response.offsets for response in responses}
+    borders = tuple(sorted({offset for offsets in by_time.values() for offset in offsets}))
+    at_times = [offsets for time, offsets in by_time.items() if time >= 0]
+    earliest = min(by_time.get(m.EARLIEST_TIME, ()), default=0)
     if at_times:
         offset = max(*at_times[0], earliest) if at_times[0] else earliest
         return OffsetResult(code.meaning, code.name, offset, is_exact=False, borders=borders)
-    if m.EARLIEST_TIME in listed:
+    if m.EARLIEST_TIME in by_time:
         return OffsetResult(code.meaning, code.name, earliest, borders=borders)
     return OffsetResult(code.meaning, code.name, max(borders, default=0), borders=borders)
 
@@ -279,16 +282,16 @@ def read_records(
     (response,) = responses
     is_one = isinstance(response, m.FetchResponse)
     whole = error_code_of(NONE if is_one else response.error_code)
-    given = (response,) if isinstance(response, m.FetchResponse) else response.responses
-    fetched = tuple(
-        _fetched_partition(a.partition, one) for a, one in zip(fetches, given, strict=True)
+    parts = (response,) if isinstance(response, m.FetchResponse) else response.responses
+    partitions = tuple(
+        _fetched_partition(a.partition, part) for a, part in zip(fetches, parts, strict=True)
     )
-    return FetchResult(whole.meaning, whole.name, fetched)
+    return FetchResult(whole.meaning, whole.name, partitions)
 
 
-def _fetched_partition(partition: Partition, one: m.FetchResponse) -> FetchedPartition:
-    code = error_code_of(one.error_code)
-    return FetchedPartition(partition, code.meaning, code.name, one.records)
+def _fetched_partition(partition: Partition, response: m.FetchResponse) -> FetchedPartition:
+    code = error_code_of(response.error_code)
+    return FetchedPartition(partition, code.meaning, code.name, response.records)
 
 
 # --- login ------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class AbortedTransactions:
     """The producers that are inside an aborted transaction, at the entry that was read last."""
 
     def __init__(self, aborted: Sequence[Aborted]) -> None:
-        self._pending = deque(sorted(aborted, key=lambda each: each[1]))
+        self._pending = deque(sorted(aborted, key=lambda t: t[1]))
         self._open: dict[int, int] = {}
 
     @property
@@ -59,15 +59,15 @@ class AbortedTransactions:
 
     def open_at(self, until_offset: int) -> tuple[Aborted, ...]:
         """The transactions that are open now or begin before ``until_offset``."""
-        pending = [one for one in self._pending if one[1] < until_offset]
+        pending = [t for t in self._pending if t[1] < until_offset]
         return (*self._open.items(), *pending)
 
 
 def aborted_within(
     records: memoryview, first: int, until: int, aborted: Sequence[Aborted]
 ) -> tuple[Aborted, ...]:
-    """The aborted transactions that can affect the offsets ``[first, until)``, among those returned
-    with ``records``: they have not ended before these offsets, and not begun after them."""
+    """The aborted transactions, among those returned with ``records``, that can affect the offsets
+    ``[first, until)``: they do not end before these offsets, or begin after them."""
     transactions = AbortedTransactions(aborted)
     try:
         for entry in entries(records, first):

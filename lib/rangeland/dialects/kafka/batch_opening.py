@@ -3,8 +3,8 @@
 An uncompressed batch becomes a row of numbers and nothing else, so that a log of small batches is
 read as fast as one of large batches. Markers are verified, and have nothing to decompress.
 
-Pure functions of bytes. The error for a bad batch is the one it would raise if it were opened
-alone; the first bad batch is reported.
+Pure functions of bytes. A bad batch raises the same error as when it is opened alone; the first bad
+batch is reported.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def open_run(
 
 
 def is_control(heads: Heads) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (heads[:, BatchColumn.ATTRIBUTES] & CONTROL) != 0
-    return found
+    flags: npt.NDArray[np.bool_] = (heads[:, BatchColumn.ATTRIBUTES] & CONTROL) != 0
+    return flags
 
 
 def _open_stored(
@@ -46,8 +46,8 @@ def _open_stored(
     records, heads = run
     sizes = heads[:, BatchColumn.END] - heads[:, BatchColumn.BYTE_INDEX] - HEAD_BYTES
     costs = sizes + RECORD_BYTES * heads[:, BatchColumn.RECORD_COUNT]
-    unpacked = np.cumsum(np.where(is_control(heads), 0, costs))
-    heads = heads[: int(np.searchsorted(unpacked, max_bytes)) + 1]
+    totals = np.cumsum(np.where(is_control(heads), 0, costs))
+    heads = heads[: int(np.searchsorted(totals, max_bytes)) + 1]
     places = (
         heads[:, column].tolist()
         for column in (BatchColumn.BYTE_INDEX, BatchColumn.END, BatchColumn.CRC)
@@ -60,32 +60,32 @@ def _open_stored(
     ):
         run.entry(int(full)).payload(max_batch_bytes)  # raises the error
     payloads.extend(records, heads[~is_control(heads)], max_batch_bytes // HEADER_BYTES)
-    return len(heads), int(unpacked[len(heads) - 1])
+    return len(heads), int(totals[len(heads) - 1])
 
 
 def _open_packed(
     run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     records, heads = run
-    taken = unpacked = 0
+    batches = size = 0
     max_headers = max_batch_bytes // HEADER_BYTES
     for byte_index, end, base, last, count, _, attributes, base_ms, max_ms, crc in heads.tolist():
         if crc32c(records[byte_index + CHECKED : end]) != crc:
-            run.entry(taken).check()
-        taken += 1
+            run.entry(batches).check()
+        batches += 1
         if attributes & CONTROL:
             continue
         body = records[byte_index + HEAD_BYTES : end]
         data = _unpack(attributes & CODEC, body, count, max_batch_bytes)
         if data is None:  # the entry raises the error
-            data = run.entry(taken - 1).payload(max_batch_bytes).data
+            data = run.entry(batches - 1).payload(max_batch_bytes).data
         stamp = max_ms if attributes & LOG_APPEND else None
-        one = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
-        payloads.append(one)
-        unpacked += len(data) + RECORD_BYTES * count
-        if unpacked >= max_bytes:
+        payload = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
+        payloads.append(payload)
+        size += len(data) + RECORD_BYTES * count
+        if size >= max_bytes:
             break
-    return taken, unpacked
+    return batches, size
 
 
 def _unpack(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:

@@ -1,10 +1,11 @@
-"""The entries of a Kafka log as their headers describe them, and what contradicts them.
+"""Reads the entries of a Kafka log by their headers, and checks that they do not contradict each
+other.
 
-No checksum covers the offset of an entry, so it is compared with its neighbours. Of two entries
-whose offsets exclude each other, the wrong one is found with the help of checksums and of the entry
-after them, and is raised as BadRecord with ``batch_error``. One that lies before the offsets that
-are still needed is skipped, whatever it is. An offset that was moved into a possible gap is not
-detected if nothing that was fetched with it contradicts it.
+No checksum covers the offset of an entry, so it is compared with its neighbours. If the offsets of
+two entries exclude each other, checksums and the entry after them show which one is wrong: it is
+raised as BadRecord with ``batch_error``. An entry before the offsets that are still needed is
+skipped, whatever it is. An offset that was moved into a possible gap goes undetected unless
+something fetched with it contradicts it.
 
 Pure functions of bytes. ``READERS`` has a reader for each magic byte: a new format is one more line
 there.
@@ -46,22 +47,22 @@ def read_entry(
     max_bytes: int = MAX_BATCH_BYTES,
 ) -> LogEntry:
     """The entry as its own header describes it. If a batch contradicts itself, the next entry
-    decides where it ends, not its header. ``max_bytes``: what a wrapper may unpack to."""
-    stored, magic = records[byte_index:end], records[byte_index + MAGIC]
+    decides where it ends, not its header. ``max_bytes``: the limit for an unpacked wrapper."""
+    raw, magic = records[byte_index:end], records[byte_index + MAGIC]
     reader = READERS.get(magic)
     if reader is None:
         base_offset = BATCH_PREFIX.read(records, byte_index).base_offset
         raise batch_error(base_offset, f"its format (magic {magic}) is not known", magic=magic)
     try:
-        entry = reader(stored, floor)
+        entry = reader(raw, floor)
     except BadRecord as error:
-        if magic != 2 or len(stored) < BATCH_V2.size:
+        if magic != 2 or len(raw) < BATCH_V2.size:
             raise
         own_end = error.damage.next_offset if error.damage else None
         after = _resume_offset(records, end, floor)
         after = own_end if after is None else after
         if after is not None and floor < after <= from_offset:
-            return _stand_in(stored, floor, after)
+            return _stand_in(raw, floor, after)
         begin = error.damage.base_offset if error.damage else from_offset
         if own_end is None and (floor or after is not None):
             begin = floor or from_offset  # its own is impossible
@@ -92,18 +93,18 @@ def placed_entry(
     entry = read_entry(records, byte_index, end, floor, from_offset, max_bytes)
     if isinstance(entry, Wrapper) and (first := _first_packed(entry)) is not None:
         base = first
-    known = floor or from_offset
+    lowest = floor or from_offset
     if entry.last_offset < floor or (base < floor and not isinstance(entry, Wrapper)):
         begin, after = floor, _resume_offset(records, end, floor)
-        why = f"it comes after offset {floor - 1}, and says that it is at {base}"
+        why = f"it follows offset {floor - 1}, but claims to be at {base}"
     elif floor <= following <= entry.last_offset and _is_misplaced(
-        records, end, entry, base, known
+        records, end, entry, base, lowest
     ):
-        begin, after = min(known, base), _resume_offset(records, end, floor)
-        if base > known and not _is_confirmed(records, end):
+        begin, after = min(lowest, base), _resume_offset(records, end, floor)
+        if base > lowest and not _is_confirmed(records, end):
             # Either may be wrong: if an entry follows both, reading continues after both.
             after = _resume_offset(records, end, entry.last_offset + 1) or after
-        why = f"it says that it is at {base} to {entry.last_offset}, and {following} comes after it"
+        why = f"it claims offsets {base} to {entry.last_offset}, but is followed by {following}"
     else:
         return entry
     if after is not None and floor < after <= from_offset:
@@ -119,20 +120,20 @@ def unrequested_entry(
     after = _resume_offset(records, end, asked_at)
     if after is not None and after <= from_offset:
         return _stand_in(records[:end], asked_at, after)
-    why = f"it says that it ends at {entry.last_offset}, and {asked_at} was asked for"
+    why = f"it claims to end at {entry.last_offset}, but {asked_at} was requested"
     raise batch_error(asked_at, why, after)
 
 
-def has_gap(entry: LogEntry, known: int) -> bool:
+def has_gap(entry: LogEntry, floor: int) -> bool:
     """Whether offsets are missing before an entry of an old format, or between plain messages; also
     for a wrapper that cannot be opened."""
     if isinstance(entry, Wrapper):
-        return not known or (first := _first_packed(entry)) is None or first > known
+        return not floor or (first := _first_packed(entry)) is None or first > floor
     if not isinstance(entry, Run):
         return False
     return (
-        not known
-        or entry.base_offset > known
+        not floor
+        or entry.base_offset > floor
         or entry.last_offset >= entry.base_offset + entry.record_count
     )
 
@@ -147,26 +148,26 @@ def _first_packed(wrapper: Wrapper) -> int | None:
 
 def first_inside(records: memoryview, byte_index: int) -> int:
     """Like ``first_of``; for a wrapper that can be opened, the first offset inside."""
-    stored = first_of(records, byte_index)
+    stored_offset = first_of(records, byte_index)
     if byte_index + _ATTRIBUTES >= len(records) or is_plain(records, byte_index):
-        return stored
+        return stored_offset
     if records[byte_index + MAGIC] not in (0, 1):
-        return stored
+        return stored_offset
     _, length = BATCH_PREFIX.unpack_from(records, byte_index)
     first = _first_opened(records, byte_index, byte_index + LENGTH_END + length, 0)
-    return stored if first is None else first
+    return stored_offset if first is None else first
 
 
-def _is_misplaced(records: memoryview, end: int, entry: LogEntry, base: int, known: int) -> bool:
-    """Whether this entry is wrong and not the one at ``end``: its checksum is wrong, or it does
-    not follow the ``known`` offset, or the entry at ``end`` is confirmed by the one after it."""
+def _is_misplaced(records: memoryview, end: int, entry: LogEntry, base: int, lowest: int) -> bool:
+    """Whether this entry is wrong, rather than the one at ``end``: its checksum is wrong, or it
+    begins after ``lowest``, or the entry at ``end`` is confirmed by the one after it."""
     try:
         entry.check()
     except BadRecord:
         return True
     if isinstance(entry, Run) and first_of(records, end) > entry.last_offset:
         return True  # shown by the wrapper after it, which has a checksum
-    return base > known or (base != known and _is_confirmed(records, end))
+    return base > lowest or (base != lowest and _is_confirmed(records, end))
 
 
 def _is_confirmed(records: memoryview, byte_index: int) -> bool:
@@ -199,10 +200,10 @@ def _resume_offset(records: memoryview, byte_index: int, floor: int) -> int | No
 def _first_opened(records: memoryview, byte_index: int, end: int, floor: int) -> int | None:
     if not byte_index < end <= len(records):  # a damaged length may even be negative
         return None
-    stored = records[byte_index:end]
+    raw = records[byte_index:end]
     try:
-        for start, stop in spans(stored):
-            return read_entry(stored, start, stop, 0, 0).base_offset  # opens a wrapper
+        for start, stop in spans(raw):
+            return read_entry(raw, start, stop, 0, 0).base_offset  # opens a wrapper
     except BadRecord:
         return None
     return None
@@ -228,7 +229,7 @@ def _read_v2(stored: memoryview, floor: int) -> LogEntry:
     batch = batch_of(stored, header)
     if not 0 <= count <= delta + 1:
         raise batch.damage_error(
-            f"it says it has {count} records at {delta + 1} offsets", record_count=count
+            f"it claims {count} records at {delta + 1} offsets", record_count=count
         )
     return batch
 

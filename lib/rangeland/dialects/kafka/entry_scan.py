@@ -68,7 +68,7 @@ def entries(
 def runs(
     records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
 ) -> Iterator[BatchGroup | LogEntry]:
-    """Like ``entries``, with consecutive batches in groups as far as possible."""
+    """Like ``entries``, with consecutive batches in groups where possible."""
     begin, floor = 0, context.floor
     while True:
         heads = np.empty((HEADS, len(BatchColumn)), np.int64)
@@ -134,7 +134,7 @@ def _one_by_one(
 def next_offset(
     records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
 ) -> int | None:
-    """The offset after the last complete entry, found without decoding anything. The bytes contain
+    """The offset after the last complete entry, found without decoding. The bytes contain
     it; ``from_offset`` is the offset that was requested.
 
     None if there is no complete entry: the fetch was too small for the next one, or returned
@@ -163,9 +163,10 @@ def next_offset(
 
 def first_offset(records: memoryview, from_offset: int) -> int:
     """The first offset of the entries, or ``from_offset`` if one of them begins before it."""
-    found = (entry for entry in entries(records, from_offset) if entry.last_offset >= from_offset)
-    entry = next(found, None)
-    return from_offset if entry is None else max(from_offset, entry.base_offset)
+    for entry in entries(records, from_offset):
+        if entry.last_offset >= from_offset:
+            return max(from_offset, entry.base_offset)
+    return from_offset
 
 
 def unconfirmed_gap(
@@ -187,7 +188,7 @@ def unconfirmed_gap(
 
 
 def has_certain_end(records: memoryview, context: FetchContext = NO_CONTEXT) -> bool:
-    """False if the end that the last batch claims is shown by nothing else: not even the beginning
+    """False if nothing confirms where the last batch claims to end: not even the beginning
     of another entry follows it, and its checksum, which covers the claim, is wrong."""
     run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
     if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:

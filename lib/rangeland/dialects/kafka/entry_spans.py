@@ -53,8 +53,8 @@ def first_of(records: memoryview, byte_index: int) -> int:
 
 
 def first_and_delta(records: memoryview, byte_index: int, end: int) -> tuple[int, int]:
-    """The stored offset of an entry, and how far its last offset is from it, as far as the header
-    shows."""
+    """The stored offset of an entry, and the distance from it to the last offset, if the header
+    has one."""
     if records[byte_index + MAGIC] == 2 and end - byte_index >= BATCH_V2.size:
         base, delta = _OFFSETS.unpack_from(records, byte_index)
         return base, delta

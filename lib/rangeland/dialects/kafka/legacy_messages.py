@@ -102,9 +102,9 @@ class Run(NamedTuple):
         """Each message as a separate run."""
         byte_index = 0
         while byte_index < len(self.stored):
-            one = kafka_decoder().walk_messages(self.stored[byte_index:], 1)
-            end = byte_index + one.end
-            yield Run(self.stored[byte_index:end], one.first_offset, one.last_offset, 1)
+            message = kafka_decoder().walk_messages(self.stored[byte_index:], 1)
+            end = byte_index + message.end
+            yield Run(self.stored[byte_index:end], message.first_offset, message.last_offset, 1)
             byte_index = end
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
@@ -122,16 +122,16 @@ def split_run(run: Run, until_offset: int) -> list[Run]:
         return [run]
     if run.base_offset < until_offset and run.record_count == _width(run):
         return [run]
-    place = count = 0
+    byte_index = count = 0
     last = run.base_offset
     while True:
-        offset, length = BATCH_PREFIX.unpack_from(run.stored, place)
-        end = place + BATCH_PREFIX.size + length
+        offset, length = BATCH_PREFIX.unpack_from(run.stored, byte_index)
+        end = byte_index + BATCH_PREFIX.size + length
         if offset >= until_offset:
             break
-        place, count, last = end, count + 1, offset
-    before = [Run(run.stored[:place], run.base_offset, last, count)] if count else []
-    return [*before, Run(run.stored[place:end], offset, offset, 1)]
+        byte_index, count, last = end, count + 1, offset
+    before = [Run(run.stored[:byte_index], run.base_offset, last, count)] if count else []
+    return [*before, Run(run.stored[byte_index:end], offset, offset, 1)]
 
 
 def _width(run: Run) -> int:
@@ -140,11 +140,11 @@ def _width(run: Run) -> int:
 
 class Wrapper:
     """A message that contains others; a ``LogEntry``. ``floor`` is the first offset that may be in
-    it, which is all that is known of a wrapper that cannot be opened.
+    it, and all that is known about the beginning of a wrapper that cannot be opened.
 
-    ``next_from`` finds where the first entry after it begins that is not before an offset; None if
-    none is known. Only that entry proves where a damaged wrapper ends, whose own offset has no
-    checksum."""
+    ``next_from`` finds the beginning of the first entry after it at or after an offset; None if
+    none is known. Only that entry proves where a damaged wrapper ends: no checksum covers the
+    wrapper's own offset."""
 
     producer_id = -1
     transactional = False
@@ -169,12 +169,12 @@ class Wrapper:
         return self._run.messages
 
     def check(self) -> None:
-        found = zlib.crc32(self._stored[_MAGIC:])
-        if found != self._header.crc:
+        crc = zlib.crc32(self._stored[_MAGIC:])
+        if crc != self._header.crc:
             raise self._wrapper_error(
                 f"its checksum is wrong (codec {self._codec_name})",
                 expected_crc=self._header.crc,
-                found_crc=found,
+                found_crc=crc,
                 codec=self._codec,
             )
 
@@ -231,20 +231,20 @@ class Wrapper:
                 codec=self._codec,
             )
         if run.messages == 0:
-            raise self._wrapper_error("nothing is packed in it", codec=self._codec)
+            raise self._wrapper_error("it is empty", codec=self._codec)
         if (why := beyond(self.max_bytes, size, run.messages)) is not None:
             raise self._wrapper_error(why, codec=self._codec)
         shift = self.last_offset - run.last_offset if self._header.magic else 0
         if run.first_offset + shift < self._floor or run.last_offset + shift > self.last_offset:
             # They exclude those of the previous entry, so neither is believed.
             raise self._misplaced_error(
-                f"offsets {run.first_offset + shift} to {run.last_offset + shift} are in it, where "
-                f"{self._floor} to {self.last_offset} may be",
+                f"it contains offsets {run.first_offset + shift} to {run.last_offset + shift}, but "
+                f"only {self._floor} to {self.last_offset} are possible there",
                 max(0, min(run.first_offset + shift, self._floor)),
             )
         if run.last_offset + shift != self.last_offset:  # format 0: brokers and cleaners agree
             raise self._misplaced_error(
-                f"its last message is at offset {run.last_offset}, and it is at {self.last_offset}",
+                f"it is at offset {self.last_offset}, but its last message at {run.last_offset}",
                 min(self._floor, self.last_offset),
             )
         return run

@@ -2,9 +2,9 @@
 
 The declarations leave out most of what older versions lack. Here are the fields that would have a
 wrong effect: a metadata request for a topic by name creates the topic if the broker is configured
-to, and only version 4 can turn that off. So before version 4 all topics are requested, and the
-caller picks its own. Brokers without transactions have no isolation level: everything in their logs
-is committed. ListOffsets version 0 returns the offsets of segments, as many as are requested.
+to, and this can only be turned off from version 4 on. Before that, all topics are requested, and
+the caller picks its own. Brokers without transactions have no isolation level: everything in their
+logs is committed. ListOffsets version 0 returns the offsets of segments, as many as are requested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an entry of a Kafka log is, and the v2 batch among them: its header, and how it is opened.
+"""The interface of an entry of a Kafka log, and the v2 batch: its header, and how it is opened.
 
 Checksum and decompression wait until an entry is opened; entries before the wanted offsets and
 aborted ones never are.
@@ -32,9 +32,9 @@ _TRANSACTIONAL = 0x10
 
 
 class LogEntry(Protocol):
-    """One entry of a log, and what is known before it is opened. ``last_offset`` includes compacted
-    offsets; ``record_count`` does not. Of a wrapper only ``last_offset`` is known: reading the
-    other properties opens it, and may raise BadRecord."""
+    """One entry of a log, described by its header. ``last_offset`` includes compacted offsets;
+    ``record_count`` does not. The header of a wrapper shows only ``last_offset``: reading the other
+    properties opens it, and may raise BadRecord."""
 
     @property
     def base_offset(self) -> int: ...
@@ -71,15 +71,15 @@ class BatchV2(NamedTuple):
     makes it certain."""
 
     def check(self) -> None:
-        found = crc32c(self.stored[CHECKED:])
-        if found != self.header.crc:
+        crc = crc32c(self.stored[CHECKED:])
+        if crc != self.header.crc:
             codec = self.header.attributes & CODEC
             name = CODECS[codec].name if codec in CODECS else "none"
             raise self.damage_error(
                 f"its checksum is wrong (codec {name})",
                 self.after,
                 expected_crc=self.header.crc,
-                found_crc=found,
+                found_crc=crc,
                 codec=codec,
             )
 
@@ -93,12 +93,12 @@ class BatchV2(NamedTuple):
             check_within_limits(header.record_count, len(data) if codec else 0, max_bytes)
         except NotDecompressible as error:
             raise self.damage_error(str(error), codec=codec) from None
-        stamped = header.attributes & LOG_APPEND
+        has_append_time = header.attributes & LOG_APPEND
         return Payload(
             data,
             header.base_offset,
             header.base_timestamp_ms,
-            header.max_timestamp_ms if stamped else None,
+            header.max_timestamp_ms if has_append_time else None,
             header.record_count,
             header.last_offset_delta,
             max_headers=max_bytes // HEADER_BYTES,

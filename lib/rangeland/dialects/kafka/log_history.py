@@ -24,18 +24,18 @@ def epochs_requests(
     leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
 ) -> list[BrokerRequest]:
     """One request for all partitions, which must all be led by the same broker."""
-    topics: dict[str, list[m.EpochPartition]] = {}
+    by_topic: dict[str, list[m.EpochPartition]] = {}
     for partition, epoch in epochs.items():
         current = leaders[partition].epoch
-        topics.setdefault(partition.topic, []).append(
+        by_topic.setdefault(partition.topic, []).append(
             m.EpochPartition(
                 partition=partition.number,
                 current_leader_epoch=-1 if current is None else current,
                 leader_epoch=epoch,
             )
         )
-    wanted = tuple(m.EpochTopic(topic=t, partitions=tuple(p)) for t, p in topics.items())
-    return [BrokerRequest(m.OffsetForLeaderEpochRequest(topics=wanted))]
+    topics = tuple(m.EpochTopic(topic=t, partitions=tuple(p)) for t, p in by_topic.items())
+    return [BrokerRequest(m.OffsetForLeaderEpochRequest(topics=topics))]
 
 
 def read_epochs(
@@ -43,14 +43,16 @@ def read_epochs(
 ) -> dict[Partition, int | None]:
     """The end offsets of the epochs; None where the broker knows none, or where this client may not
     ask: before 2.1 that takes the right to ``ClusterAction``."""
-    found: dict[Partition, int | None] = {}
+    ends: dict[Partition, int | None] = {}
     for topic in (topic for response in responses for topic in response.topics):
-        for one in topic.partitions:
-            meaning = error_code_of(one.error_code).meaning
+        for partition in topic.partitions:
+            meaning = error_code_of(partition.error_code).meaning
             if meaning is ErrorMeaning.OK or meaning.is_final:
-                is_known = meaning is ErrorMeaning.OK and one.end_offset >= 0
-                found[Partition(topic.topic, one.partition)] = one.end_offset if is_known else None
-    return found
+                is_known = meaning is ErrorMeaning.OK and partition.end_offset >= 0
+                ends[Partition(topic.topic, partition.partition)] = (
+                    partition.end_offset if is_known else None
+                )
+    return ends
 
 
 def epoch_of(records: memoryview) -> int | None:
@@ -63,27 +65,27 @@ def epoch_of(records: memoryview) -> int | None:
 
 def transactions_requests(partitions: Collection[Partition]) -> list[BrokerRequest]:
     """One request for all partitions, which must all be led by the same broker."""
-    wanted = tuple(
+    topics = tuple(
         m.DescribeProducersTopic(name=topic, partition_indexes=tuple(p.number for p in group))
         for topic, group in group_by(sorted(partitions), lambda p: p.topic).items()
     )
-    return [BrokerRequest(m.DescribeProducersRequest(topics=wanted))]
+    return [BrokerRequest(m.DescribeProducersRequest(topics=topics))]
 
 
 def read_transactions(
     responses: Sequence[m.DescribeProducersResponse],
 ) -> dict[Partition, OpenTransaction]:
     """The open transaction that began first, by partition."""
-    found: dict[Partition, OpenTransaction] = {}
+    transactions: dict[Partition, OpenTransaction] = {}
     for topic in (topic for response in responses for topic in response.topics):
-        for one in topic.partitions:
-            if error_code_of(one.error_code).meaning is not ErrorMeaning.OK:
+        for partition in topic.partitions:
+            if error_code_of(partition.error_code).meaning is not ErrorMeaning.OK:
                 continue
-            begun = [x for x in one.active_producers if x.current_txn_start_offset >= 0]
-            if begun:
-                first = min(begun, key=lambda x: x.current_txn_start_offset)
-                found[Partition(topic.name, one.partition_index)] = _transaction(first)
-    return found
+            producers = [p for p in partition.active_producers if p.current_txn_start_offset >= 0]
+            if producers:
+                first = min(producers, key=lambda p: p.current_txn_start_offset)
+                transactions[Partition(topic.name, partition.partition_index)] = _transaction(first)
+    return transactions
 
 
 def _transaction(producer: m.ActiveProducer) -> OpenTransaction:

@@ -68,15 +68,15 @@ def decode_chunks(
         return walk, runs(records, from_offset, context)
 
     max_bytes = MAX_CHUNK_BYTES
-    walk, found = begin()
+    walk, entries = begin()
     while walk.at < until_offset:
-        walk.advance(found, max_bytes)
+        walk.advance(entries, max_bytes)
         try:
             chunk = walk.finish(_MAX_HEADERS if max_bytes > 1 else sys.maxsize)
-        except TooManyHeaders as many:
-            fitting = walk.unpacked_bytes * _MAX_HEADERS // many.headers
+        except TooManyHeaders as error:
+            fitting = walk.unpacked_bytes * _MAX_HEADERS // error.headers
             max_bytes = max(1, min(fitting, max_bytes) // 2)
-            walk, found = begin()
+            walk, entries = begin()
             continue
         if chunk.next_offset > from_offset:
             yield chunk
@@ -103,10 +103,10 @@ class _LogWalk:
         stops_at_gaps: bool = False,
     ) -> None:
         self.max_batch_bytes = max_batch_bytes
-        committed = isolation is Isolation.READ_COMMITTED
+        reads_committed = isolation is Isolation.READ_COMMITTED
         self.until_offset = until_offset
         self.at = from_offset
-        self.transactions = AbortedTransactions(aborted if committed else ())
+        self.transactions = AbortedTransactions(aborted if reads_committed else ())
         self.last_offset = -1
         self.rest: BatchGroup | None = None
         self.stops_at_gaps = stops_at_gaps
@@ -129,45 +129,45 @@ class _LogWalk:
             self.at = self.from_offset = self.gap.next_offset
             self.gap = None
 
-    def advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
-        """Walks to the end of the range, or of ``found``, or until ``max_bytes`` are decompressed.
-        Damage that begins where the range ends matters only because nothing else proves what the
-        offsets from ``good_until`` up to it are: the error says so."""
+    def advance(self, entries: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
+        """Walks to the end of the range or of ``entries``, or until ``max_bytes`` are decompressed.
+        Damage that begins where the range ends matters only because nothing else accounts for the
+        offsets from ``good_until`` up to it, and the error carries that offset."""
         try:
-            self._advance(found, max_bytes)
+            self._advance(entries, max_bytes)
         except BadRecord as error:
             if error.damage is None or error.damage.base_offset < self.until_offset:
                 raise
             damage = replace(error.damage, good_until=self.at)
             raise error.with_values(damage=damage) from error
 
-    def _advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
+    def _advance(self, entries: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         while self.at < self.until_offset and self.unpacked_bytes < max_bytes and not self.gap:
             if self.pending:
                 self.take(self.pending.popleft())
                 continue
-            one = self.rest or next(found, None)
+            item = self.rest or next(entries, None)
             self.rest = None
-            if one is None:
+            if item is None:
                 return
-            if isinstance(one, BatchGroup):
-                taken = self._take_group(one, max_bytes)
-                rest = one.heads[taken:]
-                self.rest = one._replace(heads=rest) if len(rest) else None
-            elif isinstance(one, Run):
-                for part in split_run(one, self.until_offset):
+            if isinstance(item, BatchGroup):
+                batches = self._take_group(item, max_bytes)
+                heads = item.heads[batches:]
+                self.rest = item._replace(heads=heads) if len(heads) else None
+            elif isinstance(item, Run):
+                for part in split_run(item, self.until_offset):
                     self.take(part)
             else:
-                self.take(one)
+                self.take(item)
 
     def _take_group(self, group: BatchGroup, max_bytes: int) -> int:
         """Takes batches from the beginning, and returns how many; at least one."""
         if self.transactions.is_open:
             return self._take_each(group, max_bytes)
         lasts, opens_at = group.heads[:, BatchColumn.LAST_OFFSET], self.transactions.opens_at
-        if passed := int(np.searchsorted(lasts, min(self.at, opens_at))):
-            self.last_offset = int(lasts[passed - 1])
-            return passed
+        if count := int(np.searchsorted(lasts, min(self.at, opens_at))):
+            self.last_offset = int(lasts[count - 1])
+            return count
         whole = int(np.searchsorted(lasts, min(self.until_offset, opens_at)))
         if whole == 0 or int(group.heads[0, BatchColumn.BASE_OFFSET]) < self.at:
             self.take(group.entry(0))
@@ -196,11 +196,11 @@ class _LogWalk:
     def _take_whole(self, group: BatchGroup, max_bytes: int) -> int:
         """Takes batches that are completely in the range and in no aborted transaction, until
         ``max_bytes`` are decompressed."""
-        taken, unpacked = open_run(
+        batches, size = open_run(
             group, self.payloads, max_bytes - self.unpacked_bytes, self.max_batch_bytes
         )
-        self.unpacked_bytes += unpacked
-        heads = group.heads[:taken]
+        self.unpacked_bytes += size
+        heads = group.heads[:batches]
         counts = heads[:, BatchColumn.RECORD_COUNT]
         count = int(counts.sum())
         control = int(counts[is_control(heads)].sum())
@@ -209,7 +209,7 @@ class _LogWalk:
         self.control += control
         self.expected_rows += count - control
         self.at = self.last_offset + 1
-        return taken
+        return batches
 
     def take(self, entry: LogEntry) -> None:
         """An entry that is skipped is not opened, so where a skipped wrapper begins is unknown."""
@@ -219,7 +219,7 @@ class _LogWalk:
         is_aborted = self.transactions.is_aborted(entry, is_passed=last < self.at)
         base = entry.base_offset if last >= self.at else last
         if base <= self.last_offset:
-            raise batch_error(base, f"it comes after offset {self.last_offset}")
+            raise batch_error(base, f"it follows offset {self.last_offset}")
         self.last_offset = last
         if last < self.at:
             return
@@ -304,8 +304,8 @@ class _LogWalk:
         if not 0 <= cut_rows <= self.cut_width or counts.total != self.at - self.from_offset:
             raise ProofFailed(
                 f"offsets [{self.from_offset}, {self.at}) became {counts}",
-                why=f"{self.expected_rows} rows were expected of whole batches "
-                f"and at most {self.cut_width} of others",
+                why=f"{self.expected_rows} rows were expected from whole batches "
+                f"and at most {self.cut_width} from others",
                 from_offset=self.from_offset,
                 next_offset=self.at,
                 landed=rows,
@@ -317,10 +317,10 @@ class _LogWalk:
     def _decode(self, max_headers: int) -> pa.RecordBatch | None:
         if not self.payloads:
             return None
-        most = max_headers if len(self.payloads) > 1 else sys.maxsize
+        limit = max_headers if len(self.payloads) > 1 else sys.maxsize
         try:
             return kafka_decoder().decode_records(
-                self.payloads, self.from_offset, self.until_offset, most
+                self.payloads, self.from_offset, self.until_offset, limit
             )
         except UndecodableRecord as error:
             after = self.ends.get(error.payload)

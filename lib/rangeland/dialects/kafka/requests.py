@@ -68,8 +68,8 @@ def find_leaders(
     if code.meaning is not ErrorMeaning.OK or not response.brokers:
         # A broker that has just started may know nothing of its cluster, not even itself.
         raise Unreachable(
-            "the broker that was asked does not describe its cluster",
-            why=code.describe() if response.error_code else "it names no broker",
+            "the broker does not describe its cluster",
+            why=code.describe() if response.error_code else "its response lists no brokers",
             do="try again in a moment",
         )
     return _pick_topics(read_cluster(response), topics)
@@ -77,8 +77,8 @@ def find_leaders(
 
 def cluster_request(topics: Sequence[str] | None) -> BrokerRequest:
     """For the brokers and these topics; None: all of them."""
-    wanted = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
-    return BrokerRequest(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+    requested = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
+    return BrokerRequest(m.MetadataRequest(topics=requested, allow_auto_topic_creation=False))
 
 
 def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
@@ -86,10 +86,10 @@ def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView
     do not know or do not show to this client."""
     if topics is None:
         return view
-    missing = error_code_of(UNKNOWN_TOPIC[0])
-    unknown = TopicView("", missing.meaning, missing.name, is_unknown=True, may_be_hidden=True)
-    found = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
-    return replace(view, topics=found)
+    code = error_code_of(UNKNOWN_TOPIC[0])
+    unknown = TopicView("", code.meaning, code.name, is_unknown=True, may_be_hidden=True)
+    requested = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
+    return replace(view, topics=requested)
 
 
 def read_cluster(response: m.MetadataResponse) -> ClusterView:
@@ -145,8 +145,8 @@ def offsets_requests(
 def latest_timestamps_requests(
     leaders: Mapping[Partition, Leader], isolation: Isolation
 ) -> list[BrokerRequest]:
-    """KIP-734. Brokers before 3.0 do not know it and name the first record, or none if that is in a
-    segment without records."""
+    """KIP-734. Brokers before 3.0 do not know it, and return the first record, or none if that is
+    in a segment without records."""
     return _list_offsets_requests(leaders, m.MAX_TIMESTAMP, isolation)
 
 
@@ -171,27 +171,27 @@ def _list_offsets_requests(
 
 
 def read_offsets(responses: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetResult]:
-    found = {}
+    offsets = {}
     for topic in (topic for response in responses for topic in response.topics):
-        for one in topic.partitions:
-            found[Partition(topic.name, one.partition_index)] = _offset_response(one)
-    return found
+        for partition in topic.partitions:
+            offsets[Partition(topic.name, partition.partition_index)] = _offset_response(partition)
+    return offsets
 
 
-def _offset_response(one: m.ListOffsetsPartitionResponse) -> OffsetResult:
+def _offset_response(response: m.ListOffsetsPartitionResponse) -> OffsetResult:
     """Version 0 returns the beginning of the last segment that was not written to after the
     requested time. If it returns nothing, only the log's beginning is certain. It is exact only
     for the end and the beginning of the log."""
-    code = error_code_of(one.error_code)
+    code = error_code_of(response.error_code)
     if code.meaning is not ErrorMeaning.OK:
         return OffsetResult(code.meaning, code.name, None)
-    if one.old_style_offsets is not None:
-        borders = tuple(sorted(one.old_style_offsets))
-        offset = borders[-1] if borders else 0
-        return OffsetResult(code.meaning, code.name, offset, is_exact=False, borders=borders)
-    found = one.offset if one.offset >= 0 else None
-    time_ms = one.timestamp if one.timestamp >= 0 else None
-    return OffsetResult(code.meaning, code.name, found, time_ms=time_ms)
+    if response.old_style_offsets is not None:
+        borders = tuple(sorted(response.old_style_offsets))
+        latest = borders[-1] if borders else 0
+        return OffsetResult(code.meaning, code.name, latest, is_exact=False, borders=borders)
+    offset = response.offset if response.offset >= 0 else None
+    time_ms = response.timestamp if response.timestamp >= 0 else None
+    return OffsetResult(code.meaning, code.name, offset, time_ms=time_ms)
 
 
 def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
@@ -207,9 +207,11 @@ def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition
     sizes: dict[Partition, int] = {}
     for directory in (directory for response in responses for directory in response.results):
         for topic in directory.topics:
-            for one in topic.partitions:
-                if not one.is_future_key:
-                    sizes[Partition(topic.name, one.partition_index)] = one.partition_size
+            for partition in topic.partitions:
+                if not partition.is_future_key:
+                    sizes[Partition(topic.name, partition.partition_index)] = (
+                        partition.partition_size
+                    )
     return sizes
 
 
@@ -253,37 +255,38 @@ def read_records(
     names = {a.topic_id: a.partition.topic for a in fetches if a.topic_id}
     whole = error_code_of(response.error_code)
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
-    fetched = []
+    partitions = []
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id or "", "")
-        for one in topic.partitions:
-            code = error_code_of(one.error_code)
-            stable = isolation is Isolation.READ_COMMITTED and one.last_stable_offset >= 0
-            readable_end = one.last_stable_offset if stable else one.high_watermark
-            fetched.append(
+        for partition in topic.partitions:
+            code = error_code_of(partition.error_code)
+            stable = isolation is Isolation.READ_COMMITTED and partition.last_stable_offset >= 0
+            readable_end = partition.last_stable_offset if stable else partition.high_watermark
+            partitions.append(
                 FetchedPartition(
-                    partition=Partition(name, one.partition_index),
+                    partition=Partition(name, partition.partition_index),
                     meaning=code.meaning,
                     code=code.name,
-                    records=one.records if one.records is not None else memoryview(b""),
+                    records=partition.records if partition.records is not None else memoryview(b""),
                     readable_end=readable_end if readable_end >= 0 else None,
                     aborted=tuple(
-                        (a.producer_id, a.first_offset) for a in one.aborted_transactions or ()
+                        (a.producer_id, a.first_offset)
+                        for a in partition.aborted_transactions or ()
                     ),
                     preferred=None
-                    if one.preferred_read_replica < 0
-                    else one.preferred_read_replica,
-                    leader_hint=_leader_hint(one.current_leader, nodes),
+                    if partition.preferred_read_replica < 0
+                    else partition.preferred_read_replica,
+                    leader_hint=_leader_hint(partition.current_leader, nodes),
                 )
             )
-    return FetchResult(whole.meaning, whole.name, tuple(fetched), response.throttle_time_ms)
+    return FetchResult(whole.meaning, whole.name, tuple(partitions), response.throttle_time_ms)
 
 
-def _leader_hint(named: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:
-    """The new leader that accompanies errors 6 and 74, if its address is there, too (KIP-951)."""
-    if named is None or named.leader_epoch < 0 or named.leader_id not in nodes:
+def _leader_hint(leader: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:
+    """The new leader that accompanies errors 6 and 74, if its address is included (KIP-951)."""
+    if leader is None or leader.leader_epoch < 0 or leader.leader_id not in nodes:
         return None
-    return Leader(nodes[named.leader_id], named.leader_epoch)
+    return Leader(nodes[leader.leader_id], leader.leader_epoch)
 
 
 def _or_unknown(epoch: int | None) -> int:

@@ -1,7 +1,7 @@
 """Authentication by SASL PLAIN, SCRAM, OAUTHBEARER and GSSAPI, as requests and responses.
 
 Pure except for the nonce of SCRAM, which `scramp` generates. That package is imported on use, so it
-is needed only for SCRAM. The broker is verified, too: its SCRAM signature must be right, and its
+is needed only for SCRAM. The broker is verified, too: its SCRAM signature must be correct, and its
 number of iterations within limits.
 
 Brokers before 1.0 accept tokens in bare frames and close the connection if they refuse one. A
@@ -48,34 +48,34 @@ _NO_LAYER: Final = 1
 """A security layer of RFC 4752: messages after the login are neither signed nor encrypted by
 SASL."""
 
-Talk = Generator[BrokerRequest, Any, int | None]
-Saying = Generator[BrokerRequest, Any, m.SaslAuthenticateResponse]
+Login = Generator[BrokerRequest, Any, int | None]
+Authentication = Generator[BrokerRequest, Any, m.SaslAuthenticateResponse]
 
 
-def login(credentials: Credentials) -> Talk:
+def login(credentials: Credentials) -> Login:
     """Returns the milliseconds after which it must be repeated; 0 or None: never. Raises
     JobFileError if the broker refuses the mechanism, AccessDenied if it refuses the credentials,
     RemoteProtocolError if it does not prove that it knows the password, and MissingRequirement
     without the package that SCRAM needs."""
     mechanism = credentials.mechanism
-    shaken = yield BrokerRequest(m.SaslHandshakeRequest(mechanism=mechanism))
-    if shaken.error_code:
-        raise _no_mechanism_error(mechanism, shaken)
-    talks: dict[str, Callable[[_Exchange, Credentials], Saying]] = {
+    handshake = yield BrokerRequest(m.SaslHandshakeRequest(mechanism=mechanism))
+    if handshake.error_code:
+        raise _no_mechanism_error(mechanism, handshake)
+    mechanisms: dict[str, Callable[[_Exchange, Credentials], Authentication]] = {
         "PLAIN": _plain,
         "OAUTHBEARER": _bearer,
         **dict.fromkeys(SCRAM, _scram),
         "GSSAPI": _gssapi,
     }
-    if mechanism not in talks:
+    if mechanism not in mechanisms:
         raise JobFileError(
             f"the SASL mechanism {mechanism} is not supported",
-            do=f"use one of: {', '.join(talks)}",
+            do=f"use one of: {', '.join(mechanisms)}",
         )
-    last: m.SaslAuthenticateResponse = yield from talks[mechanism](
+    response: m.SaslAuthenticateResponse = yield from mechanisms[mechanism](
         _Exchange(mechanism), credentials
     )
-    return last.session_lifetime_ms
+    return response.session_lifetime_ms
 
 
 def mechanisms_requests() -> list[BrokerRequest]:
@@ -97,7 +97,7 @@ class _Exchange:
     is_bare: bool = False
     step: int = 0
 
-    def say(self, token: bytes) -> Saying:
+    def send(self, token: bytes) -> Authentication:
         self.step += 1
         if not self.is_bare:
             try:
@@ -114,22 +114,22 @@ class _Exchange:
                 raise
             raise _refused_login_error(
                 f"the broker closed the connection while {self.who} logged in",
-                why="brokers before 1.0 do so instead of saying that they refuse",
+                why="brokers before 1.0 close the connection to refuse a login",
                 do="check source.security.sasl: the name and where its password comes from",
                 closed_at=self.step,
             ) from error
 
 
-def _plain(exchange: _Exchange, credentials: Credentials) -> Saying:
+def _plain(exchange: _Exchange, credentials: Credentials) -> Authentication:
     exchange.who = f"user {credentials.username}"
     token = f"\0{credentials.username}\0{credentials.password}".encode()
-    response = yield from exchange.say(token)
+    response = yield from exchange.send(token)
     if response.error_code:
         raise _login_error(credentials, response)
     return response
 
 
-def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
+def _scram(exchange: _Exchange, credentials: Credentials) -> Authentication:
     exchange.who = f"user {credentials.username}"
     scramp = _library()
     try:
@@ -146,20 +146,20 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
             why=str(error),
             do="correct source.security.sasl.username",
         ) from None
-    response = yield from exchange.say(first.encode())
+    response = yield from exchange.send(first.encode())
     if response.error_code:
         raise _login_error(credentials, response)
     challenge = _text(response.auth_bytes)
     _check_iterations_are_accepted(challenge)
-    _heard(scramp, lambda: client.set_server_first(challenge))
-    proof: str = _heard(scramp, client.get_client_final)
-    response = yield from exchange.say(proof.encode())
+    _check_response(scramp, lambda: client.set_server_first(challenge))
+    proof: str = _check_response(scramp, client.get_client_final)
+    response = yield from exchange.send(proof.encode())
     if response.error_code:
         raise _login_error(credentials, response)
     final = _text(response.auth_bytes)
     if final.startswith("e="):
         raise _login_error(credentials, response, final)
-    _heard(scramp, lambda: client.set_server_final(final))
+    _check_response(scramp, lambda: client.set_server_final(final))
     return response
 
 
@@ -175,76 +175,77 @@ def _library() -> Any:
     return scramp
 
 
-def _heard(scramp: Any, act: Callable[[], Any]) -> Any:
-    """Has the library check what the broker has sent."""
+def _check_response(scramp: Any, check: Callable[[], Any]) -> Any:
+    """Runs the library's check of the broker's last message."""
     try:
-        return act()
+        return check()
     except (scramp.ScramException, ValueError, KeyError, IndexError) as error:
         raise RemoteProtocolError(
-            "the broker's part of the SCRAM login is wrong, so it may be another server",
+            "the broker's side of the SCRAM login is wrong, so it may be another server",
             why=str(error),
-            do="check that host and port are those of the broker, then ask its operator",
+            do="check that host and port belong to the broker, then ask its operator",
         ) from None
 
 
 def _check_iterations_are_accepted(challenge: str) -> None:
     """Raises RemoteProtocolError for an unacceptable number of iterations, before using it."""
-    found = [part[2:] for part in challenge.split(",") if part.startswith("i=")]
-    number = found[0] if found else ""
+    numbers = [part[2:] for part in challenge.split(",") if part.startswith("i=")]
+    number = numbers[0] if numbers else ""
     is_number = number.isascii() and number.isdigit() and len(number) < 10
     if is_number and MIN_ITERATIONS <= int(number) <= MAX_ITERATIONS:
         return
     raise RemoteProtocolError(
         "the broker asks for a number of SCRAM iterations that is not accepted",
-        why=f"it says {number[:20] or 'none'}; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted",
+        why=f"it asks for {number[:20] or 'none'}, and {MIN_ITERATIONS} to {MAX_ITERATIONS} are "
+        "accepted",
         do="create the user's SCRAM credentials again, with 4096 to 16384 iterations",
     )
 
 
-def _bearer(exchange: _Exchange, credentials: Credentials) -> Saying:
+def _bearer(exchange: _Exchange, credentials: Credentials) -> Authentication:
     exchange.who = "the bearer of the token"
     pairs = [("auth", f"Bearer {credentials.token}"), *credentials.extensions]
-    said = "".join(f"{key}={value}\x01" for key, value in pairs)
-    response = yield from exchange.say(f"n,,\x01{said}\x01".encode())
+    fields = "".join(f"{key}={value}\x01" for key, value in pairs)
+    response = yield from exchange.send(f"n,,\x01{fields}\x01".encode())
     if not response.error_code and response.auth_bytes:
         # A refusal has two steps: the reason as JSON, then the error, after an acknowledgement.
         reason = _text(response.auth_bytes)
         with suppress(AccessDenied):  # a broker before 1.0 closes the connection
-            response = yield from exchange.say(b"\x01")
+            response = yield from exchange.send(b"\x01")
         raise _token_error(reason, response, credentials)
     if response.error_code:
         raise _token_error("", response, credentials)
     return response
 
 
-def _gssapi(exchange: _Exchange, credentials: Credentials) -> Saying:
+def _gssapi(exchange: _Exchange, credentials: Credentials) -> Authentication:
     kerberos = credentials.kerberos
     if kerberos is None:
         raise LocalProtocolError("a login with GSSAPI has no Kerberos context")
     exchange.who = kerberos.who
-    response = yield from _say_or_refuse(exchange, kerberos.first_token)
+    response = yield from _send_or_refuse(exchange, kerberos.first_token)
     while not kerberos.is_complete:
-        response = yield from _say_or_refuse(exchange, kerberos.step(bytes(response.auth_bytes)))
+        response = yield from _send_or_refuse(exchange, kerberos.step(bytes(response.auth_bytes)))
     layers = kerberos.unwrap(bytes(response.auth_bytes))
     if len(layers) != 4 or not layers[0] & _NO_LAYER:
         raise RemoteProtocolError(
-            "the broker wants SASL to sign or encrypt what follows the login",
+            "the broker requires SASL to sign or encrypt everything after the login",
             why=f"it offers the layers {layers[:1].hex()}, and Kafka's own clients use none",
-            do="check that host and port are those of a Kafka broker",
+            do="check that host and port belong to a Kafka broker",
         )
-    response = yield from _say_or_refuse(exchange, kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
+    response = yield from _send_or_refuse(exchange, kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
     return response
 
 
-def _say_or_refuse(exchange: _Exchange, token: bytes) -> Saying:
-    response = yield from exchange.say(token)
+def _send_or_refuse(exchange: _Exchange, token: bytes) -> Authentication:
+    response = yield from exchange.send(token)
     if not response.error_code:
         return response
     raise _refused_login_error(
         f"the broker refused {exchange.who}",
         why=response.error_message or error_code_of(response.error_code).name,
         do="check source.security.sasl.kerberos, and the broker's log: its keytab must have the "
-        "principal SERVICE_NAME/HOST for the host by which it is reached",
+        "principal SERVICE_NAME/HOST for the host in source.servers",
         code=response.error_code,
     )
 
@@ -253,35 +254,35 @@ def _text(data: Any) -> str:
     return bytes(data).decode("utf-8", errors="replace")
 
 
-def _no_mechanism_error(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileError:
-    if shaken.error_code == ILLEGAL_STATE:
+def _no_mechanism_error(mechanism: str, handshake: m.SaslHandshakeResponse) -> JobFileError:
+    if handshake.error_code == ILLEGAL_STATE:
         return JobFileError(
             "the port does not accept SASL",
-            why=f"it answered {error_code_of(shaken.error_code).name} to {mechanism}",
+            why=f"it answered {error_code_of(handshake.error_code).name} to {mechanism}",
             do="remove source.security.sasl, or use the brokers' port for SASL",
-            code=shaken.error_code,
+            code=handshake.error_code,
         )
-    offered = ", ".join(sorted(shaken.mechanisms)) or "nothing"
+    offer = ", ".join(sorted(handshake.mechanisms)) or "nothing"
     return JobFileError(
         f"the broker does not offer SASL {mechanism}",
-        why=f"it offers {offered}"
-        if shaken.error_code == NO_SUCH_MECHANISM
-        else f"it answered {error_code_of(shaken.error_code).name} and offers {offered}",
-        do="set source.security.sasl.mechanism to what it offers",
-        code=shaken.error_code,
-        offered=list(shaken.mechanisms),
+        why=f"it offers {offer}"
+        if handshake.error_code == NO_SUCH_MECHANISM
+        else f"it answered {error_code_of(handshake.error_code).name} and offers {offer}",
+        do="set source.security.sasl.mechanism to one that it offers",
+        code=handshake.error_code,
+        offered=list(handshake.mechanisms),
     )
 
 
 def _login_error(
-    credentials: Credentials, response: m.SaslAuthenticateResponse, said: str = ""
+    credentials: Credentials, response: m.SaslAuthenticateResponse, reason: str = ""
 ) -> AccessDenied:
     return _refused_login_error(
         f"the broker refused user {credentials.username}",
-        why=_without_secret(said or response.error_message or "", credentials.password)
+        why=_without_secret(reason or response.error_message or "", credentials.password)
         or error_code_of(response.error_code).name,
         do="check source.security.sasl: the user name, where its password comes from, and that "
-        f"the user is there for {credentials.mechanism}",
+        f"the user exists for {credentials.mechanism}",
         code=response.error_code,
     )
 
@@ -308,14 +309,14 @@ def _refused_login_error(what: str, *, why: str, do: str, **facts: Any) -> Acces
 
 
 def _without_secret(text: str | None, secret: str) -> str:
-    """The text of a broker without the secret."""
+    """A broker's text without the secret."""
     return (text or "").replace(secret, "...") if secret else text or ""
 
 
 def _status(reason: str) -> str:
-    """``{"status":"invalid_token","scope":"x"}`` as a person reads it."""
+    """``{"status":"invalid_token","scope":"x"}`` in words."""
     try:
-        told = JsonFields.parse(reason)
-        return ", ".join(f"{key} {told.word(key)}" for key in told)[:300]
+        fields = JsonFields.parse(reason)
+        return ", ".join(f"{key} {fields.word(key)}" for key in fields)[:300]
     except Unreadable:
         return reason[:200]

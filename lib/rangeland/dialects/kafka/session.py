@@ -98,8 +98,8 @@ class KafkaSession(ProtocolSession):
         return self._versions_frame(FIRST_ASKED)
 
     def take_negotiation(self, response: memoryview) -> bytes | None:
-        """Takes the response to the last such frame. Returns the next one, or None when the
-        versions are known.
+        """Takes the response to the last frame of the negotiation. Returns the next frame, or None
+        when the versions are known.
 
         A broker that does not support the version of the request itself answers with error 35, in
         version 0, and may list the versions that it supports. Then it is asked again."""
@@ -109,13 +109,15 @@ class KafkaSession(ProtocolSession):
                 "the response to another request was passed to `take_negotiation`"
             )
         # The code comes first in every version, and 35 means that the rest is in version 0.
-        refused = bytes(response[start : start + 2]) == UNSUPPORTED_VERSION.to_bytes(2, "big")
-        version = 0 if refused else pending.version
+        is_unsupported = bytes(response[start : start + 2]) == UNSUPPORTED_VERSION.to_bytes(
+            2, "big"
+        )
+        version = 0 if is_unsupported else pending.version
         value = decode(ApiVersionsResponse, version, response, start)
         del self._pending[correlation_id]
-        listed = {v.api_key: (v.min_version, v.max_version) for v in value.api_keys}
-        if refused and pending.version > 0:
-            highest = listed.get(spec_of(ApiVersionsRequest).key, (0, 0))[1]
+        versions = {v.api_key: (v.min_version, v.max_version) for v in value.api_keys}
+        if is_unsupported and pending.version > 0:
+            highest = versions.get(spec_of(ApiVersionsRequest).key, (0, 0))[1]
             return self._versions_frame(max(0, min(highest, pending.version - 1)))
         code = error_code_of(value.error_code)
         if code.meaning is not ErrorMeaning.OK:
@@ -126,7 +128,7 @@ class KafkaSession(ProtocolSession):
                 do="check that the port is a Kafka listener for clients",
                 code=value.error_code,
             )
-        self._versions = listed
+        self._versions = versions
         return None
 
     def skip_opening(self) -> bytes:
@@ -177,18 +179,26 @@ class KafkaSession(ProtocolSession):
                 why=f"versions {low} to {high} are declared",
                 request=spec.name,
             )
-        theirs = self._versions.get(spec.key)
-        if theirs is not None and low <= min(top, theirs[1]) and theirs[0] <= top:
-            return min(top, theirs[1])
-        has = "no version" if theirs is None else f"versions {theirs[0]} to {theirs[1]}"
-        kind = UnsupportedRequest if theirs is None else NoCommonVersion
+        broker_versions = self._versions.get(spec.key)
+        if (
+            broker_versions is not None
+            and low <= min(top, broker_versions[1])
+            and broker_versions[0] <= top
+        ):
+            return min(top, broker_versions[1])
+        support = (
+            "no version"
+            if broker_versions is None
+            else f"versions {broker_versions[0]} to {broker_versions[1]}"
+        )
+        kind = UnsupportedRequest if broker_versions is None else NoCommonVersion
         raise kind(
             f"no version of {spec.name} is supported by both sides",
-            why=f"the broker supports {has} of it, and this library versions {low} to {top}",
+            why=f"the broker supports {support} of it, and this library versions {low} to {top}",
             do="check whether this version of the broker is supported",
             request=spec.name,
             ours=[low, top],
-            theirs=list(theirs) if theirs else None,
+            theirs=list(broker_versions) if broker_versions else None,
         )
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:

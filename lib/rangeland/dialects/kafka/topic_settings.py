@@ -1,4 +1,4 @@
-"""What a topic's own settings say: its cleanup policy and its retention. Pure."""
+"""A topic's own settings: its cleanup policy and its retention. Pure."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def cleanup_requests(topic: str) -> list[BrokerRequest]:
 
 
 def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
-    found = next((one for response in responses for one in response.results), None)
-    if found is None:
+    result = next((r for response in responses for r in response.results), None)
+    if result is None:
         return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
-    code = error_code_of(found.error_code)
+    code = error_code_of(result.error_code)
     if code.meaning is not ErrorMeaning.OK:
         why = f"the broker answered {code.name} when asked for its cleanup.policy"
         return CleanupPolicy(None, why)
-    policy = next((c.value for c in found.configs if c.name == CLEANUP), None)
+    policy = next((c.value for c in result.configs if c.name == CLEANUP), None)
     if policy is None:
         return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
     words = [word.strip() for word in policy.split(",")]
@@ -49,10 +49,10 @@ def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolic
 def read_retention(responses: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
     """The retention of topics, without those that this client may not describe."""
     return {
-        found.resource_name: _retention({c.name: c.value for c in found.configs})
+        result.resource_name: _retention({c.name: c.value for c in result.configs})
         for response in responses
-        for found in response.results
-        if error_code_of(found.error_code).meaning is ErrorMeaning.OK
+        for result in response.results
+        if error_code_of(result.error_code).meaning is ErrorMeaning.OK
     }
 
 

@@ -41,9 +41,9 @@ class MessageBodies:
         """Adds a body, decompressed. Raises NotDecompressible."""
         if codec in _FRAMED:
             _, bound, unpack = CODECS[_FRAMED[codec]]
-            place = self._room(self._bounded_size(bound, data))
+            room = self._room(self._bounded_size(bound, data))
             try:
-                self.size += unpack(data, place)
+                self.size += unpack(data, room)
             except cramjam.DecompressionError as error:
                 raise NotDecompressible(f"its body cannot be unpacked: {error}") from None
         else:

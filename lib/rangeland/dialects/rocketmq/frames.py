@@ -94,16 +94,16 @@ class SimilarHeaders:
 
     def __init__(self, code: int, fields: Mapping[str, str], numbers: Sequence[str]) -> None:
         self._code = code
-        self._same = b"".join(_entry(key, value) for key, value in fields.items())
+        self._shared = b"".join(_entry(key, value) for key, value in fields.items())
         self._names = [_SHORT.pack(len(name)) + name.encode() for name in numbers]
 
     def write(self, opaque: int, *numbers: int) -> bytes:
         """A frame as ``write_frame`` writes it, with the length before it."""
-        same = self._same
+        fields = self._shared
         for name, number in zip(self._names, numbers, strict=True):
             text = b"%d" % number
-            same += name + _INT.pack(len(text)) + text
-        size = _SIMILAR.size - 2 * _PREFIX.size + len(same)
+            fields += name + _INT.pack(len(text)) + text
+        size = _SIMILAR.size - 2 * _PREFIX.size + len(fields)
         return (
             _SIMILAR.pack(
                 _PREFIX.size + size,
@@ -114,9 +114,9 @@ class SimilarHeaders:
                 opaque,
                 0,
                 0,
-                len(same),
+                len(fields),
             )
-            + same
+            + fields
         )
 
 
@@ -139,14 +139,14 @@ class HeaderReader:
         if self._last is not None and len(buffer) >= _PREFIX.size:
             (word,) = _PREFIX.unpack_from(buffer)
             end = _PREFIX.size + word  # kind 0 is JSON; others lead past the buffer
-            if end <= len(buffer) and (found := self._template.match(buffer, _PREFIX.size, end)):
+            if end <= len(buffer) and (match := self._template.match(buffer, _PREFIX.size, end)):
                 last = self._last
-                return Frame(last.code, found[0], last.flag, last.remark, found[1], buffer[end:])
-        read = read_frame(buffer)
-        header = bytes(buffer[_PREFIX.size : len(buffer) - len(read.body)])
-        self._template.learn(header, read.fields)
-        self._last = read._replace(body=b"")
-        return read
+                return Frame(last.code, match[0], last.flag, last.remark, match[1], buffer[end:])
+        frame = read_frame(buffer)
+        header = bytes(buffer[_PREFIX.size : len(buffer) - len(frame.body)])
+        self._template.learn(header, frame.fields)
+        self._last = frame._replace(body=b"")
+        return frame
 
 
 def read_frame(buffer: memoryview) -> Frame:
@@ -173,8 +173,8 @@ def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
             fields={key: fields.word(key) for key in fields if fields.get(key) is not None},
             body=buffer[end:],
         )
-    except Unreadable as bad:
-        why = f"the JSON of a header is invalid: {bad}"
+    except Unreadable as error:
+        why = f"the JSON of a header is invalid: {error}"
         raise decode_error(BAD_TEXT, why, buffer, start) from None
 
 
@@ -203,8 +203,8 @@ def _text(buffer: memoryview, offset: int, length: struct.Struct) -> tuple[str, 
     end = take(buffer, start, size)
     try:
         return str(buffer[start:end], "utf-8"), end
-    except UnicodeDecodeError as bad:
-        raise decode_error(BAD_TEXT, f"text that is not UTF-8: {bad}", buffer, start) from None
+    except UnicodeDecodeError as error:
+        raise decode_error(BAD_TEXT, f"text that is not UTF-8: {error}", buffer, start) from None
 
 
 _NUMBERS: Final = re.compile(rb'"(opaque|nextBeginOffset|minOffset|maxOffset)":"?(\d+)')
@@ -230,10 +230,10 @@ class HeaderTemplate:
         """The opaque and the fields of a header that matches the pattern; None if it does not."""
         if self._pattern is None:
             return None
-        found = self._pattern.fullmatch(buffer, start, end)
-        if found is None:
+        match = self._pattern.fullmatch(buffer, start, end)
+        if match is None:
             return None
-        numbers = dict(zip(self._names, map(bytes.decode, found.groups()), strict=True))
+        numbers = dict(zip(self._names, map(bytes.decode, match.groups()), strict=True))
         return int(numbers.pop("opaque")), {**self._fields, **numbers}
 
     def learn(self, header: bytes, fields: Mapping[str, str]) -> None:
@@ -246,10 +246,10 @@ class HeaderTemplate:
         )
         if len(header) > _MOST_BYTES or sorted(names) != _NAMES or not are_fields:
             return
-        patterns, done = [], 0
+        patterns, end = [], 0
         for match in matches:
-            patterns.append(re.escape(header[done : match.start(2)]))
-            done = match.end(2)
-        patterns.append(re.escape(header[done:]))
+            patterns.append(re.escape(header[end : match.start(2)]))
+            end = match.end(2)
+        patterns.append(re.escape(header[end:]))
         self._names, self._fields = names, fields
         self._pattern = re.compile(_NUMBER.join(patterns))

@@ -3,11 +3,11 @@
 The decoder only knows single messages. So each message of a batch is rewritten as one that a broker
 could have stored separately: with the batch's times, hosts and position in the log, its own flag,
 body and properties, and its own offset, counted from the batch's. Upstream's clients do the same
-with their objects. The body of the batch is compressed as a whole, and the checksum is that of the
+with their objects. The body of the batch is compressed as a whole, and the checksum covers the
 stored body.
 
-Only topics that store batches need this. Messages between batches are kept as they are. The parts
-have a bounded size, whatever a batch decompresses to.
+Only topics that store batches need this. Messages between batches are left unchanged. The parts
+have a bounded size, however large a decompressed batch is.
 """
 
 from __future__ import annotations
@@ -62,56 +62,56 @@ class InnerMessages:
 
     def place_of(self, byte_index: int) -> int:
         """The position in the fetched bytes of a message that was not rewritten."""
-        at, place = self.places[bisect_right(self.places, (byte_index, 1 << 62)) - 1]
-        return place + byte_index - at
+        start, fetched_start = self.places[bisect_right(self.places, (byte_index, 1 << 62)) - 1]
+        return fetched_start + byte_index - start
 
 
-def unfold(given: PullResult, from_offset: int, until_offset: int) -> Iterator[InnerMessages]:
+def unfold(result: PullResult, from_offset: int, until_offset: int) -> Iterator[InnerMessages]:
     """All messages of the range; those outside a batch may extend beyond it. Raises BadRecord for a
     damaged batch, and if the walk ends at damaged bytes."""
-    walk, part = EntryTotals(given.messages), InnerMessages()
+    walk, part = EntryTotals(result.messages), InnerMessages()
     for entry in walk.entries(until_offset):
         if entry.until_offset <= from_offset:
             continue
         part.places.append((len(part.messages), entry.start))
         if entry.is_batch:
-            _put_batch(part.messages, given, entry, from_offset, until_offset)
+            _put_batch(part.messages, result, entry, from_offset, until_offset)
         else:
-            part.messages += given.messages[entry.start : entry.end]
+            part.messages += result.messages[entry.start : entry.end]
         part.until_offset = entry.until_offset
         if len(part.messages) >= PART_BYTES:
             yield part
             part = InnerMessages()
     if walk.fault is not None:
-        raise walk_error(given, walk.as_walk(), from_offset)
-    part.until_offset = given.end_after(walk.last_offset)
+        raise walk_error(result, walk.as_walk(), from_offset)
+    part.until_offset = result.end_after(walk.last_offset)
     yield part
 
 
 def _put_batch(
-    to: bytearray, given: PullResult, entry: QueueEntry, from_offset: int, until_offset: int
+    to: bytearray, result: PullResult, entry: QueueEntry, from_offset: int, until_offset: int
 ) -> None:
     """Appends the batch's messages with offsets in the range, each as a stored message."""
-    raw = given.messages[entry.start : entry.end]
+    raw = result.messages[entry.start : entry.end]
     fields = fields_of(raw)
     assert fields is not None  # otherwise its number of messages would be unknown
     flags = int.from_bytes(raw[_FLAGS_AT:_BORN_AT], "big")
     number = entry.until_offset - entry.offset
-    found = _messages_of(_body(raw, flags, fields, entry, given), entry, given)
-    inner = list(islice(found, number + 1))
+    messages = _messages_of(_body(raw, flags, fields, entry, result), entry, result)
+    inner = list(islice(messages, number + 1))
     if len(inner) != number:
         # Either number may be right, so it is unknown where the batch ends.
-        held = f"{len(inner)} messages" if len(inner) < number else "more messages"
-        why = f"it holds {held} and says {number}"
-        raise message_error(entry.offset, why, position=given.start + entry.start)
+        contents = f"{len(inner)} messages" if len(inner) < number else "more messages"
+        why = f"it contains {contents}, but claims {number}"
+        raise message_error(entry.offset, why, position=result.start + entry.start)
     flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | CODEC_BITS)
     magic, queue, physical = raw[4:_CRC_AT], raw[_CRC_AT + 4 : _FLAG_AT], raw[28:_FLAGS_AT]
     hosts, topic = raw[_BORN_AT : fields.body - 4], raw[fields.body_end : fields.properties - 2]
-    fixed = fields.body + len(topic)  # all but the body and the properties
+    fixed_bytes = fields.body + len(topic)  # all but the body and the properties
     first = max(from_offset, entry.offset)
-    wanted = inner[first - entry.offset : until_offset - entry.offset]
-    for offset, (flag, body, properties) in enumerate(wanted, first):
-        to += _LENGTH.pack(fixed + len(body) + len(properties))
+    selection = inner[first - entry.offset : until_offset - entry.offset]
+    for offset, (flag, body, properties) in enumerate(selection, first):
+        to += _LENGTH.pack(fixed_bytes + len(body) + len(properties))
         to += magic
         to += struct.pack(">I", zlib.crc32(body) & 0x7FFFFFFF)
         to += queue
@@ -126,46 +126,50 @@ def _put_batch(
 
 
 def _body(
-    raw: Any, flags: int, fields: MessageFields, entry: QueueEntry, given: PullResult
+    raw: Any, flags: int, fields: MessageFields, entry: QueueEntry, result: PullResult
 ) -> memoryview:
     """A batch's decompressed body."""
     if not flags & NEED_UNWRAP:
         # Upstream's clients return it to their users as one message.
-        raise _batch_error(entry, given, "it holds a batch that readers are not to take apart")
+        raise _batch_error(entry, result, "it holds a batch that readers may not unpack")
     body = memoryview(raw)[fields.body : fields.body_end]
     if zlib.crc32(body) & 0x7FFFFFFF != int.from_bytes(raw[_CRC_AT : _CRC_AT + 4], "big"):
-        raise _batch_error(entry, given, StoredFault.BAD_CHECKSUM.reason)
+        raise _batch_error(entry, result, StoredFault.BAD_CHECKSUM.reason)
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     if codec == NOT_PACKED:
         return body
-    values = MessageBodies(given.context.max_batch_bytes)
+    values = MessageBodies(result.context.max_batch_bytes)
     try:
         values.add(codec, body)
     except NotDecompressible as error:
-        raise _batch_error(entry, given, str(error), codec=codec) from None
+        raise _batch_error(entry, result, str(error), codec=codec) from None
     return values.value()
 
 
 def _messages_of(
-    body: memoryview, entry: QueueEntry, given: PullResult
+    body: memoryview, entry: QueueEntry, result: PullResult
 ) -> Iterator[tuple[int, memoryview, memoryview]]:
     """Flag, body, and properties preceded by their length. Producers write neither magic nor
     checksum, so neither is checked."""
-    place = 0
-    while place < len(body):
+    start = 0
+    while start < len(body):
         length = body_length = size = -1
-        if len(body) - place >= _SMALLEST:
-            length, _, _, flag, body_length = _INNER.unpack_from(body, place)
-        at = place + _INNER.size
-        if 0 <= body_length <= len(body) - at - _SHORT.size:
-            (size,) = _SHORT.unpack_from(body, at + body_length)
-        if size < 0 or length != _SMALLEST + body_length + size or length > len(body) - place:
-            raise _batch_error(entry, given, "a message of the batch in it is longer than its rest")
-        yield flag, body[at : at + body_length], body[at + body_length : place + length]
-        place += length
+        if len(body) - start >= _SMALLEST:
+            length, _, _, flag, body_length = _INNER.unpack_from(body, start)
+        body_start = start + _INNER.size
+        if 0 <= body_length <= len(body) - body_start - _SHORT.size:
+            (size,) = _SHORT.unpack_from(body, body_start + body_length)
+        if size < 0 or length != _SMALLEST + body_length + size or length > len(body) - start:
+            raise _batch_error(entry, result, "a message in its batch is longer than the rest")
+        yield (
+            flag,
+            body[body_start : body_start + body_length],
+            body[body_start + body_length : start + length],
+        )
+        start += length
 
 
-def _batch_error(entry: QueueEntry, given: PullResult, why: str, **facts: Any) -> BadRecord:
+def _batch_error(entry: QueueEntry, result: PullResult, why: str, **facts: Any) -> BadRecord:
     """The error for a batch whose end is certain."""
-    byte_index = given.start + entry.start
+    byte_index = result.start + entry.start
     return message_error(entry.offset, why, entry.until_offset, position=byte_index, **facts)

@@ -52,8 +52,9 @@ class QueueEntry(NamedTuple):
 
 
 class MessageFields(NamedTuple):
-    """The places of an entry's last fields in its bytes: its body at ``[body, body_end)`` after a
-    length, then the topic after its length, then the properties from ``properties`` to the end."""
+    """The positions of an entry's last fields in its bytes: its body at ``[body, body_end)`` after
+    a length, then the topic after its length, then the properties from ``properties`` to the
+    end."""
 
     body: int
     body_end: int
@@ -76,11 +77,11 @@ def begins_at(body: Any, offset: int) -> int | None:
     """The offset at which a pull from ``offset`` begins for its reader: ``offset`` itself if it is
     inside the first entry, a batch; otherwise the first entry's offset. A batch whose end is
     unknown may contain it: opening it will show. None if nothing was returned."""
-    found = first_offset(body)
-    if found is None or found >= offset or not is_batch(body):
-        return found
-    first = next(iter(EntryTotals(body).entries()), None)
-    return offset if first is None or first.until_offset > offset else found
+    first_at = first_offset(body)
+    if first_at is None or first_at >= offset or not is_batch(body):
+        return first_at
+    entry = next(iter(EntryTotals(body).entries()), None)
+    return offset if entry is None or entry.until_offset > offset else first_at
 
 
 def stored_ms(body: Any) -> int | None:
@@ -94,7 +95,7 @@ def stored_ms(body: Any) -> int | None:
 
 class EntryTotals:
     """Walks from entry to entry, to the first incomplete one. Afterwards ``end`` is where the walk
-    has ended, ``last_offset`` that of the last message before it, and ``fault`` the reason, if it
+    ended, ``last_offset`` the offset of the last message before it, and ``fault`` the reason, if it
     ended at damaged bytes. A batch with an unknown number of messages is such a fault."""
 
     def __init__(self, messages: Any) -> None:
@@ -144,9 +145,9 @@ def entry_at(data: Any, start: int) -> QueueEntry | StoredFault:
     _, magic, offset, flags = _HEAD.unpack_from(data, start)
     if magic not in (MAGIC_1, MAGIC_2):
         return StoredFault.UNKNOWN_MAGIC
-    is_one = bool(flags & INNER_BATCH)
-    number = _number(data[start : start + length]) if is_one else 1
-    return QueueEntry(start, start + length, offset, offset + number, is_one)
+    is_inner_batch = bool(flags & INNER_BATCH)
+    number = _number(data[start : start + length]) if is_inner_batch else 1
+    return QueueEntry(start, start + length, offset, offset + number, is_inner_batch)
 
 
 def walk_entries(messages: Any) -> MessageWalk:
@@ -158,12 +159,12 @@ def walk_entries(messages: Any) -> MessageWalk:
 
 
 def fields_of(entry: Any) -> MessageFields | None:
-    """Finds the last fields of an entry; None if they do not fit into it or do not fill it."""
+    """Finds the last fields of an entry; None if they do not fit in it or do not fill it."""
     _, magic, _, flags = _HEAD.unpack_from(entry)
-    place = _TO_BODY + sum(12 for bit in (BORN_V6, STORE_V6) if flags & bit)
+    start = _TO_BODY + sum(12 for bit in (BORN_V6, STORE_V6) if flags & bit)
     try:
-        (length,) = _LENGTH.unpack_from(entry, place)
-        body = place + _LENGTH.size
+        (length,) = _LENGTH.unpack_from(entry, start)
+        body = start + _LENGTH.size
         body_end = body + length
         if length < 0:
             return None
@@ -171,13 +172,13 @@ def fields_of(entry: Any) -> MessageFields | None:
             width, topic = 1, entry[body_end]
         else:
             width, (topic,) = 2, _SHORT.unpack_from(entry, body_end)
-        at = body_end + width + topic
-        (size,) = _SHORT.unpack_from(entry, at)
+        end = body_end + width + topic
+        (size,) = _SHORT.unpack_from(entry, end)
     except (struct.error, IndexError):
         return None
-    at += _SHORT.size
-    fits = topic >= 0 and size >= 0 and at + size == len(entry)
-    return MessageFields(body, body_end, at) if fits else None
+    end += _SHORT.size
+    fits = topic >= 0 and size >= 0 and end + size == len(entry)
+    return MessageFields(body, body_end, end) if fits else None
 
 
 def _number(entry: Any) -> int:
@@ -185,12 +186,12 @@ def _number(entry: Any) -> int:
     fields = fields_of(entry)
     if fields is None:
         return 0
-    said = [b""]
+    values = [b""]
     for part in bytes(entry[fields.properties :]).split(b"\x02"):
         name, _, value = part.partition(b"\x01")
         if name == NUMBER:
-            said.append(value)
-    text = said[-1]
+            values.append(value)
+    text = values[-1]
     if not text.isdigit() or len(text) > MOST_DIGITS:
         return 0
     number = int(text)

@@ -1,7 +1,7 @@
 """RocketMQ's requests and responses: a code, named fields, and a body.
 
-Each request is made by a function of its name. A response refers to its request, because it does
-not say what it is about. A pull returns only a few messages, so many pulls are sent together:
+Each request is made by a function of its name. A response refers to its request, which alone shows
+what it is about. A pull returns only a few messages, so many pulls are sent together:
 ``PullSeries`` is one request here, from which the session makes several pulls.
 
 Only this module and ``error_codes`` contain names and numbers of the protocol.
@@ -25,7 +25,7 @@ TOPIC_CONFIG = 351
 HELLO = 32_000
 
 READER_GROUP: Final = "TOOLS_CONSUMER"
-"""The group of our pulls. A broker creates a group that it does not know; this one every broker has
+"""The group of our pulls. A broker creates a group that it does not know; every broker has this one
 from the start, for upstream's own tools."""
 
 MAX_PER_PULL: Final = 32
@@ -49,13 +49,13 @@ class RemotingRequest:
 
 
 class Pull(NamedTuple):
-    """A request for at most ``wanted`` messages from ``offset`` on: all of them, or those whose tag
-    has the hash of one of ``tags``. With tags a broker examines 800 messages, by default, and
-    returns those that match, possibly none. A NamedTuple, because many are made."""
+    """A request for at most ``max_messages`` from ``offset`` on: with any tag, or only with a tag
+    whose hash is that of one of ``tags``. With tags a broker examines 800 messages, by default, and
+    returns the ones that match, possibly none. A NamedTuple, because many are made."""
 
     about: Partition
     offset: int
-    wanted: int = MAX_PER_PULL
+    max_messages: int = MAX_PER_PULL
     group: str = READER_GROUP
     tags: tuple[str, ...] = ()
 
@@ -72,14 +72,18 @@ class Pull(NamedTuple):
         return False
 
     @property
-    def same(self) -> Mapping[str, str]:
+    def queue_fields(self) -> Mapping[str, str]:
         """The fields that are the same in all pulls of a queue."""
         subscription = " || ".join(self.tags) or "*"
-        return _same_of_pulls(self.about.topic, self.about.number, self.group, subscription)
+        return _queue_fields(self.about.topic, self.about.number, self.group, subscription)
 
     @property
     def fields(self) -> Mapping[str, str]:
-        return {**self.same, "queueOffset": str(self.offset), "maxMsgNums": str(self.wanted)}
+        return {
+            **self.queue_fields,
+            "queueOffset": str(self.offset),
+            "maxMsgNums": str(self.max_messages),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class TimeSearch:
 
 @dataclass(frozen=True, slots=True)
 class AclLogin:
-    """A login: from it on every request on the connection is signed."""
+    """A login: every later request on the connection is signed."""
 
     credentials: Credentials
 
@@ -133,8 +137,8 @@ class RemotingResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeriesResponse:
-    """The responses to all pulls of a series, by offset. ``follow_ups``: those to what was asked
-    afterwards (see ``missing_messages``). ``is_compacted``: the broker has said that the topic
+    """The responses to all pulls of a series, by offset. ``follow_ups``: the responses to further
+    requests (see ``missing_messages``). ``is_compacted``: the broker has reported that the topic
     is."""
 
     request: PullSeries
@@ -201,7 +205,7 @@ def _of_queue(code: int, queue: Partition, **more: Any) -> RemotingRequest:
 
 
 @lru_cache(256)
-def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Mapping[str, str]:
+def _queue_fields(topic: str, number: int, group: str, subscription: str) -> Mapping[str, str]:
     """The version of a subscription matters to groups only."""
     return fields_of(
         topic=topic,

@@ -2,7 +2,7 @@
 
 Brokers do not say. A pull continues at the next message that exists, and with tags a broker does
 not say whether an offset that it leaves out has a message. So once the pulls of a series are
-answered, more is asked, depending on its first message:
+answered, more requests follow, depending on its first message:
 
 - With tags, the first message is pulled again. Logs lose their oldest messages first: if it still
   exists, so did all later ones. As long as it is unknown, the type of the topic is asked for, too,
@@ -35,53 +35,53 @@ def found_at(response: m.RemotingResponse) -> int | None:
 def follow_up_requests(
     series: m.PullSeries, responses: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> list[m.RemotingRequest | m.Pull]:
-    """The messages that are left to send once all pulls of a series have their ``responses``."""
-    topic, found = series.about.topic, found_at(responses[0])
-    if found is None:
+    """The requests that remain to be sent once all pulls of a series have their ``responses``."""
+    topic, offset = series.about.topic, found_at(responses[0])
+    if offset is None:
         return []
-    is_gap = _is_gap(responses[0], found)
+    is_gap = _is_gap(responses[0], offset)
     by_tags = any(response.pull.tags for response in responses)
     if not (by_tags or is_gap):
         asks = series.tags and topics.asks_again(topic)
         asks = asks or (topics.is_compacted(topic) is None and _leaves_out(responses))
         return [m.topic_config(topic)] if asks else []
-    asked: list[m.RemotingRequest | m.Pull] = [m.Pull(series.about, series.offset, 1)]
+    requests: list[m.RemotingRequest | m.Pull] = [m.Pull(series.about, series.offset, 1)]
     if is_gap:
-        asked.append(m.min_offset(series.about))
+        requests.append(m.min_offset(series.about))
     if is_gap or topics.is_for_batches(topic) is None:
-        asked.append(m.topic_config(topic))
-    return asked
+        requests.append(m.topic_config(topic))
+    return requests
 
 
 def _leaves_out(responses: Sequence[m.RemotingResponse]) -> bool:
     """Whether a pull without tags has returned fewer messages than it accounts for offsets."""
-    found = [response for response in responses if response.code == SUCCESS]
+    successes = [response for response in responses if response.code == SUCCESS]
     return not all(
         is_complete(response.body, response.pull.offset, number_of(response, "nextBeginOffset"))
-        for response in found
+        for response in successes
     )
 
 
 def compacted_until(series: m.SeriesResponse) -> int | None:
-    """The first message's offset, if those between the beginning of the series and it are
+    """The first message's offset, if all offsets from the beginning of the series up to it are
     compacted. None if that is uncertain or there is no gap. The offset stored in the message is
     not relied on: a pull of one message ends after it."""
-    found = found_at(series.responses[0])
+    offset = found_at(series.responses[0])
     start = series.request.offset
-    if found is None or found == start or len(series.follow_ups) != 3:
+    if offset is None or offset == start or len(series.follow_ups) != 3:
         return None
     again, begins, topic = series.follow_ups
-    there = found if is_batch(again.body) else number_of(again, "nextBeginOffset") - 1
-    agrees = found_at(again) == found and there > start
+    repeated_offset = offset if is_batch(again.body) else number_of(again, "nextBeginOffset") - 1
+    agrees = found_at(again) == offset and repeated_offset > start
     is_compacted = _begins_before(begins, start) and has_attribute(topic, *COMPACTED)
-    return there if agrees and is_compacted else None
+    return repeated_offset if agrees and is_compacted else None
 
 
-def _is_gap(response: m.RemotingResponse, found: int) -> bool:
+def _is_gap(response: m.RemotingResponse, first_offset: int) -> bool:
     """Whether a pull has not returned the message at its own offset."""
-    at = response.pull.offset
-    return found != at and not is_complete(
-        response.body, at, number_of(response, "nextBeginOffset")
+    offset = response.pull.offset
+    return first_offset != offset and not is_complete(
+        response.body, offset, number_of(response, "nextBeginOffset")
     )
 
 

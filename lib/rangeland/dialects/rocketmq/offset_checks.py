@@ -1,7 +1,7 @@
-"""Whether messages are where the broker says they are.
+"""Checks that messages are where the broker says they are.
 
-The offset stored in a message is covered by no checksum. But a broker looks messages up by an index
-of its own and says which offsets its response accounts for. If a response has as many messages as
+No checksum covers the offset stored in a message. But a broker looks messages up by its own index,
+and reports which offsets its response accounts for. If a response has as many messages as
 it accounts for offsets, the offset of each is certain. If messages are missing (because of tags or
 compaction), the offsets must rise and stay within the response. An offset that was moved into such
 a gap is not detected, nor are changed times and properties.
@@ -46,45 +46,45 @@ class ResponseRun(NamedTuple):
     misplaced: MisplacedMessage | None
 
 
-def response_runs(given: PullResult) -> Iterator[ResponseRun]:
+def response_runs(result: PullResult) -> Iterator[ResponseRun]:
     """All fetched bytes; the broker must have said which offsets they account for."""
-    spans = given.context.spans
+    spans = result.context.spans
     start, offset = 0, spans[0].from_offset
-    for one in misplaced_messages(given):
-        yield ResponseRun(start, one.start, offset, one.offset, one)
-        start = one.end
-        offset = one.offset if one.until_offset is None else one.until_offset
-    yield ResponseRun(start, len(given.messages), offset, spans[-1].until_offset, None)
+    for message in misplaced_messages(result):
+        yield ResponseRun(start, message.start, offset, message.offset, message)
+        start = message.end
+        offset = message.offset if message.until_offset is None else message.until_offset
+    yield ResponseRun(start, len(result.messages), offset, spans[-1].until_offset, None)
 
 
-def misplaced_messages(given: PullResult) -> list[MisplacedMessage]:
+def misplaced_messages(result: PullResult) -> list[MisplacedMessage]:
     """The misplaced messages, in the order of the bytes. The last may be one whose end is
     unknown."""
-    spans, has_gaps = given.context.spans, given.context.has_gaps
-    if not has_gaps and is_tiled(given.messages, spans[0].from_offset, spans[-1].until_offset):
+    spans, has_gaps = result.context.spans, result.context.has_gaps
+    if not has_gaps and is_tiled(result.messages, spans[0].from_offset, spans[-1].until_offset):
         return []
-    found: list[MisplacedMessage] = []
+    messages: list[MisplacedMessage] = []
     begin = 0
     for span in spans:
-        body = given.messages[begin : span.end]
+        body = result.messages[begin : span.end]
         if has_gaps:
-            wrong = _with_gaps(body, span, is_exact=not given.context.tags)
+            wrong = _with_gaps(body, span, is_exact=not result.context.tags)
         else:
             wrong = _without_gaps(body, span)
-        for one in wrong:
-            found.append(one._replace(start=begin + one.start, end=begin + one.end))
-            if one.until_offset is None:
-                return found
+        for message in wrong:
+            messages.append(message._replace(start=begin + message.start, end=begin + message.end))
+            if message.until_offset is None:
+                return messages
         begin = span.end
-    return found
+    return messages
 
 
 def is_tiled(body: Any, from_offset: int, until_offset: int) -> bool:
-    """Whether plain messages follow each other at all of these offsets, to the last byte."""
+    """Whether plain messages follow one another at all of these offsets, to the last byte."""
     if first_offset(body) != from_offset:
         return False
-    walked = rocketmq_decoder().walk_stored(body)
-    return walked == MessageWalk(until_offset - from_offset, len(body), until_offset - 1, None)
+    walk = rocketmq_decoder().walk_stored(body)
+    return walk == MessageWalk(until_offset - from_offset, len(body), until_offset - 1, None)
 
 
 def is_complete(body: Any, from_offset: int, until_offset: int) -> bool:
@@ -97,15 +97,15 @@ def is_complete(body: Any, from_offset: int, until_offset: int) -> bool:
 
 
 def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
-    """The byte up to which messages follow each other from the offset on, and the offset there;
+    """The byte up to which messages follow one another from the offset on, and the offset there;
     None if damaged bytes follow instead of a gap."""
     entries, fault = _entries(body)
-    expected = _begin(entries, from_offset)
+    offset = _begin(entries, from_offset)
     for entry in entries:
-        if entry.offset != expected:
-            return entry.start, max(expected, from_offset)
-        expected = entry.until_offset
-    return (len(body), None) if fault else (_end(entries), max(expected, from_offset))
+        if entry.offset != offset:
+            return entry.start, max(offset, from_offset)
+        offset = entry.until_offset
+    return (len(body), None) if fault else (_end(entries), max(offset, from_offset))
 
 
 # --- within one response ------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _without_gaps(body: Any, span: ResponseSpan) -> Iterator[MisplacedMessage]:
     for entry in entries:
         number = entry.until_offset - entry.offset
         if entry.offset != offset:
-            why = f"it is at offset {offset}, and says that it is at {entry.offset}"
+            why = f"it is at offset {offset}, but claims to be at {entry.offset}"
             end = offset + number if has_all else None
             yield MisplacedMessage(entry.start, entry.end, offset, end, why)
             if end is None:
@@ -128,7 +128,7 @@ def _without_gaps(body: Any, span: ResponseSpan) -> Iterator[MisplacedMessage]:
         yield MisplacedMessage(_end(entries), len(body), offset, None, fault.reason, fault)
     elif not has_all:
         why = (
-            f"its broker's response goes on to offset {span.until_offset}, and has no more messages"
+            f"its broker's response extends to offset {span.until_offset}, but has no more messages"
         )
         yield MisplacedMessage(len(body), len(body), offset, None, why)
 
@@ -140,7 +140,7 @@ def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[Mis
     entries, fault = _entries(body)
     bad = set(_out_of_place(entries, span, is_exact=is_exact and fault is None))
     offset = span.from_offset
-    for is_bad, group in groupby(enumerate(entries), lambda each: each[0] in bad):
+    for is_bad, group in groupby(enumerate(entries), lambda item: item[0] in bad):
         indexes = [index for index, _ in group]
         first, last = entries[indexes[0]], entries[indexes[-1]]
         if not is_bad:
@@ -148,8 +148,8 @@ def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[Mis
             continue
         following = entries[indexes[-1] + 1 :][:1]
         end = following[0].offset if following else span.until_offset if fault is None else None
-        why = f"it says that it is at offset {first.offset}, where offsets {offset} to "
-        why += f"{(end or span.until_offset) - 1} may be"
+        why = f"it claims to be at offset {first.offset}, where only {offset} to "
+        why += f"{(end or span.until_offset) - 1} are possible"
         if end is None or end <= offset:
             yield MisplacedMessage(first.start, len(body), offset, None, why)
             return
@@ -160,13 +160,13 @@ def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[Mis
 
 
 def _fits(body: Any, span: ResponseSpan, *, is_exact: bool) -> bool:
-    walked = rocketmq_decoder().walk_stored(body)
+    walk = rocketmq_decoder().walk_stored(body)
     first = first_offset(body)
-    if walked.fault is not None or walked.end != len(body):
+    if walk.fault is not None or walk.end != len(body):
         return False
     if first is None:
         return not is_exact
-    until = walked.last_offset + 1
+    until = walk.last_offset + 1
     is_within = span.from_offset <= first and until <= span.until_offset
     return is_within and (until == span.until_offset or not is_exact)
 
@@ -192,17 +192,17 @@ def _out_of_place(
 def _entries(body: Any) -> tuple[list[QueueEntry], StoredFault | None]:
     """The entries by their lengths only, whatever offsets they have; and the fault at which they
     end, if it is not the end of the bytes."""
-    found: list[QueueEntry] = []
-    place = 0
-    while place < len(body):
-        entry = entry_at(body, place)
+    entries: list[QueueEntry] = []
+    byte_index = 0
+    while byte_index < len(body):
+        entry = entry_at(body, byte_index)
         if isinstance(entry, StoredFault):
-            return found, entry
+            return entries, entry
         if entry.until_offset <= entry.offset:
-            return found, StoredFault.INNER
-        found.append(entry)
-        place = entry.end
-    return found, None
+            return entries, StoredFault.INNER
+        entries.append(entry)
+        byte_index = entry.end
+    return entries, None
 
 
 def _begin(entries: list[QueueEntry], from_offset: int) -> int:

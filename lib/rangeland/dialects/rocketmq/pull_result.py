@@ -1,4 +1,4 @@
-"""What a fetch has returned: messages, and what is known about them without reading them.
+"""The result of a fetch: messages, and the broker's account of them.
 
 A broker finds messages by its own index and reports which offsets its response accounts for. So if
 no offset is missing, the position of each message is certain, whatever offset is stored in it; if
@@ -21,8 +21,8 @@ _LENGTH_AND_OFFSET: Final = struct.Struct(">i16xq")
 
 
 class PullResult(NamedTuple):
-    """The ``messages`` that a pull returned, from byte ``start`` of the fetched bytes on, and what
-    is known about them."""
+    """The ``messages`` that a pull returned, from byte ``start`` of the fetched bytes on, and their
+    context."""
 
     messages: memoryview
     context: FetchContext = NO_CONTEXT
@@ -31,7 +31,7 @@ class PullResult(NamedTuple):
     """The messages account for all offsets before this one; None: up to the last message."""
 
     def end_after(self, last_offset: int) -> int:
-        """The offset up to which offsets are accounted for, if the last message that was read is at
+        """The end of the offsets that are accounted for, if the last message read is at
         ``last_offset``."""
         return last_offset + 1 if self.ends_at is None else self.ends_at
 
@@ -56,8 +56,8 @@ def pull_result_of(records: memoryview, context: FetchContext) -> PullResult:
     start = _OLD_HEAD.size + length
     tags = tuple(bytes(records[_OLD_HEAD.size : start]).split(_BETWEEN))
     spans = tuple(ResponseSpan(span.end - start, *span[1:]) for span in context.spans)
-    known = replace(context, spans=spans, tags=tags)
-    return PullResult(records[start:], known, start)
+    own_context = replace(context, spans=spans, tags=tags)
+    return PullResult(records[start:], own_context, start)
 
 
 def messages_from(body: Any, offset: int) -> Any:
@@ -65,8 +65,8 @@ def messages_from(body: Any, offset: int) -> Any:
     Damaged bytes are kept as they are: the decoder reports them."""
     byte_index = 0
     while byte_index + _LENGTH_AND_OFFSET.size <= len(body):
-        length, found = _LENGTH_AND_OFFSET.unpack_from(body, byte_index)
-        if found >= offset or length <= 0:
+        length, stored_offset = _LENGTH_AND_OFFSET.unpack_from(body, byte_index)
+        if stored_offset >= offset or length <= 0:
             break
         byte_index += length
     return body[byte_index:]

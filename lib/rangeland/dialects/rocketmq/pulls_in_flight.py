@@ -1,10 +1,10 @@
 """The pulls of a series: where each begins, and how many messages it asks for.
 
-How many messages a broker returns in one response depends on it (32 from memory, 8 from disk, fewer
-large ones), so it is learned. A pull is expected to return as many as the last ones did, and the
-last pull of those sent together asks for the maximum. A pull that returns fewer leaves a gap, at
-which the reader of the series stops. With tags a pull returns what matches, so it is learned how
-many offsets a pull covers, and pulls may overlap.
+The broker decides how many messages a response has (32 from memory, 8 from disk, fewer
+large ones), so the number is learned. A pull is expected to return as many as the last ones did,
+and the last of the pulls sent together asks for the maximum. A pull that returns fewer leaves a
+gap, at which the reader of the series stops. With tags a pull returns only matches, so the number
+of offsets that a pull covers is learned instead, and pulls may overlap.
 
 Batches that are stored as one message are returned whole, so only its response shows where a pull
 ends: each pull is sent when the previous one is answered.
@@ -58,8 +58,8 @@ class SentPull:
 @dataclass(slots=True)
 class PullPace:
     """The pace of pulls, learned from one queue's responses. ``is_steady``: each of the last pulls
-    has returned what was expected, so it is worthwhile to send others ahead. ``has_batches``: at
-    least some of its entries are batches stored as one message."""
+    returned as many messages as expected, so sending others ahead is worthwhile. ``has_batches``:
+    at least some of the queue's entries are batches stored as one message."""
 
     count: int = MAX_PER_PULL
     message_bytes: int = 0
@@ -72,19 +72,19 @@ class PullPace:
             return 1
         if not self.message_bytes:
             return FIRST_PULLS
-        wanted = max(1, series.max_bytes // self.message_bytes)
-        return min(MAX_PULLS, -(-wanted // self.count))
+        messages = max(1, series.max_bytes // self.message_bytes)
+        return min(MAX_PULLS, -(-messages // self.count))
 
     def pulls(self, series: PullSeries, offset: int, number: int) -> Iterator[SentPull]:
         """At most ``number`` pulls from ``offset`` on, none beyond the end of the series."""
         for index in range(number):
-            rest = series.until_offset - offset
-            if rest <= 0:
+            width = series.until_offset - offset
+            if width <= 0:
                 return
-            extent = min(self.count, rest)
-            is_last = index == number - 1 or extent == rest
-            # Even the last one asks for no more than is wanted.
-            count = min(rest, MAX_PER_PULL) if is_last else extent
+            extent = min(self.count, width)
+            is_last = index == number - 1 or extent == width
+            # Even the last one asks for nothing beyond the end.
+            count = min(width, MAX_PER_PULL) if is_last else extent
             pull = Pull(series.about, offset, count)
             offset += extent
             yield SentPull(pull, offset)
@@ -106,7 +106,7 @@ class PullPace:
             or not offsets_covered(last)
         ):
             return None
-        size = sum(len(one.response.body) for one in sent if one.response is not None)
+        size = sum(len(pull.response.body) for pull in sent if pull.response is not None)
         offset = number_of(last, "nextBeginOffset")
         if size >= series.max_bytes or offset >= series.until_offset or _is_end(last):
             return None
@@ -119,22 +119,22 @@ class PullPace:
         if self.has_batches:
             self.is_steady = False
             return
-        returned = [(end - a.pull.offset, offsets_covered(a), a) for end, a in responses]
-        if total := sum(number for _, number, _ in returned):
-            size = sum(len(response.body) for _, _, response in returned)
+        results = [(end - a.pull.offset, offsets_covered(a), a) for end, a in responses]
+        if total := sum(number for _, number, _ in results):
+            size = sum(len(response.body) for _, _, response in results)
             self.message_bytes = max(1, size // total)
-        self.is_steady = all(extent == number for extent, number, _ in returned)
-        short = [n for extent, n, response in returned if 0 < n < extent and not _is_end(response)]
+        self.is_steady = all(extent == number for extent, number, _ in results)
+        short = [n for extent, n, response in results if 0 < n < extent and not _is_end(response)]
         if short:
             self.count = min(short)
-        elif grown := [n for _, n, _ in returned if n > self.count]:
-            self.count = min(max(grown), MAX_PER_PULL)
+        elif larger := [n for _, n, _ in results if n > self.count]:
+            self.count = min(max(larger), MAX_PER_PULL)
 
 
 @dataclass(slots=True)
 class PullStride:
-    """The stride of pulls with tags, learned from one queue's responses: how many offsets a
-    response covers at least, and how large it is."""
+    """The stride of pulls with tags, learned from one queue's responses: the least number of
+    offsets that a response covers, and its size."""
 
     offsets: int = MAX_PER_PULL
     response_bytes: int = 0
@@ -142,26 +142,26 @@ class PullStride:
     def pulls(self, series: PullSeries) -> Iterator[SentPull]:
         """The first pull is for one message with any tag."""
         yield SentPull(Pull(series.about, series.offset, 1))
-        most = FIRST_PULLS
+        max_pulls = FIRST_PULLS
         if self.response_bytes:
-            most = max(1, min(MAX_PULLS, series.max_bytes // self.response_bytes))
+            max_pulls = max(1, min(MAX_PULLS, series.max_bytes // self.response_bytes))
         width = max(1, series.until_offset - series.offset)
-        for index in range(min(most, -(-width // self.offsets))):
+        for index in range(min(max_pulls, -(-width // self.offsets))):
             at = series.offset + index * self.offsets
             count = min(width - index * self.offsets, MAX_PER_PULL)
             yield SentPull(Pull(series.about, at, count, tags=series.tags))
 
     def learn(self, series: Sequence[SentPull]) -> None:
         responses = [sent.response for sent in series[1:] if sent.response is not None]
-        covered = [
+        extents = [
             (number_of(a, "nextBeginOffset") - a.pull.offset, len(a.body))
             for a in responses
             if (a.code == SUCCESS or a.remark == NO_MATCHED_MESSAGE)
-            and a.pull.wanted == MAX_PER_PULL
+            and a.pull.max_messages == MAX_PER_PULL
         ]
-        if covered:
-            self.offsets = max(1, min(offsets for offsets, _ in covered))
-            self.response_bytes = max(1, sum(size for _, size in covered) // len(covered))
+        if extents:
+            self.offsets = max(1, min(offsets for offsets, _ in extents))
+            self.response_bytes = max(1, sum(size for _, size in extents) // len(extents))
 
 
 def offsets_covered(response: RemotingResponse) -> int:
@@ -171,7 +171,7 @@ def offsets_covered(response: RemotingResponse) -> int:
     return max(0, number_of(response, "nextBeginOffset") - response.pull.offset)
 
 
-def taken_over(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
+def usable_pulls(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
     """The pulls sent ahead with which a series from ``offset`` on can begin: without a gap, and all
     of them good."""
     found: list[SentPull] = []

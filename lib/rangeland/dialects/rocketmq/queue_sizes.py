@@ -3,8 +3,8 @@
 All queues of a broker share one log, and nothing reports the share of each. A broker reports an
 average message size, but over all topics and only since it was started, which is useless for a
 topic of another kind or after a restart. Two pulls of a few messages, one from the middle of a
-queue and one from its end, where the next run reads, are better. They are sent together with those
-of all other queues, and the same responses contain the width of the queue.
+queue and one from its end, where the next run reads, are better. The pulls of all queues are sent
+together, and the same responses contain the width of the queue.
 
 Short queues are not sampled: each is one slice, whatever its size.
 """
@@ -43,16 +43,16 @@ def read_sizes(responses: Sequence[m.RemotingResponse]) -> dict[Partition, int]:
         queue = response.request.about
         if queue is None or response.code != SUCCESS:
             continue
-        begins = first_offset(response.body)
-        if begins is None:
+        first = first_offset(response.body)
+        if first is None:
             continue
         # A batch is returned whole, even for a pull from inside it.
-        begins = min(begins, response.pull.offset)
-        count = number_of(response, "nextBeginOffset") - begins
+        first = min(first, response.pull.offset)
+        count = number_of(response, "nextBeginOffset") - first
         if count > 0:
             samples.setdefault(queue, []).append((len(response.body), count))
             widths[queue] = number_of(response, "maxOffset") - number_of(response, "minOffset")
     return {
-        queue: widths[queue] * sum(size for size, _ in found) // sum(count for _, count in found)
-        for queue, found in samples.items()
+        queue: widths[queue] * sum(size for size, _ in pairs) // sum(count for _, count in pairs)
+        for queue, pairs in samples.items()
     }

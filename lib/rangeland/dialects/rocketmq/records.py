@@ -59,75 +59,77 @@ def decode_chunks(
     Raises BadRecord with the damage, and where reading resumes after it if that is known."""
     if from_offset >= until_offset or not (len(records) or context.spans):
         return
-    given = pull_result_of(records, context)
-    if given.until_offset is None:
-        yield from _decode(given, from_offset, until_offset)
+    result = pull_result_of(records, context)
+    if result.until_offset is None:
+        yield from _decode(result, from_offset, until_offset)
         return
-    for part in response_runs(given):
-        end = min(part.until_offset, until_offset)
+    for run in response_runs(result):
+        end = min(run.until_offset, until_offset)
         if from_offset < end:
-            messages = given.messages[part.start : part.end]
-            pulled = PullResult(messages, given.context, given.start + part.start)
-            for chunk in _decode(pulled._replace(ends_at=end), from_offset, end):
+            messages = result.messages[run.start : run.end]
+            run_result = PullResult(messages, result.context, result.start + run.start)
+            for chunk in _decode(run_result._replace(ends_at=end), from_offset, end):
                 yield chunk
                 from_offset = chunk.next_offset
-        one = part.misplaced
-        if one is None or one.offset >= until_offset:
+        message = run.misplaced
+        if message is None or message.offset >= until_offset:
             return
-        if one.until_offset is None or one.until_offset > from_offset:
-            raise misplaced_error(given, one, from_offset)
+        if message.until_offset is None or message.until_offset > from_offset:
+            raise misplaced_error(result, message, from_offset)
 
 
-def _decode(given: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
+def _decode(result: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
     try:
-        found = rocketmq_decoder().decode_stored(
-            given.messages, from_offset, until_offset, given.tags
+        decoded = rocketmq_decoder().decode_stored(
+            result.messages, from_offset, until_offset, result.tags
         )
     except UndecodableMessage as error:
         if error.fault is not StoredFault.INNER:
-            raise decoded_message_error(given, error, from_offset) from None
-        yield from _chunks_of_batches(given, from_offset, until_offset)
+            raise decoded_message_error(result, error, from_offset) from None
+        yield from _chunks_of_batches(result, from_offset, until_offset)
         return
-    end = min(given.end_after(found.walked.last_offset), until_offset)
-    yield from _chunks(found, from_offset, end, given)
+    end = min(result.end_after(decoded.walked.last_offset), until_offset)
+    yield from _chunks(decoded, from_offset, end, result)
 
 
 def _chunks_of_batches(
-    given: PullResult, from_offset: int, until_offset: int
+    result: PullResult, from_offset: int, until_offset: int
 ) -> Iterator[DecodedChunk]:
-    for part in unfold(given, from_offset, until_offset):
+    for part in unfold(result, from_offset, until_offset):
         try:
-            found = rocketmq_decoder().decode_stored(
-                part.messages, from_offset, until_offset, given.tags
+            decoded = rocketmq_decoder().decode_stored(
+                part.messages, from_offset, until_offset, result.tags
             )
         except UndecodableMessage as error:
             byte_index = part.place_of(error.position)
-            raise decoded_message_error(given, error, from_offset, byte_index) from None
+            raise decoded_message_error(result, error, from_offset, byte_index) from None
         end = min(part.until_offset, until_offset)
-        yield from _chunks(found, from_offset, end, given)
+        yield from _chunks(decoded, from_offset, end, result)
         from_offset = max(from_offset, end)
 
 
 def _chunks(
-    found: DecodedMessages, from_offset: int, end: int, given: PullResult
+    decoded: DecodedMessages, from_offset: int, end: int, result: PullResult
 ) -> Iterator[DecodedChunk]:
     if end <= from_offset:
         return
-    by_tags = bool(given.tags)
-    if found.codecs is None:
-        yield _chunk(found.batch, from_offset, end, by_tags)
+    by_tags = bool(result.tags)
+    if decoded.codecs is None:
+        yield _chunk(decoded.batch, from_offset, end, by_tags)
     else:
-        max_bytes = given.context.max_batch_bytes
-        yield from _unpacked_chunks(found.batch, found.codecs, from_offset, end, by_tags, max_bytes)
+        max_bytes = result.context.max_batch_bytes
+        yield from _unpacked_chunks(
+            decoded.batch, decoded.codecs, from_offset, end, by_tags, max_bytes
+        )
 
 
 def _chunk(
     batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool
 ) -> DecodedChunk:
     rows = batch.num_rows
-    left = next_offset - from_offset - rows
-    counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": left})
-    if left < 0:
+    others = next_offset - from_offset - rows
+    counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": others})
+    if others < 0:
         raise ProofFailed(
             f"offsets [{from_offset}, {next_offset}) became {rows} rows",
             from_offset=from_offset,
@@ -146,22 +148,22 @@ def _unpacked_chunks(
     max_bytes: int,
 ) -> Iterator[DecodedChunk]:
     offsets = batch.column(columns.OFFSET.name).to_numpy()
-    stored = batch.column(columns.VALUE.name)
-    _, ends, data = stored.buffers()
-    places = np.frombuffer(ends, np.int32, len(stored) + 1, 4 * stored.offset).tolist()
-    packed = memoryview(data).cast("B")
-    first, values = 0, MessageBodies(max_bytes)
+    values = batch.column(columns.VALUE.name)
+    _, ends_buffer, data_buffer = values.buffers()
+    ends = np.frombuffer(ends_buffer, np.int32, len(values) + 1, 4 * values.offset).tolist()
+    data = memoryview(data_buffer).cast("B")
+    first, bodies = 0, MessageBodies(max_bytes)
     for row, codec in enumerate(codecs.tolist()):
         try:
-            values.add(codec, packed[places[row] : places[row + 1]])
+            bodies.add(codec, data[ends[row] : ends[row + 1]])
         except NotDecompressible as error:
             offset = int(offsets[row])
             raise message_error(offset, str(error), next_offset=offset + 1, codec=codec) from None
-        if values.size >= MAX_CHUNK_BYTES and row + 1 < len(codecs):
+        if bodies.size >= MAX_CHUNK_BYTES and row + 1 < len(codecs):
             until = int(offsets[row]) + 1
-            yield _chunk(_with_values(batch, first, values), from_offset, until, by_tags)
-            first, values, from_offset = row + 1, MessageBodies(max_bytes), until
-    yield _chunk(_with_values(batch, first, values), from_offset, end, by_tags)
+            yield _chunk(_with_values(batch, first, bodies), from_offset, until, by_tags)
+            first, bodies, from_offset = row + 1, MessageBodies(max_bytes), until
+    yield _chunk(_with_values(batch, first, bodies), from_offset, end, by_tags)
 
 
 def _with_values(batch: pa.RecordBatch, first: int, values: MessageBodies) -> pa.RecordBatch:

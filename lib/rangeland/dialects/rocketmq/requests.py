@@ -1,10 +1,10 @@
 """RocketMQ's side of the dialect interface: requests as messages, responses as values.
 
-Pure. Name servers know which brokers have which queues. They are asked in turn, each for what the
-previous ones do not know, because one that has just started knows little. A broker answers 0 for a
-queue that it does not have, so only a route shows whether a topic exists.
+Pure. Name servers know which brokers have which queues. They are asked in turn, each for the topics
+that the previous ones do not know, because one that has just started knows little. A broker answers
+0 for a queue that it does not have, so only a route shows whether a topic exists.
 
-Queues are read from their master, or from a slave if the master is gone.
+Queues are read from their master, or from a slave if the master is down.
 """
 
 from __future__ import annotations
@@ -74,33 +74,33 @@ def find_leaders(
     answers."""
     silences: list[NoReply] = []
     views: dict[str, TopicView] = {}
-    listed: list[frozenset[str]] = []
-    wanted = None if topics is None else list(dict.fromkeys(topics))
+    broker_lists: list[frozenset[str]] = []
+    names = None if topics is None else list(dict.fromkeys(topics))
     has_responded = False
     for seed in seeds:
-        if has_responded and not _unknown_topics(wanted, views):
+        if has_responded and not _unknown_topics(names, views):
             break
-        found = yield from _search_server(
-            seed, wanted if not views else _unknown_topics(wanted, views)
+        answer = yield from _search_server(
+            seed, names if not views else _unknown_topics(names, views)
         )
-        if isinstance(found, NoReply):
-            silences.append(found)
-        elif found is not None:
+        if isinstance(answer, NoReply):
+            silences.append(answer)
+        elif answer is not None:
             has_responded = True
-            views |= {name: view for name, view in found.items() if _is_new(view, views)}
+            views |= {name: view for name, view in answer.items() if _is_new(view, views)}
             brokers = yield from _list_brokers(seed)
-            listed += [] if brokers is None else [brokers]
+            broker_lists += [] if brokers is None else [brokers]
     if not has_responded:
         raise NoReply.join_all(silences).as_error()
-    registered = frozenset[str]().union(*listed)
-    has_no_brokers = bool(listed) and not registered
+    registered = frozenset[str]().union(*broker_lists)
+    has_no_brokers = bool(broker_lists) and not registered
     return ClusterView((), views, registered=registered, has_no_brokers=has_no_brokers)
 
 
-def _unknown_topics(wanted: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
-    if wanted is None:
+def _unknown_topics(topics: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
+    if topics is None:
         return []
-    return [name for name in wanted if name not in views or views[name].is_unknown]
+    return [name for name in topics if name not in views or views[name].is_unknown]
 
 
 def _is_new(view: TopicView, views: Mapping[str, TopicView]) -> bool:
@@ -108,27 +108,27 @@ def _is_new(view: TopicView, views: Mapping[str, TopicView]) -> bool:
 
 
 def _search_server(
-    seed: Address, wanted: Sequence[str] | None
+    seed: Address, topics: Sequence[str] | None
 ) -> Generator[LeaderRequest, Any, dict[str, TopicView] | NoReply | None]:
     """The topics as a name server knows them. None if the address is a broker's instead."""
-    if wanted is None:
+    if topics is None:
         responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_topics()),))
         if isinstance(responses, NoReply):
             return responses
         if responses[0].code == REQUEST_NOT_SUPPORTED:
             return None
-        wanted = [] if responses[0].code != SUCCESS else read_topics(responses[0].body)
-        wanted = [name for name in wanted if not is_system_topic(name)]
-    if not wanted:
+        topics = [] if responses[0].code != SUCCESS else read_topics(responses[0].body)
+        topics = [name for name in topics if not is_system_topic(name)]
+    if not topics:
         return {}
     responses = yield LeaderRequest(
-        (seed,), tuple(BrokerRequest(m.route(topic)) for topic in wanted)
+        (seed,), tuple(BrokerRequest(m.route(topic)) for topic in topics)
     )
     if isinstance(responses, NoReply):
         return responses
     if all(response.code == REQUEST_NOT_SUPPORTED for response in responses):
         return None
-    return {t: _view(t, response) for t, response in zip(wanted, responses, strict=True)}
+    return {t: _view(t, response) for t, response in zip(topics, responses, strict=True)}
 
 
 def _list_brokers(seed: Address) -> Generator[LeaderRequest, Any, frozenset[str] | None]:
@@ -170,7 +170,7 @@ def offsets_requests(
 
 
 def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, OffsetResult]:
-    found = {}
+    offsets = {}
     for response in responses:
         assert response.request.about is not None
         code = error_code_of(response.code)
@@ -180,8 +180,8 @@ def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, Off
         meaning = code.meaning
         if offset is None and meaning is ErrorMeaning.OK and response.code != SUCCESS:
             meaning = ErrorMeaning.UNKNOWN
-        found[response.request.about] = OffsetResult(meaning, name, offset)
-    return found
+        offsets[response.request.about] = OffsetResult(meaning, name, offset)
+    return offsets
 
 
 def _offset_in(response: m.RemotingResponse) -> int | None:
@@ -217,14 +217,16 @@ def read_records(
     responses: Sequence[m.SeriesResponse], fetches: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
     """Reads what each series returned without a gap."""
-    fetched = tuple(_joined_pulls(a.partition, s) for a, s in zip(fetches, responses, strict=True))
-    return FetchResult(ErrorMeaning.OK, "", fetched)
+    partitions = tuple(
+        _joined_pulls(a.partition, s) for a, s in zip(fetches, responses, strict=True)
+    )
+    return FetchResult(ErrorMeaning.OK, "", partitions)
 
 
 @dataclass(slots=True)
 class _JoinedPulls:
-    """The joined pulls of a series: the bodies of those before ``next_offset`` and what each
-    accounts for; the end of the queue and the broker to read from, as in the last of them.
+    """The joined pulls of a series: the bodies before ``next_offset``, and the offsets that each
+    accounts for; the end of the queue and the broker to read from, as in the last response.
     ``has_gaps``: offsets may be missing."""
 
     next_offset: int
@@ -242,8 +244,8 @@ class _JoinedPulls:
             self.preferred = number_of(response, "suggestWhichBrokerId")
 
     def add(self, response: m.RemotingResponse) -> bool:
-        """Adds what it has returned after the position. Pulls overlap with tags, and if a batch
-        extends beyond the end of one. False: what follows cannot be joined."""
+        """Adds the messages from ``next_offset`` on. Pulls overlap with tags, and if a batch
+        extends beyond the end of one. False: later pulls cannot be joined."""
         start, until = self.next_offset, number_of(response, "nextBeginOffset")
         if until <= start:
             return True
@@ -279,8 +281,8 @@ class _JoinedPulls:
             return self.nothing(partition, "PULL_NOT_FOUND")
         bodies = self.bodies
         records = memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
-        found = self.nothing(partition, "FOUND")
-        return replace(found, records=records, context=self._context(self.spans))
+        fetched = self.nothing(partition, "FOUND")
+        return replace(fetched, records=records, context=self._context(self.spans))
 
     def nothing(self, partition: Partition, name: str) -> FetchedPartition:
         return FetchedPartition(
@@ -291,11 +293,11 @@ class _JoinedPulls:
 def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPartition:
     """If nothing was returned without a gap, the first pull's response says why."""
     start = series.request.offset
-    compacted = compacted_until(series)
+    compacted_end = compacted_until(series)
     by_tags = any(response.pull.tags for response in series.responses)
     firsts = [series.responses[0], *(series.follow_ups[:1] if by_tags else ())]
     for response in firsts:
-        first = _pull_code(response, start, is_known=compacted is not None)
+        first = _pull_code(response, start, is_known=compacted_end is not None)
         if first.meaning is not ErrorMeaning.OK or found_at(response) != found_at(firsts[0]):
             name = _code_text(first, response)
             return FetchedPartition(partition, first.meaning, name, NOTHING)
@@ -308,7 +310,7 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
         at = response.pull.offset
         if at > joined.next_offset:
             break
-        is_known = compacted is not None and at == start
+        is_known = compacted_end is not None and at == start
         if _pull_code(response, at, is_known=is_known).meaning is not ErrorMeaning.OK:
             break
         joined.note(response)
@@ -320,8 +322,8 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
 def _by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
-    """The first response has shown that the log contains the offset, and the one after all others
-    that it still did. A broker searches beyond the last message it returns, and pulls may
+    """The first response has shown that the log contains the offset, and the follow-up that it
+    still did after all pulls. A broker searches beyond the last message it returns, and pulls may
     overlap."""
     for response in series.responses[1:]:
         if response.pull.offset > joined.next_offset:
@@ -340,7 +342,7 @@ def _by_tags(
 def _nothing_by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
-    """The first pull with tags says why, unless it is because of the queue's end."""
+    """The first pull with tags says why, unless the queue ends there."""
     response = series.responses[1]
     code = pull_code_of(response.code, response.remark, joined.next_offset)
     if code.meaning is ErrorMeaning.OK:
@@ -357,8 +359,8 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
     asks whether the log's beginning has moved. ``is_known``: the offsets before the next message
     are known to be compacted."""
     code = pull_code_of(response.code, response.remark, offset)
-    found = found_at(response)
-    if found is None or found == offset or is_known:
+    first = found_at(response)
+    if first is None or first == offset or is_known:
         return code
     # A complete response has the offset's message, whatever offset is stored in it.
     until = number_of(response, "nextBeginOffset")
@@ -369,8 +371,8 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
 
 
 def login(credentials: Credentials) -> Generator[BrokerRequest, Any, None]:
-    """There is no login: each request is signed. The first request that needs it shows whether the
-    signature is right. Raises JobFileError for another mechanism, AccessDenied if the access key
+    """There is no login: each request is signed. The first request shows whether the signature is
+    accepted. Raises JobFileError for another mechanism, AccessDenied if the access key
     or its signature is refused."""
     if credentials.mechanism != SIGNED:
         raise JobFileError(

@@ -1,4 +1,4 @@
-"""What a name server knows: which brokers have queues of a topic, and their addresses.
+"""Routes, from a name server: which brokers have queues of a topic, and their addresses.
 
 A route names brokers; each is a master (number 0) and its slaves, which have the same queues. Each
 broker numbers its own queues from 0.
@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 MASTER: Final = 0
 MAX_QUEUES: Final = 65_536
-"""The most queues of one topic, over all brokers. RocketMQ sets no limit; more are not believed."""
+"""The most queues of one topic, over all brokers. RocketMQ sets no limit; a route with more is
+refused."""
 
 # Possessive, and an unterminated string matches up to the end: no character is read twice.
 _BARE_KEY: Final = re.compile(
@@ -40,7 +41,7 @@ class TopicRoute:
     queues: dict[str, int]
 
     def leaders(self, topic: str) -> dict[Partition, Leader]:
-        """The leader of each queue: a slave if the master is gone, none if all are."""
+        """The leader of each queue: a slave if the master is down, none if all are."""
         return {
             Partition(topic, number, broker): self._leader(broker)
             for broker, count in sorted(self.queues.items())
@@ -60,57 +61,59 @@ class TopicRoute:
         )
 
     def is_internal(self, topic: str) -> bool:
-        """Whether RocketMQ made the topic for itself. Each broker and cluster has one of its own
-        name."""
-        named = {*self.brokers, *(cluster for cluster, _ in self.brokers.values())}
-        return topic in named or is_system_topic(topic)
+        """Whether RocketMQ made the topic for itself. Each broker and cluster has one that is named
+        after it."""
+        names = {*self.brokers, *(cluster for cluster, _ in self.brokers.values())}
+        return topic in names or is_system_topic(topic)
 
 
 def read_route(body: Buffer) -> TopicRoute:
     """Reads a route. Raises RemoteProtocolError if it is not one."""
-    return _reading("a route", body, _route)
+    return _parse_as("a route", body, _route)
 
 
 def read_topics(body: Buffer) -> list[str]:
     """The names of all topics. Raises RemoteProtocolError."""
-    return _reading("a list of topics", body, lambda it: sorted(it.texts("topicList")))
+    return _parse_as("a list of topics", body, lambda fields: sorted(fields.texts("topicList")))
 
 
 def read_brokers(body: Buffer) -> frozenset[str]:
     """The names of all brokers that are registered. Raises RemoteProtocolError."""
-    return _reading("a list of brokers", body, lambda it: frozenset(it.fields("brokerAddrTable")))
+    return _parse_as(
+        "a list of brokers", body, lambda fields: frozenset(fields.fields("brokerAddrTable"))
+    )
 
 
-def _route(found: JsonFields) -> TopicRoute:
+def _route(route: JsonFields) -> TopicRoute:
     brokers = {
-        each.text("brokerName"): (
-            each.text("cluster", ""),
-            _addresses(each.fields("brokerAddrs", {})),
+        entry.text("brokerName"): (
+            entry.text("cluster", ""),
+            _addresses(entry.fields("brokerAddrs", {})),
         )
-        for each in found.each("brokerDatas", ())
+        for entry in route.each("brokerDatas", ())
     }
     queues = {
-        each.text("brokerName"): each.number("readQueueNums", 0, MAX_QUEUES)
-        for each in found.each("queueDatas", ())
+        entry.text("brokerName"): entry.number("readQueueNums", 0, MAX_QUEUES)
+        for entry in route.each("queueDatas", ())
     }
     if (total := sum(queues.values())) > MAX_QUEUES:
         raise Unreadable(f"readQueueNums: {total} queues in all, not {MAX_QUEUES} at most")
     return TopicRoute(brokers, queues)
 
 
-def _addresses(listed: JsonFields) -> dict[int, Address]:
+def _addresses(fields: JsonFields) -> dict[int, Address]:
     return {
-        decimal(number, "a broker's number", 0): parse_address(listed.text(number))
-        for number in listed
+        decimal(number, "a broker's number", 0): parse_address(fields.text(number))
+        for number in fields
     }
 
 
-def _reading(what: str, body: Buffer, read: Callable[[JsonFields], T]) -> T:
+def _parse_as(name: str, body: Buffer, read: Callable[[JsonFields], T]) -> T:
     try:
         return read(JsonFields(_parse(body)))
     except Unreadable as error:
         raise RemoteProtocolError(
-            f"{what} cannot be read",
+            f"{name} cannot be read",
             why=str(error),
             do="check that source.servers are name servers",
             size=len(body),
@@ -125,6 +128,6 @@ def _parse(body: Buffer) -> Any:
         return parse_json(_BARE_KEY.sub(_quote, text))
 
 
-def _quote(found: re.Match[str]) -> str:
-    whole, before, number = found.groups()
+def _quote(match: re.Match[str]) -> str:
+    whole, before, number = match.groups()
     return whole if whole is not None else f'{before}"{number}"'

@@ -42,7 +42,7 @@ from rangeland.dialects.rocketmq.messages import (
     hello,
 )
 from rangeland.dialects.rocketmq.missing_messages import follow_up_requests
-from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, taken_over
+from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, usable_pulls
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
@@ -103,10 +103,10 @@ class RocketmqSession(ProtocolSession):
             sent = [SentPull(request.search)]
         else:
             sent = [SentPull(request)]
-        new = [one for one in (*sent, *ahead) if one.is_new]
-        for one in sent:
-            one.owner = request_id
-        unanswered = sum(one.response is None for one in sent)
+        new = [pull for pull in (*sent, *ahead) if pull.is_new]
+        for pull in sent:
+            pull.owner = request_id
+        unanswered = sum(pull.response is None for pull in sent)
         self._open[request_id] = _OpenRequest(request, sent, unanswered)
         return request_id, b"".join(self._send(new))
 
@@ -119,13 +119,13 @@ class RocketmqSession(ProtocolSession):
             stride = self._strides.setdefault((queue, tags), PullStride())
             return list(stride.pulls(series)), []
         pace = self._paces.setdefault(queue, PullPace())
-        sent = taken_over(self._ahead.pop(key, ()), series.offset)
+        sent = usable_pulls(self._ahead.pop(key, ()), series.offset)
         number = pace.number(series)
-        most = 2 * number if pace.is_steady else number
+        max_pulls = 2 * number if pace.is_steady else number
         start = sent[-1].end if sent else series.offset
-        sent += pace.pulls(series, start, most - len(sent))
+        sent += pace.pulls(series, start, max_pulls - len(sent))
         # At least one must be unanswered: an arriving response is what completes a series.
-        first = next((n for n, one in enumerate(sent) if one.response is None), None)
+        first = next((n for n, pull in enumerate(sent) if pull.response is None), None)
         if first is None:
             first = max(0, len(sent) - 1)
             sent[first:] = [pace.again(series, sent)]
@@ -135,16 +135,18 @@ class RocketmqSession(ProtocolSession):
         return sent[:cut], sent[cut:]
 
     def _send(self, new: Iterable[SentPull]) -> Iterable[bytes]:
-        similar: SimilarHeaders | None = None
-        for one in new:
+        headers: SimilarHeaders | None = None
+        for pull in new:
             opaque = self._next_number()
-            self._waiting[opaque] = one
-            one.is_new = False
-            request = one.request
+            self._waiting[opaque] = pull
+            pull.is_new = False
+            request = pull.request
             if self._credentials is None and isinstance(request, Pull) and not request.tags:
-                if similar is None:
-                    similar = SimilarHeaders(PULL, request.same, ("queueOffset", "maxMsgNums"))
-                yield similar.write(opaque, request.offset, request.wanted)
+                if headers is None:
+                    headers = SimilarHeaders(
+                        PULL, request.queue_fields, ("queueOffset", "maxMsgNums")
+                    )
+                yield headers.write(opaque, request.offset, request.max_messages)
             else:
                 yield self._write(opaque, request)
 
@@ -159,93 +161,95 @@ class RocketmqSession(ProtocolSession):
         if self._credentials is not None:
             fields = sign_fields(fields, request.body, self._credentials)
         flag = ONE_WAY if request.is_one_way else 0
-        one = Frame(request.code, opaque, flag, fields=fields, body=request.body)
-        return frame(*write_frame(one))
+        header = Frame(request.code, opaque, flag, fields=fields, body=request.body)
+        return frame(*write_frame(header))
 
     def decode(self, response: memoryview) -> tuple[int, Any] | None:
         """The id and the response of the message that this frame completes: a
         ``RemotingResponse``, or a ``SeriesResponse`` once all of its pulls are answered. None until
         then, and for a frame that is not a response. Raises RemoteProtocolError for an unexpected
         response."""
-        read = self._reader.read(response)
-        if not read.is_response:
+        reply = self._reader.read(response)
+        if not reply.is_response:
             return None
-        one = self._waiting.pop(read.opaque, None)
-        if one is None:
+        sent = self._waiting.pop(reply.opaque, None)
+        if sent is None:
             raise RemoteProtocolError(
                 "a response arrived that belongs to no request",
-                why=f"its number is {read.opaque}",
+                why=f"its number is {reply.opaque}",
                 do="run again; if it happens again, check the version of the broker",
-                opaque=read.opaque,
-                code=read.code,
+                opaque=reply.opaque,
+                code=reply.code,
             )
-        one.response = RemotingResponse(one.request, read.code, read.remark, read.fields, read.body)
-        return None if one.owner is None else self._take_response(one.owner, one.response)
+        sent.response = RemotingResponse(
+            sent.request, reply.code, reply.remark, reply.fields, reply.body
+        )
+        return None if sent.owner is None else self._take_response(sent.owner, sent.response)
 
     def _take_response(self, request_id: int, response: RemotingResponse) -> tuple[int, Any] | None:
-        asked = self._open[request_id]
-        asked.unanswered -= 1
-        if asked.unanswered:
+        pending = self._open[request_id]
+        pending.unanswered -= 1
+        if pending.unanswered:
             return None
-        series = asked.message
+        series = pending.message
         if isinstance(series, TimeSearch):
-            return self._take_search_response(request_id, asked, series)
+            return self._take_search_response(request_id, pending, series)
         if not isinstance(series, PullSeries):
             del self._open[request_id]
             return request_id, response
-        if not asked.follow_ups and (
-            self._follow(request_id, asked, series)
-            or self._send_follow_ups(request_id, asked, series)
+        if not pending.follow_ups and (
+            self._follow(request_id, pending, series)
+            or self._send_follow_ups(request_id, pending, series)
         ):
             return None
         del self._open[request_id]
-        responses, follow_ups = responses_of(asked.sent), responses_of(asked.follow_ups)
+        responses, follow_ups = responses_of(pending.sent), responses_of(pending.follow_ups)
         topic = series.about.topic
         if series.tags or follow_ups:
             self._topics.learn(topic, (*responses, *follow_ups))
         if not any(response.pull.tags for response in responses):
-            self._paces[series.about].learn(asked.sent)
+            self._paces[series.about].learn(pending.sent)
         elif self._topics.is_for_batches(topic) is False:
-            self._strides[series.about, series.tags].learn(asked.sent)
+            self._strides[series.about, series.tags].learn(pending.sent)
         else:
             responses = responses[:1]  # what was returned by tags may be incomplete
         is_compacted = self._topics.is_compacted(topic) is True
         return request_id, SeriesResponse(series, responses, follow_ups, is_compacted)
 
-    def _follow(self, request_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
-        """Sends another pull if the series needs one, now that all others are answered."""
+    def _follow(self, request_id: int, pending: _OpenRequest, series: PullSeries) -> bool:
+        """Sends another pull if the series needs one, now that the others are answered."""
         pace = self._paces.get(series.about)
-        next_one = pace.next_pull(series, asked.sent) if pace else None
-        if next_one is not None:
-            self._add(request_id, asked, next_one)
-        return next_one is not None
+        pull = pace.next_pull(series, pending.sent) if pace else None
+        if pull is not None:
+            self._add(request_id, pending, pull)
+        return pull is not None
 
     def _take_search_response(
-        self, request_id: int, asked: _OpenRequest, search: TimeSearch
+        self, request_id: int, pending: _OpenRequest, search: TimeSearch
     ) -> tuple[int, Any] | None:
-        responses = responses_of(asked.sent)
+        responses = responses_of(pending.sent)
         self._topics.learn(search.about.topic, responses)
         request = next_request(search, responses, self._topics)
         if request is not None:
-            self._add(request_id, asked, SentPull(request))
+            self._add(request_id, pending, SentPull(request))
             return None
         del self._open[request_id]
         return request_id, search_result(search, responses)
 
-    def _add(self, request_id: int, asked: _OpenRequest, one: SentPull) -> None:
+    def _add(self, request_id: int, pending: _OpenRequest, pull: SentPull) -> None:
         """Sends one more request of a message; all earlier ones are answered."""
-        one.owner = request_id
-        asked.sent.append(one)
-        asked.unanswered = 1
-        self._due += self._send([one])
+        pull.owner = request_id
+        pending.sent.append(pull)
+        pending.unanswered = 1
+        self._due += self._send([pull])
 
-    def _send_follow_ups(self, request_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
-        """Asks what else is needed, now that all pulls are answered. False: nothing."""
-        requests = follow_up_requests(series, responses_of(asked.sent), self._topics)
-        asked.follow_ups = [SentPull(each, owner=request_id) for each in requests]
-        asked.unanswered = len(asked.follow_ups)
-        self._due += self._send(asked.follow_ups)
-        return bool(asked.follow_ups)
+    def _send_follow_ups(self, request_id: int, pending: _OpenRequest, series: PullSeries) -> bool:
+        """Sends the requests still needed, now that all pulls are answered. False: none."""
+        requests = follow_up_requests(series, responses_of(pending.sent), self._topics)
+        pending.follow_ups = [SentPull(r, owner=request_id) for r in requests]
+        pending.unanswered = len(pending.follow_ups)
+        self._due += self._send(pending.follow_ups)
+        return bool(pending.follow_ups)
 
     def due(self) -> bytes:
         """The requests that follow from the responses so far."""
@@ -254,7 +258,7 @@ class RocketmqSession(ProtocolSession):
 
 
 def responses_of(sent: Iterable[SentPull]) -> tuple[RemotingResponse, ...]:
-    return tuple(one.response for one in sent if one.response is not None)
+    return tuple(pull.response for pull in sent if pull.response is not None)
 
 
 ACCESS_KEY = "AccessKey"
@@ -267,9 +271,9 @@ def sign_fields(
     """The fields with the access key (``username``) and the signature, made with the secret key
     (``password``): the Base64 of HMAC-SHA1 over the values of all other fields, in the order of
     their keys, followed by the body."""
-    named = {**fields, ACCESS_KEY: credentials.username}
-    text = "".join(named[key] for key in sorted(named) if key != SIGNATURE)
+    signed = {**fields, ACCESS_KEY: credentials.username}
+    text = "".join(signed[key] for key in sorted(signed) if key != SIGNATURE)
     mac = hmac.new(credentials.password.encode(), digestmod=hashlib.sha1)
     mac.update(text.encode())
     mac.update(body)
-    return {**named, SIGNATURE: base64.b64encode(mac.digest()).decode()}
+    return {**signed, SIGNATURE: base64.b64encode(mac.digest()).decode()}

@@ -1,6 +1,6 @@
 """Finds the messages in the bytes of a pull, and makes the errors for damaged ones.
 
-Complete messages follow each other, each with its own length and offset. Nothing is decoded here;
+Complete messages follow one another, each with its own length and offset. Nothing is decoded here;
 the walk goes from length to length, over batches as well as messages (``log_entries``).
 """
 
@@ -30,50 +30,50 @@ def next_offset(
     records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
 ) -> int | None:
     """The offset after the last complete message, or after all that the broker has accounted for,
-    found without decoding anything; None if there is none. Raises BadRecord."""
-    given = pull_result_of(records, context)
-    if given.until_offset is not None:
-        for one in misplaced_messages(given):
-            if one.until_offset is None or one.until_offset > from_offset:
-                raise misplaced_error(given, one, from_offset)
-        return given.until_offset
-    walked = rocketmq_decoder().walk_stored(given.messages)
-    if walked.fault is StoredFault.INNER:
-        walked = walk_entries(given.messages)
-    if walked.fault is not None:
-        raise walk_error(given, walked, from_offset)
-    return walked.last_offset + 1 if walked.messages else None
+    found without decoding; None if there is none. Raises BadRecord."""
+    result = pull_result_of(records, context)
+    if result.until_offset is not None:
+        for message in misplaced_messages(result):
+            if message.until_offset is None or message.until_offset > from_offset:
+                raise misplaced_error(result, message, from_offset)
+        return result.until_offset
+    walk = rocketmq_decoder().walk_stored(result.messages)
+    if walk.fault is StoredFault.INNER:
+        walk = walk_entries(result.messages)
+    if walk.fault is not None:
+        raise walk_error(result, walk, from_offset)
+    return walk.last_offset + 1 if walk.messages else None
 
 
-def walk_error(given: PullResult, walked: MessageWalk, from_offset: int) -> BadRecord:
-    """The error for the message at which a walk has ended."""
-    assert walked.fault is not None
-    return _fault_error(given, walked.fault, walked.end, max(from_offset, walked.last_offset + 1))
+def walk_error(result: PullResult, walk: MessageWalk, from_offset: int) -> BadRecord:
+    """The error for the message at which a walk ended."""
+    assert walk.fault is not None
+    return _fault_error(result, walk.fault, walk.end, max(from_offset, walk.last_offset + 1))
 
 
-def misplaced_error(given: PullResult, one: MisplacedMessage, from_offset: int) -> BadRecord:
+def misplaced_error(result: PullResult, message: MisplacedMessage, from_offset: int) -> BadRecord:
     """The error for a message that is not at its stored offset."""
-    offset = max(one.offset, from_offset) if one.until_offset is None else one.offset
-    facts: dict[str, Any] = {"position": given.start + one.start}
-    if one.fault is StoredFault.UNKNOWN_MAGIC:
-        facts["magic"] = bytes(given.messages[one.start + 4 : one.start + 8]).hex()
-    return message_error(offset, one.why, one.until_offset, reason=one.why, **facts)
+    offset = max(message.offset, from_offset) if message.until_offset is None else message.offset
+    facts: dict[str, Any] = {"position": result.start + message.start}
+    if message.fault is StoredFault.UNKNOWN_MAGIC:
+        facts["magic"] = bytes(result.messages[message.start + 4 : message.start + 8]).hex()
+    return message_error(offset, message.why, message.until_offset, reason=message.why, **facts)
 
 
 def decoded_message_error(
-    given: PullResult, error: UndecodableMessage, from_offset: int, byte_index: int | None = None
+    result: PullResult, error: UndecodableMessage, from_offset: int, byte_index: int | None = None
 ) -> BadRecord:
-    """The decoder's error, as one that names the message by its offset. ``byte_index``: that of the
-    stored bytes, if the decoder was given others."""
+    """The decoder's error, as one that names the message by its offset. ``byte_index``: the
+    position in the stored bytes, if the decoder was given others."""
     offset = error.offset if error.fault.is_inside else max(from_offset, error.offset + 1)
     byte_index = error.position if byte_index is None else byte_index
-    return _fault_error(given, error.fault, byte_index, offset)
+    return _fault_error(result, error.fault, byte_index, offset)
 
 
-def _fault_error(given: PullResult, fault: StoredFault, byte_index: int, offset: int) -> BadRecord:
-    facts: dict[str, Any] = {"reason": fault.reason, "position": given.start + byte_index}
+def _fault_error(result: PullResult, fault: StoredFault, byte_index: int, offset: int) -> BadRecord:
+    facts: dict[str, Any] = {"reason": fault.reason, "position": result.start + byte_index}
     if fault is StoredFault.UNKNOWN_MAGIC:
-        facts["magic"] = bytes(given.messages[byte_index + 4 : byte_index + 8]).hex()
+        facts["magic"] = bytes(result.messages[byte_index + 4 : byte_index + 8]).hex()
     next_offset = offset + 1 if fault.is_inside else None
     return message_error(offset, fault.reason, next_offset, **facts)
 
@@ -101,16 +101,16 @@ def cut_out(
     that contain one of them, up to the first bytes that cannot be walked over. The broker's
     response or the messages contain the offsets; ``from_offset`` is for dialects whose bytes do
     not."""
-    given = pull_result_of(records, context)
+    result = pull_result_of(records, context)
     if not context.spans:
-        return _walk(given.messages, first, until)
-    for part in response_runs(given):
-        if first < part.until_offset:
-            return _walk(given.messages[part.start : part.end], first, until)
-        one = part.misplaced
-        if one is not None and (one.until_offset is None or first < one.until_offset):
-            return given.messages[one.start : one.end]
-    return given.messages[:0]
+        return _walk(result.messages, first, until)
+    for run in response_runs(result):
+        if first < run.until_offset:
+            return _walk(result.messages[run.start : run.end], first, until)
+        message = run.misplaced
+        if message is not None and (message.until_offset is None or first < message.until_offset):
+            return result.messages[message.start : message.end]
+    return result.messages[:0]
 
 
 def _walk(messages: memoryview, first: int, until: int) -> memoryview:

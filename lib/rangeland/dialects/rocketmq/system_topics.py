@@ -1,4 +1,4 @@
-"""The topics that RocketMQ makes for itself, which no pattern means."""
+"""The topics that RocketMQ makes for itself, which no pattern matches."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ broker that is busy, or that does not allow the request, has said nothing. Then 
 pulled, as for topics that store batches, and the decoder selects by tags, which costs only
 bandwidth. Such a broker is asked again from time to time, less and less often.
 
-It is never forgotten that a topic stores batches: one batch, or one response, is enough to know.
+Once a batch or a response has shown that a topic stores batches, this is never forgotten.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class TopicTypes:
         return topic in self._for_batches
 
     def is_for_batches(self, topic: str) -> bool | None:
-        """Whether a topic stores batches; None as long as it is unknown."""
+        """Whether a topic stores batches; None while that is unknown."""
         return self._for_batches.get(topic)
 
     def is_compacted(self, topic: str) -> bool | None:
-        """Whether a topic is compacted; None as long as no broker has said so."""
+        """Whether a topic is compacted; None while no broker has reported it."""
         return self._compacted.get(topic)
 
     def needs_all(self, topic: str) -> bool:
@@ -56,11 +56,11 @@ class TopicTypes:
             is_compacted = has_attribute(config, *COMPACTED)
             if is_compacted is not None:
                 self._compacted[topic] = is_compacted
-        found = [has_attribute(response, *FOR_BATCHES) for response in configs]
-        if any(found) or any(_has_batch(response) for response in responses):
+        answers = [has_attribute(response, *FOR_BATCHES) for response in configs]
+        if any(answers) or any(_has_batch(response) for response in responses):
             self._for_batches[topic] = True
-        elif found and self._for_batches.get(topic) is None:
-            self._for_batches[topic] = False if False in found else None
+        elif answers and self._for_batches.get(topic) is None:
+            self._for_batches[topic] = False if False in answers else None
 
     def asks_again(self, topic: str) -> bool:
         """Whether to ask again after this series, if the type is still unknown: after the first

@@ -1,4 +1,4 @@
-"""What consumers send each other through the coordinator, which does not look into the bytes.
+"""The messages that consumers send each other through the coordinator, which does not read them.
 
 Each begins with a version; a reader that only knows older versions ignores the rest. Upstream:
 ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json, and the layout of

@@ -267,7 +267,7 @@ class HeldTopics:
 
 @struct
 class ConsumerMember:
-    """``target_assignment`` is what it will have once other members have given it up.
+    """``target_assignment`` takes effect once other members have given up those partitions.
     ``member_type`` -1: unknown."""
 
     member_id: String

@@ -9,12 +9,12 @@ from __future__ import annotations
 from rangeland.wire.declarations import *
 
 NO_TRANSACTION = -1
-"""The start of a transaction that is not there: the producer has none open in this partition."""
+"""The transaction start of a producer that has no open transaction in this partition."""
 
 
 @struct
 class ActiveProducer:
-    """``last_timestamp``: that of the producer's last batch, in ms; -1 if unknown."""
+    """``last_timestamp``: of the producer's last batch, in ms; -1 if unknown."""
 
     producer_id: Int64
     producer_epoch: Int32

@@ -1,8 +1,8 @@
 """SASL authentication, which precedes all requests except ApiVersions.
 
 Upstream: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses. Brokers
-before 1.0 only know version 0 of the handshake, which is followed by frames that consist of a
-token only: ``BareToken``, whose response is decoded as a SaslAuthenticateResponse.
+before 1.0 only know version 0 of the handshake, which is followed by frames that contain nothing
+but a token: ``BareToken``, whose response is decoded as a SaslAuthenticateResponse.
 """
 
 from __future__ import annotations
