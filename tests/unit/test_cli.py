@@ -156,7 +156,7 @@ def test_a_redrive_is_asked_for_from_what_was_kept_or_the_log_and_may_only_look(
 def test_a_dry_run_says_nothing_of_the_log(runs: Runs, called: Called, job: str) -> None:
     code, _, said = called("redrive", job, "--from-log", "--dry-run")
     assert (code, runs.redriven) == (64, None)
-    assert "Leave out one of the two" in said
+    assert "Omit one of the two" in said
 
 
 @pytest.mark.parametrize("more", [BOUNDS, ("--replace",), ("--until", "latest")])

@@ -152,7 +152,7 @@ def test_a_mistake_names_the_file_it_stands_in(
 
 def test_what_is_nowhere_is_missing_in_the_file_that_was_asked_for(written: Written) -> None:
     path = written(base=BASE, prod=PROD.replace("job: orders\n", ""))
-    assert refused(path).what == f"{path}: job: this field is needed"
+    assert refused(path).what == f"{path}: job: this field is required"
 
 
 def test_a_mistake_in_a_set_is_not_blamed_on_a_file(written: Written) -> None:
@@ -181,17 +181,19 @@ def test_a_circle_is_named_with_all_its_files(written: Written) -> None:
     written(a="job: x\nextends: b.yaml\n", b="extends: c.yaml\n")
     path = written(c="limits: {}\nextends: ./a.yaml\n")
     error = refused(path.with_name("a.yaml"))
-    assert error.what.startswith(f"{path}:2: extends: expected no circle of files")
+    assert error.what.startswith(
+        f"{path}:2: extends: expected files that do not extend one another in a circle"
+    )
     assert [error.what.count(f"{name}.yaml") for name in "abc"] == [2, 1, 2]
 
 
 def test_a_file_that_extends_itself_is_refused(written: Written) -> None:
     path = written(prod="job: x\nextends: prod.yaml\n")
-    assert "no circle of files" in refused(path).what
+    assert "files that do not extend one another in a circle" in refused(path).what
 
 
 def test_a_flag_cannot_extend(written: Written) -> None:
-    with pytest.raises(UsageError, match="only a file can say what it extends"):
+    with pytest.raises(UsageError, match="only a file can extend others"):
         Job.load(written(base=BASE, prod=PROD), ["extends=base.yaml"])
 
 

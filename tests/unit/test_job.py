@@ -252,8 +252,8 @@ MISTAKES = [
     # (text, line, field, words of what was expected)
     (LEAST.replace("job: orders", "job: Orders!"), 1, "job", "lower-case"),
     (LEAST.replace("job: orders", "job: 12"), 1, "job", "string"),
-    (LEAST.replace("job: orders\n", ""), None, "job", "needed"),
-    (LEAST.replace("sink: {table: lake/orders}\n", ""), None, "sink", "needed"),
+    (LEAST.replace("job: orders\n", ""), None, "job", "required"),
+    (LEAST.replace("sink: {table: lake/orders}\n", ""), None, "sink", "required"),
     (LEAST.replace("table: lake/orders", "table: ''"), 5, "sink.table", "at least 1"),
     (LEAST.replace("{table", "{tabel: x, table"), 5, "sink.tabel", "no such field"),
     (LEAST.replace("b1:9092", "b1"), 3, "source.servers", "host:port"),
@@ -284,13 +284,13 @@ MISTAKES = [
         LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {orders: []}"),
         5,
         "source.partitions.orders",
-        "at least one; leave the field out for all",
+        "at least one; omit the field for all",
     ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {}"),
         5,
         "source.partitions",
-        "at least one; leave the field out for all",
+        "at least one; omit the field for all",
     ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {orders: [-1]}"),
@@ -357,7 +357,7 @@ MISTAKES = [
     (_lines("policy: {expired: ignore}\n"), 6, "policy.expired", "'fail', 'skip' or 'hold'"),
     (_lines("policy: {lost: skip}\n"), 6, "policy.lost", "no such field"),
     (_lines("group: {id: ''}\n"), 6, "group.id", "at least 1"),
-    (_lines("group: {name: x}\n"), 6, "group.id", "needed"),
+    (_lines("group: {name: x}\n"), 6, "group.id", "required"),
     (LEAST.replace("{table", "{transform: f, table"), 5, "sink.transform", "module:function"),
     (LEAST.replace("{table", "{compression: lz4, table"), 5, "sink.compression", "'zstd'"),
 ]

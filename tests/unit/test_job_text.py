@@ -148,7 +148,7 @@ def test_a_mistake_in_an_override_is_not_blamed_on_the_file() -> None:
 def test_an_override_that_cannot_be_read_is_a_usage_error_by_name(assignment: str) -> None:
     with pytest.raises(UsageError, match="--set") as caught:
         override(parse_job_text(TEXT, "o.yaml"), [assignment])
-    form = "into the job file" if "extends" in assignment else "as --set limits.max_records=1000"
+    form = "in the job file" if "extends" in assignment else "as --set limits.max_records=1000"
     assert form in caught.value.do
 
 

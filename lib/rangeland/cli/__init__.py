@@ -1,1 +1,1 @@
-"""The commands; ``command_line`` puts them together."""
+"""The commands; ``command_line`` assembles them."""

@@ -43,12 +43,12 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The console entry: runs one command and returns its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    with command_output(given) as output:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with command_output(words) as output:
         try:
-            return _dispatch(given, output)
+            return _dispatch(words, output)
         except _Mistyped as error:
-            return output.fail(usage_error(error, given))
+            return output.fail(usage_error(error, words))
         except (KeyboardInterrupt, typer.Abort):
             return output.report_interruption()
         except BrokenPipeError:
@@ -59,15 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return output.fail(error)
 
 
-def _dispatch(given: list[str], output: CommandOutput) -> int:
-    code = app(args=given, prog_name="rangeland", standalone_mode=False, obj=output)
-    if code == INTERRUPTED:  # Typer has caught the exception.
+def _dispatch(words: list[str], output: CommandOutput) -> int:
+    code = app(args=words, prog_name="rangeland", standalone_mode=False, obj=output)
+    if code == INTERRUPTED:  # Typer caught the exception.
         return output.report_interruption()
     return code if isinstance(code, int) else 0
 
 
-def _show_version(wanted: bool) -> None:
-    if not wanted:
+def _show_version(is_requested: bool) -> None:
+    if not is_requested:
         return
     from rangeland import __version__
 
@@ -110,7 +110,7 @@ def rangeland(
 
 
 class _Command(TyperCommand):
-    """Shows arguments in the help as a job's author types them, without types of Python."""
+    """Shows arguments in the help as a user types them, without Python types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return ["[OPTIONS]", *(argument.metavar for argument in self._arguments())]

@@ -1,7 +1,7 @@
-"""What a command writes, and how it ends: one result on stdout, an exit code, and errors that
-say what to do.
+"""The output of a command, and its end: one result on stdout, an exit code, and errors that say
+what to do.
 
-With ``--json`` stdout carries the result and nothing else, down to the file descriptor: whatever
+With ``--json`` stdout carries the result and nothing else, down to the file descriptor: anything
 a JVM or a transform prints goes to stderr. Progress, logs, and errors for people always go to
 stderr. Every command ends through ``CommandOutput``: with a result, one of our errors, a mistyped
 option, an interruption or a bug.
@@ -41,7 +41,7 @@ logger = logging.getLogger("rangeland.command")
 
 class CommandOutput:
     """The streams and the exit code of one command. ``writes``: whether the command may land
-    something; ``when_interrupted`` is what is said after an interruption, if that is known."""
+    something; ``when_interrupted``: the report of an interruption, if it is known in advance."""
 
     def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:
         flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -57,7 +57,7 @@ class CommandOutput:
         self._progress: LiveProgress | None = None
 
     def configure_logging(self, settings: LogSettings) -> None:
-        """Has this process log to stderr, and later its tasks. With JSON, progress and errors
+        """Makes this process, and later its tasks, log to stderr. With JSON, progress and errors
         are log records too, so that each line that we write to stderr is an object."""
         configure(settings)
         self._logs_json = settings.format is LogFormat.JSON
@@ -84,9 +84,8 @@ class CommandOutput:
         self.has_printed = True
 
     def fail(self, error: BaseException) -> int:
-        """Reports the error and returns its exit code. What fails because a command was
-        interrupted is reported as the interruption: Spark's jobs are cancelled then, or its JVM
-        ends first."""
+        """Reports the error and returns its exit code. An error that was caused by an interruption
+        is reported as the interruption: Spark's jobs are cancelled then, or its JVM ends first."""
         if self.signals.terminated or _caused_by_interrupt(error):
             return self.report_interruption()
         if not isinstance(error, RangelandError):
@@ -107,8 +106,8 @@ class CommandOutput:
         return error.exit_code
 
     def report_interruption(self) -> int:
-        """Reports what has and has not been written, stops Spark's JVM, and returns 130, or 143
-        after SIGTERM. A second signal kills the JVM without waiting for it to clean up."""
+        """Reports what was and was not written, stops Spark's JVM, and returns 130, or 143 after
+        SIGTERM. A second signal kills the JVM without waiting for it to clean up."""
         self.signals.kill_from_now_on()
         self._stop_progress()
         code = TERMINATED if self.signals.terminated else INTERRUPTED
@@ -134,11 +133,11 @@ class CommandOutput:
 
 
 def _caused_by_interrupt(error: BaseException | None) -> bool:
-    seen: list[BaseException] = []
-    while error is not None and not any(error is other for other in seen):
+    chain: list[BaseException] = []
+    while error is not None and not any(error is e for e in chain):
         if isinstance(error, KeyboardInterrupt):
             return True
-        seen.append(error)
+        chain.append(error)
         error = error.__cause__ or error.__context__
     return False
 
@@ -147,11 +146,11 @@ def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:
     """Typer's error about a mistyped command line (a ``ClickException``) as a ``UsageError``. An
     error without a context is about an option of the command, which comes first."""
     context = getattr(mistyped, "ctx", None)
-    named = [word for word in arguments[:1] if word.isalpha()]
-    command = getattr(context, "command_path", None) or " ".join(["rangeland", *named])
+    commands = [word for word in arguments[:1] if word.isalpha()]
+    command = getattr(context, "command_path", None) or " ".join(["rangeland", *commands])
     message = str(mistyped.format_message()).rstrip(".").replace(": Value error, ", ": ")
     if "unexpected extra argument" in message:
-        # It lists them, and `--set source.security.sasl.password hunter2` leaves a password over.
+        # It lists them: with `--set source.security.sasl.password hunter2`, the password.
         message = message.partition(" (")[0] + ", not repeated here"
     option = str(getattr(mistyped, "option_name", ""))
     if (name := re.match(r"-*[\w-]*", option)) and name[0] != option:
@@ -167,22 +166,22 @@ def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
         # A path that the locale cannot encode must not fail a command whose work is done.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    end = CommandOutput(arguments, sys.stdout)
+    output = CommandOutput(arguments, sys.stdout)
     try:
-        with end.signals:
-            if end.json:
+        with output.signals:
+            if output.json:
                 with _private_stdout() as stdout:
-                    end.stdout = stdout
-                    yield end
+                    output.stdout = stdout
+                    yield output
             else:
-                yield end
+                yield output
         _finish_archive()
     finally:
         reset()
 
 
 def _finish_archive() -> None:
-    """If asked to, waits for the archive that the JVM writes when it ends."""
+    """Waits for the archive that the JVM writes when it ends, if the environment says so."""
     if "RANGELAND_CLASS_ARCHIVE" not in os.environ:
         return
     from rangeland.jvm.class_archive import (
@@ -199,17 +198,16 @@ def _finish_archive() -> None:
 
 @contextmanager
 def _private_stdout() -> Iterator[IO[str]]:
-    """The real stdout; meanwhile all other writes to stdout, those of the JVM included, go to
-    stderr."""
+    """The real stdout; meanwhile all other writes to stdout, including the JVM's, go to stderr."""
     public = sys.stdout
     public.flush()
     try:
-        kept = os.dup(1)
+        descriptor = os.dup(1)
         os.dup2(2, 1)
     except OSError:  # Closed, as under some daemons: nothing else can write to it either.
         yield public
         return
-    with os.fdopen(kept, "w", encoding="utf-8", errors="backslashreplace") as private:
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as private:
         sys.stdout = sys.stderr
         try:
             yield private
@@ -217,4 +215,4 @@ def _private_stdout() -> Iterator[IO[str]]:
             sys.stdout = public
             with suppress(OSError):
                 private.flush()
-            os.dup2(kept, 1)
+            os.dup2(descriptor, 1)

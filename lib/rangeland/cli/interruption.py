@@ -1,4 +1,4 @@
-"""What to say after an interruption: what is in the table, and what to do next."""
+"""The report of an interruption: what is in the table, and what to do next."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ NAME = "Interrupted"
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """What is said of an interrupted command. ``data``: whether the data is safe, as errors say
-    it."""
+    """The report of an interrupted command. ``data``: whether the data is safe, as in errors."""
 
     message: str
     data: str
 
     def json(self, exit_code: int) -> dict[str, Any]:
-        """What ``error_json`` has of an error."""
+        """The same keys as ``error_json``."""
         return {
             "error": NAME,
             "message": self.message,

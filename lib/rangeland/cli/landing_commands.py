@@ -106,7 +106,7 @@ def run(
         from rangeland.run import run as run_job
 
         return TableCommand(
-            lambda one, *about: run_job(one.job, *about),
+            lambda table_job, *context: run_job(table_job.job, *context),
             render_result,
             partial(_run_all, kind=PlanKind.RUN),
         )
@@ -148,14 +148,14 @@ def apply(
         return
     if len(files) > 2:
         raise UsageError(f"apply takes one plan file, not {len(files)} files", do="name one")
-    reviewed = read_plan_file(files[-1])
-    job = job_of_plan(reviewed, files[0] if len(files) == 2 else None, settings or ())
+    plan = read_plan_file(files[-1])
+    job = job_of_plan(plan, files[0] if len(files) == 2 else None, settings or ())
 
     from rangeland.fleet.table_job import TableJob
     from rangeland.job.payload_formats import check_schemas_are_usable
 
     check_schemas_are_usable(job)
-    run_table_command(output, TableJob(job, reviewed.text, reviewed=reviewed), _apply_command)
+    run_table_command(output, TableJob(job, plan.text, reviewed=plan), _apply_command)
 
 
 @command
@@ -180,9 +180,9 @@ def backfill(
 ) -> None:
     """Land a range of your choice, without moving the checkpoint of the scheduled runs.
 
-    What is already landed is left out, so the same backfill twice lands nothing twice. With
-    --replace the range is landed again, and differences to the old rows are shown. With --missing
-    the range is whatever the table has lost.
+    Offsets that are already landed are left out, so the same backfill twice lands nothing twice.
+    With --replace the range is landed again, and differences from the old rows are shown. With
+    --missing the range is whatever the table has lost.
 
     \b
     Examples:
@@ -210,7 +210,7 @@ def backfill(
         from rangeland.run import backfill as backfill_job
 
         return TableCommand(
-            lambda one, spark, shown: backfill_job(one.job, spark, shown, kind),
+            lambda table_job, spark, progress: backfill_job(table_job.job, spark, progress, kind),
             render_result,
             partial(_run_all, kind=kind),
         )
@@ -242,8 +242,8 @@ def _preview(
     kind: PlanKind,
     out: Path | None = None,
 ) -> None:
-    """Shows the plan and writes it to the file ``out``; those of many tables each to a file of its
-    own in that folder."""
+    """Shows the plan and writes it to the file ``out``; with many tables, each plan to its own file
+    in that folder."""
     are_many = isinstance(jobs, ManyJobs)
     if out is not None and are_many:
         _make_empty_folder(out)
@@ -254,11 +254,11 @@ def _preview(
         from rangeland.render.plan_view import render_plan
         from rangeland.run import preview
 
-        def work(one: TableJob, spark: SparkSession, progress: Progress) -> PlanPreview:
-            result = preview(one.job, spark, progress, kind)
+        def work(table_job: TableJob, spark: SparkSession, progress: Progress) -> PlanPreview:
+            result = preview(table_job.job, spark, progress, kind)
             if out is not None:
-                path = out / f"{one.name}.json" if are_many else out
-                write_plan_file(path, result, one.text)
+                path = out / f"{table_job.name}.json" if are_many else out
+                write_plan_file(path, result, table_job.text)
                 written.append(path)
             return result
 
@@ -266,13 +266,13 @@ def _preview(
 
     try:
         run_table_command(output, jobs, table_command, asks_brokers=True)
-    finally:  # Some of many plans may be there although others have failed.
+    finally:  # Some of many plans may be written although others have failed.
         if written and not output.quiet:
             print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
 
 
 def _make_empty_folder(out: Path) -> None:
-    """Raises UsageError where something is there: it might be an older plan."""
+    """Raises UsageError if the folder has files: they might be older plans."""
     try:
         out.mkdir(exist_ok=True)
         is_empty = not any(out.iterdir())
@@ -287,31 +287,31 @@ def _make_empty_folder(out: Path) -> None:
 
 
 def _apply_each(output: CommandOutput, folder: Path, settings: Sequence[str]) -> None:
-    """Applies each plan file of a folder, which ``plan --out`` has written."""
+    """Applies each plan file of a folder that ``plan --out`` has written."""
     from rangeland.fleet.job_folders import files_in
     from rangeland.fleet.topic_jobs import FailedFile, LoadedFile
     from rangeland.landing.drafts.plan_file import job_of_plan, read_plan_file
 
     files: list[LoadedFile] = []
-    failed: list[FailedFile] = []
+    failures: list[FailedFile] = []
     for path in files_in(folder, [".json"], "plan files"):
         try:
-            reviewed = read_plan_file(path)
-            job = job_of_plan(reviewed, None, settings)
-            files.append(LoadedFile(job, reviewed.text, reviewed=reviewed))
+            plan = read_plan_file(path)
+            job = job_of_plan(plan, None, settings)
+            files.append(LoadedFile(job, plan.text, reviewed=plan))
         except RangelandError as error:
-            failed.append(FailedFile(str(path), error))
+            failures.append(FailedFile(str(path), error))
 
-    run_table_command(output, ManyJobs(files, failed), _apply_command)
+    run_table_command(output, ManyJobs(files, failures), _apply_command)
 
 
 def _apply_command() -> TableCommand:
     from rangeland.render.result_view import render_result
     from rangeland.run import apply as apply_job
 
-    def work(one: TableJob, spark: SparkSession, progress: Progress) -> RunResult:
-        assert one.reviewed is not None
-        plan, losses = one.reviewed.plan, one.reviewed.unplanned_losses
-        return apply_job(one.job, plan, losses, spark, progress)
+    def work(table_job: TableJob, spark: SparkSession, progress: Progress) -> RunResult:
+        reviewed = table_job.reviewed
+        assert reviewed is not None
+        return apply_job(table_job.job, reviewed.plan, reviewed.unplanned_losses, spark, progress)
 
     return TableCommand(work, render_result)

@@ -42,8 +42,8 @@ Parallel = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class TableCommand:
-    """What a command does with a table, and what draws the result. ``work_for_many`` does it for
-    many tables together; without it each of many is a work of its own."""
+    """The work of a command on one table, and how its result is drawn. ``work_for_many`` does it
+    for many tables together; without it each of them is worked on separately."""
 
     work: Callable[[TableJob, Any, Progress], CommandResult]
     render: Callable[[Any], RenderableType]
@@ -57,7 +57,7 @@ class ManyJobs:
     files: list[LoadedFile]
     failed: list[FailedFile]
     parallel: int | None = None
-    """How many tables at a time, if that was asked for."""
+    """How many tables at a time, if that was given."""
 
 
 def load_jobs(
@@ -79,8 +79,8 @@ def load_jobs(
     from rangeland.fleet.job_folders import job_files
     from rangeland.fleet.topic_jobs import load_files
 
-    files, failed = load_files(job_files(paths), load, asks_cluster=asks_cluster)
-    return ManyJobs(files, failed, parallel)
+    files, failures = load_files(job_files(paths), load, asks_cluster=asks_cluster)
+    return ManyJobs(files, failures, parallel)
 
 
 def run_table_command(
@@ -91,8 +91,8 @@ def run_table_command(
     asks_brokers: bool = False,
 ) -> None:
     """Does the work for each table, and prints the result. ``table_command`` is called once Spark
-    has been started, so that the JVM starts while it imports modules. ``asks_brokers``: jobs fail
-    without them, so those that no broker answers fail at once."""
+    has been started, so that the JVM starts while it imports modules. ``asks_brokers``: jobs need
+    brokers, so a job whose brokers do not answer fails at once."""
     if isinstance(jobs, ManyJobs):
         _run_for_many(output, jobs, table_command, asks_brokers=asks_brokers)
         return
@@ -109,7 +109,7 @@ def _run_for_many(
     *,
     asks_brokers: bool,
 ) -> None:
-    """Prints the results, and ends with the most severe exit code. Spark is not started where no
+    """Prints the results, and ends with the most severe exit code. Spark is not started if no
     file can be used."""
     output.when_interrupted = OF_MANY_TABLES if output.writes else None
     if asks_brokers:
@@ -127,7 +127,7 @@ def _run_for_many(
     else:
         result = for_each(
             fleet,
-            lambda one: command.work(one, spark, TableProgress(one, progress)),
+            lambda table_job: command.work(table_job, spark, TableProgress(table_job, progress)),
             progress,
             many.parallel,
         )
@@ -136,22 +136,22 @@ def _run_for_many(
 
 def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     """The jobs without the files whose clusters cannot be reached. Files with a pattern are not
-    asked for: their clusters have been asked for topics already."""
+    checked again: their clusters have already been asked for topics."""
     from rangeland.cluster_access.broker_check import find_unreachable
     from rangeland.fleet.topic_jobs import FailedFile
 
     output.progress().step("asking for leaders")
     was_asked = [bool(file.job.source.topic_pattern and file.topics) for file in many.files]
-    to_ask = [file.job for file, known in zip(many.files, was_asked, strict=True) if not known]
-    errors = iter(find_unreachable(to_ask))
-    left, failed = [], list(many.failed)
-    for file, known in zip(many.files, was_asked, strict=True):
-        error = None if known else next(errors)
+    jobs = [file.job for file, is_known in zip(many.files, was_asked, strict=True) if not is_known]
+    errors = iter(find_unreachable(jobs))
+    reachable, failures = [], list(many.failed)
+    for file, is_known in zip(many.files, was_asked, strict=True):
+        error = None if is_known else next(errors)
         if error is None:
-            left.append(file)
+            reachable.append(file)
         else:
-            failed.append(FailedFile(file.text.name, error, file.job.name))
-    return ManyJobs(left, failed, many.parallel)
+            failures.append(FailedFile(file.text.name, error, file.job.name))
+    return ManyJobs(reachable, failures, many.parallel)
 
 
 def _session(output: CommandOutput, many: ManyJobs) -> SparkSession:

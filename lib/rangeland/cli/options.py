@@ -1,4 +1,4 @@
-"""The options that commands share, and ``command``, which adds those that all of them have."""
+"""The options that commands share, and ``command``, which adds the ones that all of them have."""
 
 from __future__ import annotations
 
@@ -90,29 +90,29 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
     )
 
     @functools.wraps(work)
-    def run(ctx: typer.Context, **given: Any) -> None:
-        common = {name: given.pop(name) for name in _COMMON}
+    def run(ctx: typer.Context, **options: Any) -> None:
+        common = {name: options.pop(name) for name in _COMMON}
         output = ctx.obj
         assert isinstance(output, CommandOutput)
         output.configure_logging(LogSettings(common["log_level"], common["log_format"]))
         output.when_interrupted = BEFORE_PLANS
-        _check_settings_are_well_formed(given)
+        _check_settings_are_well_formed(options)
         output.when_interrupted = None
-        work(output, **given)  # type: ignore[call-arg]
+        work(output, **options)  # type: ignore[call-arg]
 
     run.__signature__ = inspect.Signature([context, *own, *_COMMON.values()])  # type: ignore[attr-defined]
     return run
 
 
-def _check_settings_are_well_formed(given: Mapping[str, Any]) -> None:
-    """Raises UsageError for a malformed --set, and for a setting where a file is expected: to look
-    for that file would repeat its value, which may be a secret."""
-    if settings := given.get("settings"):
+def _check_settings_are_well_formed(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for a malformed --set, and for a setting where a file is expected: an error
+    about a missing file would repeat its value, which may be a secret."""
+    if settings := options.get("settings"):
         from rangeland.job.job_text import read_assignment
 
         for setting in settings:
             read_assignment(setting)
-    for value in given.values():
+    for value in options.values():
         for path in value if isinstance(value, list) else [value]:
             field = re.match(r"[\w-]+(\.[\w-]+)+(?==)", str(path))
             if isinstance(path, Path) and field is not None and not path.exists():
@@ -139,8 +139,8 @@ def load_with_schemas(
     *,
     is_closed: bool = False,
 ) -> Callable[[Path], tuple[Job, JobText]]:
-    """Loads job files with the options of a command that reads records. A schema that cannot be
-    used is refused at once, and so is a range with an open end where it has to be closed."""
+    """Loads job files with the options of a command that reads records. Refuses a schema that
+    cannot be used, and with ``is_closed`` a range with an open end."""
     from rangeland.job.command_line_overrides import check_range_is_closed, load_job
     from rangeland.job.payload_formats import check_schemas_are_usable
 
@@ -155,7 +155,7 @@ def load_with_schemas(
 
 
 def write_out(out: Path, text: str) -> None:
-    """Writes what ``--out`` asks for. Raises UsageError if the file cannot be written."""
+    """Writes the file of ``--out``. Raises UsageError if it cannot be written."""
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -176,7 +176,7 @@ def end_with_result(
 
 
 def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) -> SparkSession:
-    """Starts Spark for a job. ``asks_brokers``: the command fails without them, so Spark is started
+    """Starts Spark for a job. ``asks_brokers``: the command needs brokers, so Spark is started
     once one has answered."""
     if asks_brokers:
         from rangeland.cluster_access.broker_check import check_brokers_answer
@@ -194,6 +194,6 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
 
 
 def import_commands() -> None:
-    """Imports what commands need apart from Spark, pyarrow above all; a second or so, in which the
-    JVM can start."""
+    """Imports the modules that commands need apart from Spark, above all pyarrow. That takes a
+    second or so, in which the JVM can start."""
     import_module("rangeland.run")

@@ -43,7 +43,8 @@ def check(output: CommandOutput, job_files: JobPaths, settings: Settings = None)
 
     def table_command() -> TableCommand:
         return TableCommand(
-            lambda one, spark, shown: check_job(one.job, lambda: spark, shown), render_check
+            lambda table_job, spark, progress: check_job(table_job.job, lambda: spark, progress),
+            render_check,
         )
 
     if isinstance(jobs, ManyJobs):
@@ -73,7 +74,9 @@ def status(
         from rangeland.queries.job_status import status as status_job
         from rangeland.render.status_view import render_status
 
-        return TableCommand(lambda one, *about: status_job(one.job, *about), render_status)
+        return TableCommand(
+            lambda table_job, *context: status_job(table_job.job, *context), render_status
+        )
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel)
     run_table_command(output, jobs, table_command, asks_brokers=True)
@@ -89,8 +92,7 @@ def verify(
     """Prove from the table itself that every landed offset is in it exactly once.
 
     Compares the offsets of all rows with the ledger, even after a restore, delete, optimize or
-    vacuum. Exit 66 if anything is missing or there more than once. Asks no broker and writes
-    nothing.
+    vacuum. Exit 66 if anything is missing or duplicated. Asks no broker and writes nothing.
 
     \b
     Examples:
@@ -102,7 +104,9 @@ def verify(
         from rangeland.queries.verify_and_find import verify as verify_job
         from rangeland.render.verify_view import render_verify
 
-        return TableCommand(lambda one, *about: verify_job(one.job, *about), render_verify)
+        return TableCommand(
+            lambda table_job, *context: verify_job(table_job.job, *context), render_verify
+        )
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel, asks_cluster=False)
     run_table_command(output, jobs, table_command)
@@ -145,14 +149,14 @@ def find(
     job, text = load_job_with(settings)(job_file)
     if job.sink.is_per_topic:
         job = job_of_topic(job, text, topic)[0]
-    wanted = read_partition(job, topic, partition, broker)
+    topic_partition = read_partition(job, topic, partition, broker)
 
     spark = spark_for(output, job)
 
     from rangeland.queries.verify_and_find import find as find_offset
     from rangeland.render.verify_view import render_find
 
-    result = find_offset(job, spark, wanted, offset, output.progress())
+    result = find_offset(job, spark, topic_partition, offset, output.progress())
     end_with_result(output, result, render_find(result))
 
 
@@ -222,7 +226,7 @@ def sample(
     ] = None,
     settings: Settings = None,
 ) -> None:
-    """Look at the newest records: their formats, schemas and fields, decoded as the job says. Lands
+    """Look at the newest records: their formats, schemas and fields, decoded as in the job. Lands
     nothing.
 
     The file of --out can be named in the job file, as decode.value.schema. Needs no Spark.
@@ -248,8 +252,8 @@ def write_schema(result: SampleResult, out: Path) -> None:
     if not result.schema:
         raise UsageError(
             f"--out {out}: there is no schema to write",
-            why="none of the records that were read is a JSON object with fields, and the job's "
-            "values have none either",
+            why="none of the records that were read is a JSON object with fields, and the job "
+            "declares none",
             do="read more of them with --records",
         )
     write_out(out, result.schema + "\n")

@@ -1,5 +1,5 @@
-"""The commands that repair: land what was quarantined, accept a table as it is, and commit what a
-group should have."""
+"""The commands that repair: land quarantined records, accept a table as it is, and commit a group's
+offsets."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def redrive(
     ] = False,
     settings: Settings = None,
 ) -> None:
-    """Try to decode what is in quarantine again, and land what can be decoded now.
+    """Try again to decode everything in quarantine, and land what can be decoded now.
 
     With `policy.corrupt: quarantine` a run stores the bytes of a batch that cannot be decoded, and
     continues after it. A later version may be able to decode them, or a new leader may have an
     undamaged copy. With `policy.undecodable: quarantine` it stores records that do not fit the
-    schema: correct the schema in the job file first. What cannot be decoded stays in quarantine;
-    nothing is landed twice.
+    schema: correct the schema in the job file first. Anything that still cannot be decoded stays in
+    quarantine; nothing is landed twice.
 
     \b
     Examples:
@@ -62,15 +62,17 @@ def redrive(
             "--dry-run does not read the log",
             why="it only tries the stored bytes; whether the log has an undamaged copy shows when "
             "it is read",
-            do="leave out one of the two: what the log cannot provide stays in quarantine",
+            do="omit one of the two: anything the log cannot provide stays in quarantine",
         )
 
     def table_command() -> TableCommand:
         from rangeland.render.result_view import render_redrive
         from rangeland.run import redrive as redrive_job
 
-        act = partial(redrive_job, from_log=from_log, dry_run=dry_run)
-        return TableCommand(lambda one, *about: act(one.job, *about), render_redrive)
+        redrive_with = partial(redrive_job, from_log=from_log, dry_run=dry_run)
+        return TableCommand(
+            lambda table_job, *context: redrive_with(table_job.job, *context), render_redrive
+        )
 
     run_table_command(output, load_jobs(job_files, load_with_schemas(settings)), table_command)
 
@@ -80,8 +82,8 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
     """Accept the table as it is, once you know why it and its ledger disagree.
 
     Rows of the job's topics that are not in the ledger count as landed from now on, and the
-    checkpoint moves past them; what the ledger lists as landed stays landed. Nothing is read from
-    the log. Rows that are in the ledger but not in the table can be landed again afterwards.
+    checkpoint moves past them; offsets that the ledger lists as landed stay landed. Nothing is read
+    from the log. Rows that are in the ledger but not in the table can be landed again afterwards.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a command runs: the first stops it in order, the next one at once."""
+"""SIGINT and SIGTERM while a command runs: the first stops it cleanly, the next one at once."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class StopSignals:
         raise KeyboardInterrupt
 
     def _is_news(self, record: logging.LogRecord) -> bool:
-        """False for what py4j logs, with a traceback, of calls that end because of a signal: it
-        interrupts one, and those of other threads fail as the JVM ends."""
+        """False for the tracebacks that py4j logs for calls that end because of a signal: the
+        signal interrupts one, and calls of other threads fail as the JVM ends."""
         return not (self._has_received and "py4j" in record.pathname)
 
     def _unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
-        """Python's hook for what is raised where nothing can be raised, as in destructors and
-        callbacks. An interruption would be lost there, so it is sent again."""
+        """Python's hook for exceptions that cannot propagate, as in destructors and callbacks. An
+        interruption would be lost there, so it is sent again."""
         if dropped.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(dropped)
             return
@@ -74,7 +74,7 @@ class StopSignals:
         self._redelivery.start()
 
     def _cancel_redelivery(self) -> None:
-        """An interruption that is still to be sent again has been noticed, or comes too late."""
+        """Drops a pending signal: the interruption has been noticed, or it is too late."""
         if self._redelivery is not None:
             self._redelivery.cancel()
 
@@ -84,8 +84,8 @@ def _install(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Si
     process was started to ignore stay ignored."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    found = {number: signal.getsignal(number) for number in SIGNALS}
-    before = {n: old for n, old in found.items() if old not in (signal.SIG_IGN, None)}
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {n: old for n, old in handlers.items() if old not in (signal.SIG_IGN, None)}
     for number in before:
         signal.signal(number, handler)
     return before

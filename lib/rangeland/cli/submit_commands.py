@@ -147,30 +147,30 @@ def submit(
     check_choices_can_work(choices)
     if _ships_jars(delta):
         choices = _with_jars(choices, spark)
-    shipped = _shipped_files(job, job_file, choices, out, entry, only)
+    files = _shipped_files(job, job_file, choices, out, entry, only)
     if choices.deploy_mode == "cluster":
         job_file = _whole_job_file(job, text, out)
     flags = _flags(settings or (), from_bound, until_bound)
-    made = submission(job, job_file, choices, shipped, flags)
-    _run_or_print(output, made, shipped.package, run, spark.support.java)
+    result = submission(job, job_file, choices, files, flags)
+    _run_or_print(output, result, files.package, run, spark.support.java)
 
 
 def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
     """The options about the job itself, for the script that lands it."""
     bounds = (("--from", from_bound), ("--until", until_bound))
-    typed = [f"{flag}={bound}" for flag, bound in bounds if bound is not None]
-    return [*(f"--set={setting}" for setting in settings), *typed]
+    range_flags = [f"{flag}={bound}" for flag, bound in bounds if bound is not None]
+    return [*(f"--set={setting}" for setting in settings), *range_flags]
 
 
 def _run_or_print(
-    output: CommandOutput, made: Submission, package: Path, run: bool, java: int
+    output: CommandOutput, result: Submission, package: Path, run: bool, java: int
 ) -> None:
-    code = _run(made.command, java) if run else None
+    code = _run(result.command, java) if run else None
     if output.json:
-        done = {} if code is None else {"exit": code}
-        output.print_result({**made.to_json(), "package": str(package), **done}, "")
+        exit_json = {} if code is None else {"exit": code}
+        output.print_result({**result.to_json(), "package": str(package), **exit_json}, "")
     elif not run:
-        print(made.to_shell())  # Not through a console, which would break its lines.
+        print(result.to_shell())  # Not through a console, which would break its lines.
     if code:
         raise typer.Exit(code)
 
@@ -182,7 +182,8 @@ def _ships_jars(delta: str) -> bool:
 
 
 def _with_jars(choices: SubmitChoices, spark: InstalledSpark) -> SubmitChoices:
-    """The jars of Delta and of Delta Kernel are shipped, and not fetched where the job runs."""
+    """The choices with the jars of Delta and of Delta Kernel, which are then shipped instead of
+    fetched where the job runs."""
     from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
     from rangeland.jvm.jars import fetch_jars, jar_files
     from rangeland.submit.shipped_files import jars_beyond
@@ -209,8 +210,8 @@ def _shipped_files(
         raise UsageError(f"--entry {entry}: there is no such file", do="name a script, as in jobs/")
     modules: list[Path] = []
     if job.sink.transform is not None:
-        beside = (Path.cwd(), job_file.absolute().parent)
-        modules = shipped_files.transform_files(job.sink.transform, beside, out)
+        folders = (Path.cwd(), job_file.absolute().parent)
+        modules = shipped_files.transform_files(job.sink.transform, folders, out)
     if choices.env == "zip":
         package = shipped_files.make_zip(out)
     else:
@@ -220,14 +221,19 @@ def _shipped_files(
     delta_kernel = None
     if choices.deploy_mode == "cluster":
         delta_kernel = shipped_files.zip_jars(out, DELTA_KERNEL_JARS, jar_files(DELTA_KERNEL_JARS))
-    here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
+    pem_files = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
-        package, entry, tuple(modules), tuple(shipped_files.kernel_platforms()), here, delta_kernel
+        package,
+        entry,
+        tuple(modules),
+        tuple(shipped_files.kernel_platforms()),
+        pem_files,
+        delta_kernel,
     )
 
 
 def _whole_job_file(job: Job, text: JobText, out: Path) -> Path:
-    """The job with everything that it extends as one file, which is easier to ship."""
+    """The job, with everything it extends, as one file, which is easier to ship."""
     import yaml
 
     from rangeland.submit.shipped_files import write_text

@@ -32,36 +32,33 @@ def load_job(
 
     Raises JobFileError for mistakes in the file and for unknown fields, UsageError for malformed
     options."""
-    asked = {
-        flag: (given, read_bound(flag, given))
-        for flag, given in (("--from", from_bound), ("--until", until_bound))
-        if given is not None
-    }
+    flags = {"--from": from_bound, "--until": until_bound}
+    bounds = {flag: read_bound(flag, word) for flag, word in flags.items() if word is not None}
     text = override(read_job_text(path), settings)
     job = Job.of(text)
-    for flag, (given, value) in asked.items():
-        text = with_value(text, ("range", SIDES[flag]), value)
-        found = Job.job_or_mistakes(text)
-        if not isinstance(found, Job):
-            raise _flag_error(flag, given, found[0].text())
-        job = found
+    for flag, bound in bounds.items():
+        text = with_value(text, ("range", SIDES[flag]), bound)
+        result = Job.job_or_mistakes(text)
+        if not isinstance(result, Job):
+            raise _flag_error(flag, flags[flag] or "", result[0].text())
+        job = result
     return job, text
 
 
-def read_bound(flag: str, given: str) -> Any:
+def read_bound(flag: str, text: str) -> Any:
     """The plain value of a bound: a keyword, a time, or a mapping as JSON.
 
     Raises UsageError for anything else."""
-    value: Any = given.strip()
+    value: Any = text.strip()
     if value.startswith(("{", "[", '"')):
         try:
             value = parse_json(value, unique_keys=True)
         except Unreadable as error:
-            raise _flag_error(flag, given, f"JSON ({error})") from error
+            raise _flag_error(flag, text, f"JSON ({error})") from error
     try:
         parse_bounds(value)
     except ValueError as error:
-        raise _flag_error(flag, given, str(error)) from error
+        raise _flag_error(flag, text, str(error)) from error
     return value
 
 
@@ -71,16 +68,16 @@ def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partit
 
     Raises UsageError for anything else, and for a broker that should not be named."""
     try:
-        named = parse_partition(topic, which)
+        partition = parse_partition(topic, which)
     except ValueError as error:
         raise _partition_error(which, str(error)) from error
-    if broker and named.broker not in ("", broker):
-        raise _partition_error(which, f"one of broker {broker}, which --broker names")
+    if broker and partition.broker not in ("", broker):
+        raise _partition_error(which, f"a partition of broker {broker}, as --broker says")
     per_broker = load_dialect(job.source.dialect).capabilities.numbered_per_broker
-    found = Partition(topic, named.number, named.broker or broker)
-    if found.broker and not per_broker:
+    partition = Partition(topic, partition.number, partition.broker or broker)
+    if partition.broker and not per_broker:
         raise _partition_error(which, "a number: brokers share partitions")
-    return found
+    return partition
 
 
 def _partition_error(which: str, expected: str) -> UsageError:
@@ -91,9 +88,9 @@ def _partition_error(which: str, expected: str) -> UsageError:
     )
 
 
-def _flag_error(flag: str, given: str, expected: str) -> UsageError:
+def _flag_error(flag: str, text: str, expected: str) -> UsageError:
     return UsageError(
-        f"{flag} {given} is not understood",
+        f"{flag} {text} is not understood",
         why=f"expected {expected.removeprefix('expected ')}",
         do=f"write it as {flag} 2026-01-31T06:00:00Z or "
         f"""{flag} '{{"orders": {{"0": 23, "1": 40}}}}'""",
@@ -104,7 +101,7 @@ def _flag_error(flag: str, given: str, expected: str) -> UsageError:
 def check_range_is_closed(text: JobText, job: Job) -> None:
     """A backfill needs both ends of its range, and neither may be the checkpoint.
 
-    Raises UsageError naming what is missing."""
+    Raises UsageError, which names the missing options."""
     written = text.values.get("range") or {}
     missing = [flag for flag, side in SIDES.items() if side not in written]
     begins: Bounds = job.range.from_
@@ -113,7 +110,7 @@ def check_range_is_closed(text: JobText, job: Job) -> None:
     if missing:
         raise UsageError(
             f"a backfill needs {' and '.join(missing)}",
-            why="the range of the job file does not say it, and a backfill does not follow "
+            why="the range of the job file does not give it, and a backfill does not follow "
             "the checkpoint",
             do=f"give each as one of {EXPECTED_BOUND.removeprefix('checkpoint, ')}",
             missing=missing,

@@ -1,8 +1,8 @@
 """The connection settings of a job's source; the only place where secrets are read.
 
 References are replaced by secrets here, in the driver, just before they are used; the results are
-never written anywhere. Nothing is asked here: which brokers a ZooKeeper knows is up to
-``cluster_access/cluster_lookup``.
+never written anywhere. No server is asked here: ``cluster_access/cluster_lookup`` finds the brokers
+that a ZooKeeper knows.
 """
 
 from __future__ import annotations
@@ -77,29 +77,31 @@ def schema_registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySett
 
 def schema_registry_warnings(registry: SchemaRegistry) -> tuple[str, ...]:
     """Warnings about secrets for the schema registry that are sent without encryption."""
-    plain = [urlsplit(url) for url in registry.url if not url.lower().startswith("https:")]
-    away = [at for at in plain if not _is_this_host(at.hostname or "")]
-    if not away or not (registry.password or registry.token):
+    unencrypted = [urlsplit(url) for url in registry.url if not url.lower().startswith("https:")]
+    remote = [url for url in unencrypted if not _is_this_host(url.hostname or "")]
+    if not remote or not (registry.password or registry.token):
         return ()
     secret = "token" if registry.token else "password"
-    return (f"the {secret} of decode.registry is sent to {away[0].netloc} in the clear: use https",)
+    return (
+        f"the {secret} of decode.registry is sent to {remote[0].netloc} in the clear: use https",
+    )
 
 
 def zookeeper_access(job: Job) -> ZooKeeperAccess:
     """The access to the job's ZooKeeper. Raises JobFileError for a reference to a secret that does
     not exist."""
-    chosen = job.source.security.zookeeper
-    if chosen is None:
+    security = job.source.security.zookeeper
+    if security is None:
         return ZooKeeperAccess()
     login = None
-    if (user := chosen.login) is not None:
+    if (user := security.login) is not None:
         login = ZooKeeperLogin(user.username, look_up(user.password), user.scheme == "sasl")
-    return ZooKeeperAccess(_tls(chosen.tls), login)
+    return ZooKeeperAccess(_tls(security.tls), login)
 
 
 def groups_in_zookeeper(job: Job) -> bool:
-    """True if groups are kept in ZooKeeper: always for Jafka, and for Kafka's old consumers, which
-    a job with a ZooKeeper refers to."""
+    """True if groups are kept in ZooKeeper: always for Jafka, and for Kafka if the job names a
+    ZooKeeper, as Kafka's old consumers did."""
     return job.source.zookeeper is not None
 
 
@@ -130,8 +132,13 @@ def plaintext_secret_warnings(job: Job) -> tuple[str, ...]:
 
 
 def _exposed_in_zookeeper(source: Source) -> tuple[str, ...]:
-    chosen = source.security.zookeeper
-    if chosen is None or chosen.tls or chosen.login is None or chosen.login.scheme == "sasl":
+    security = source.security.zookeeper
+    if (
+        security is None
+        or security.tls
+        or security.login is None
+        or security.login.scheme == "sasl"
+    ):
         return ()
     servers = read_ensemble(source.zookeeper or "").servers
     if all(_is_this_host(server.host) for server in servers):
@@ -161,8 +168,8 @@ def login_packages(job: Job) -> tuple[str, ...]:
     sasl = job.source.security.sasl
     if sasl is None:
         return ()
-    needed = {"SCRAM-SHA-256": ("scramp",), "SCRAM-SHA-512": ("scramp",), "GSSAPI": ("gssapi",)}
-    return needed.get(sasl.mechanism, ())
+    packages = {"SCRAM-SHA-256": ("scramp",), "SCRAM-SHA-512": ("scramp",), "GSSAPI": ("gssapi",)}
+    return packages.get(sasl.mechanism, ())
 
 
 def tls_files(job: Job) -> dict[str, Path]:
@@ -209,8 +216,8 @@ def _login(security: Security) -> SaslSettings | None:
 def _kerberos(sasl: Sasl) -> KerberosSettings | None:
     if sasl.mechanism != "GSSAPI":
         return None
-    chosen = sasl.kerberos or Kerberos()
-    return KerberosSettings(chosen.service_name, chosen.principal, _path(chosen.keytab))
+    kerberos = sasl.kerberos or Kerberos()
+    return KerberosSettings(kerberos.service_name, kerberos.principal, _path(kerberos.keytab))
 
 
 def _token(token: Token) -> TokenSource:

@@ -28,7 +28,7 @@ def names_file(schema: str) -> bool:
 
 
 class PayloadSpec(Section):
-    """What keys or values are."""
+    """The format of keys or values."""
 
     format: Literal["bytes", "string", "json", "avro", "protobuf"] = Field(
         default="bytes",
@@ -79,13 +79,13 @@ class PayloadSpec(Section):
     @property
     def expected_schema(self) -> str:
         """The values that ``schema`` may have, in words."""
-        expected = f"a file that ends with {' or '.join(_FILES[self.format])}"
-        return f"fields in Spark's DDL, or {expected}" if self.format == "json" else expected
+        file = f"a file that ends with {' or '.join(_FILES[self.format])}"
+        return f"fields in Spark's DDL, or {file}" if self.format == "json" else file
 
 
 class Decode(Section):
-    """How keys and values become typed columns. Without it both are BINARY. What happens to a
-    record that cannot be decoded is `policy.undecodable`."""
+    """How keys and values become typed columns. Without it both are BINARY. `policy.undecodable`
+    says what happens to a record that cannot be decoded."""
 
     value: PayloadSpec = Field(default=PayloadSpec(), description="What values are.")
     key: PayloadSpec = Field(default=PayloadSpec(), description="What keys are.")
@@ -139,12 +139,12 @@ class Decode(Section):
     @model_validator(mode="after")
     def _has_fields(self) -> Decode:
         if self.layout == "flat" and not self.value.has_fields:
-            expected = f"nested: values that are {self.value.format} have no fields"
-            raise MisplacedKey(expected, "layout")
+            layout = f"nested: values that are {self.value.format} have no fields"
+            raise MisplacedKey(layout, "layout")
         formats = {self.value.format, self.key.format}
         if self.unknown_fields == "keep" and self.value.format != "json":
-            why = f"it is only for values that are json, and they are {self.value.format}"
-            raise UnneededKey(why, "unknown_fields")
+            reason = f"it is only for values that are json, and they are {self.value.format}"
+            raise UnneededKey(reason, "unknown_fields")
         if self.unknown_fields == "fail" and "json" not in formats:
             raise UnneededKey("neither keys nor values are json", "unknown_fields")
         return self

@@ -1,7 +1,7 @@
 """Turns the problems that pydantic finds in a job file into mistakes in the file's own terms.
 
-Pydantic reports problems in terms of Python. Here each gets its place in the file, the path of
-the field as it is written there, what was expected, and for a misspelt field the one that was
+Pydantic reports problems in terms of Python. Here each gets its position in the file, the path of
+the field as it is written there, the expectation, and for a misspelt field the one that was
 probably meant.
 """
 
@@ -45,11 +45,11 @@ def job_file_error(text: JobText, mistakes: Sequence[JobFileMistake]) -> JobFile
     """One error for all mistakes of a job file."""
     shown = [(text.where(m.path), display_path(m.path) or "the job", m.text()) for m in mistakes]
     place, field, expected = shown[0]
-    others = "; ".join(": ".join(one) for one in shown[1:])
+    rest = "; ".join(": ".join(parts) for parts in shown[1:])
     return JobFileError(
         f"{place}: {field}: {expected}",
-        why=f"{count_noun(len(shown) - 1, 'more mistake')}: {others}" if others else "",
-        do="correct all of these" if others else "correct the job file",
+        why=f"{count_noun(len(shown) - 1, 'more mistake')}: {rest}" if rest else "",
+        do="correct all of these" if rest else "correct the job file",
         file=text.file_of(mistakes[0].path),
         line=text.line_of(mistakes[0].path),
         field=field,
@@ -61,17 +61,17 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMis
     problems = error.errors(include_url=False, include_context=True, include_input=False)
     paths = [_path(problem) for problem in problems]
     fields = list(fields_of(model))
-    found = []
+    mistakes = []
     for path, problem in zip(paths, problems, strict=True):
         # A mapping under `tls` with a mistake in it is not also "not a boolean".
         if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
             continue
         unknown = problem["type"] == "extra_forbidden"
         meant = suggestion(path, fields) if unknown else None
-        found.append(JobFileMistake(path, _expectation(problem), meant))
+        mistakes.append(JobFileMistake(path, _expectation(problem), meant))
     # A misspelt field is reported once, not also as the field that is missing.
-    misspelt = {mistake.suggestion for mistake in found}
-    return [mistake for mistake in found if mistake.path not in misspelt]
+    misspelt = {mistake.suggestion for mistake in mistakes}
+    return [mistake for mistake in mistakes if mistake.path not in misspelt]
 
 
 def _path(problem: Any) -> FieldPath:
@@ -80,9 +80,9 @@ def _path(problem: Any) -> FieldPath:
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, MisplacedKey):
         return (*loc, *cause.field)
-    for at, name in enumerate(loc):
-        if name == "tls" and loc[at + 1 : at + 2] in (("Tls",), ("bool",)):
-            return (*loc[: at + 1], *loc[at + 2 :])
+    for index, name in enumerate(loc):
+        if name == "tls" and loc[index + 1 : index + 2] in (("Tls",), ("bool",)):
+            return (*loc[: index + 1], *loc[index + 2 :])
     return loc
 
 
@@ -91,7 +91,7 @@ def _expectation(problem: Any) -> str:
         case "extra_forbidden":
             return "there is no such field"
         case "missing":
-            return "this field is needed"
+            return "this field is required"
         case "value_error":
             cause = problem["ctx"]["error"]
             return f"{'remove it:' if isinstance(cause, UnneededKey) else 'expected'} {cause}"
@@ -100,7 +100,7 @@ def _expectation(problem: Any) -> str:
         case "model_type" | "dict_type":
             return "expected fields, such as {name: value}"
         case "too_short":
-            return "expected at least one; leave the field out for all"
+            return "expected at least one; omit the field for all"
         case "string_pattern_mismatch":
             return "expected a name of lower-case letters, digits, '.', '_' and '-'"
         case _:
@@ -122,8 +122,8 @@ def fields_of(model: type[BaseModel], prefix: FieldPath = ()) -> Iterator[FieldP
 
 
 def suggestion(path: FieldPath, fields: list[FieldPath]) -> FieldPath | None:
-    """A field of the same section with a similar name, or one with the same name: in a section of
-    that one, or in the only other section that has it."""
+    """A field of the same section with a similar name, or one with the same name: in a subsection,
+    or in the only other section that has it."""
     *section, name = path
     siblings = [str(field[-1]) for field in fields if list(field[:-1]) == section]
     similar = get_close_matches(str(name), siblings, n=1, cutoff=MIN_SIMILARITY)

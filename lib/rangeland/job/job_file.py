@@ -135,7 +135,7 @@ class Sink(Section):
     @field_validator("table")
     @classmethod
     def _possible(cls, table: str) -> str:
-        """Refuses what cannot be a path, URI or table name."""
+        """Refuses anything that cannot be a path, URI or table name."""
         if re.match(r"[A-Za-z]:[\\/]|\\\\", table):
             raise ValueError("a POSIX path, such as lake/orders, or a URI, not a Windows path")
         if not table.strip() or "\0" in table:
@@ -177,7 +177,7 @@ class Sink(Section):
 
     @property
     def is_per_topic(self) -> bool:
-        """Whether each topic has a table of its own."""
+        """Whether each topic has its own table."""
         return TOPIC_FIELD in self.table
 
 
@@ -251,11 +251,13 @@ class Job(Section):
     def _layout(self) -> Job:
         prefix = self.log_columns.prefix
         column = rf"(?i)(?:(?:date|hour)\(\s*)?{prefix}timestamp(?:type)?\s*\)?"
-        timed = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
+        time_columns = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
         dialect = self.source.dialect
         has_times = load_dialect(dialect).capabilities.has_timestamps
-        if timed and not has_times and not self.sink.transform:
-            expected = f"columns other than {timed[0]}: messages of {dialect} have no timestamp"
+        if time_columns and not has_times and not self.sink.transform:
+            expected = (
+                f"columns other than {time_columns[0]}: messages of {dialect} have no timestamp"
+            )
             raise MisplacedKey(expected, "sink", "partition_by")
         return self
 
@@ -272,15 +274,15 @@ class Job(Section):
 
     @staticmethod
     def of(text: JobText) -> Job:
-        found = Job.job_or_mistakes(text)
+        result = Job.job_or_mistakes(text)
         # Not raised inside a handler: pydantic's message repeats field names, secret or not.
-        if not isinstance(found, Job):
-            raise job_file_error(text, found)
-        return found
+        if not isinstance(result, Job):
+            raise job_file_error(text, result)
+        return result
 
     @staticmethod
     def job_or_mistakes(text: JobText) -> Job | list[JobFileMistake]:
-        """The job, or what is wrong with its text."""
+        """The job, or the mistakes in its text."""
         try:
             return Job.model_validate(text.values)
         except ValidationError as error:
@@ -294,7 +296,7 @@ class Job(Section):
         return f"rangeland/{self.name}"
 
     def is_own_run(self, plan: Plan) -> bool:
-        """Whether a plan belongs to that sequence, not to an application of its own."""
+        """Whether a plan belongs to that sequence, and not to an application of its own."""
         return plan.application == self.application
 
     @property

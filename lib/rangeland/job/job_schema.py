@@ -4,8 +4,8 @@ A file may be complete, or a part that another file extends. So required fields 
 of a file that names a job and extends nothing; types, values and unknown fields are checked in
 all. The schema keeps to draft 7, which every editor supports, and inlines all definitions.
 
-What a schema cannot express (a topic in ``range`` that is not among ``topics``) is checked by
-``job_file``.
+``job_file`` checks everything that a schema cannot express, such as a topic in ``range`` that is
+not among ``topics``.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class _Plain(GenerateJsonSchema):
 
 def job_schema() -> Schema:
     """The schema as JSON values; the same models always give the same text."""
-    made = Job.model_json_schema(by_alias=True, schema_generator=_Plain)
-    parts = made.pop("$defs")
-    whole = _inline(made, parts)
+    model = Job.model_json_schema(by_alias=True, schema_generator=_Plain)
+    parts = model.pop("$defs")
+    whole = _inline(model, parts)
     required = _take_required(whole)
     return {
         "$schema": DRAFT,
@@ -65,7 +65,7 @@ def schema_text() -> str:
 
 
 def _inline(node: Any, parts: Schema) -> Any:
-    """The node with definitions instead of references; what the field itself says wins."""
+    """The node with definitions instead of references; the field's own keywords win."""
     if isinstance(node, list):
         return [_inline(item, parts) for item in node]
     if not isinstance(node, dict):
@@ -81,10 +81,10 @@ def _inline(node: Any, parts: Schema) -> Any:
 
 
 def _with_plain_default(node: Schema) -> Schema:
-    """Defaults as a person would write them; a section has only those of its fields."""
+    """Defaults as a person would write them; a section has no default of its own."""
     if node.get("type") == "object" or isinstance(node.get("default"), dict):
         node.pop("default", None)
-    if "size" in (node.get("title"), *(one.get("title") for one in node.get("anyOf", ()))):
+    if "size" in (node.get("title"), *(member.get("title") for member in node.get("anyOf", ()))):
         default = node.get("default")
         if isinstance(default, int):
             node["default"] = size_text(default)
@@ -103,12 +103,12 @@ def size_text(size_bytes: int) -> str:
 def _take_required(node: Schema) -> Schema:
     """Removes the keywords about required fields from a model's schema, and returns them."""
     required: Schema = {}
-    for part in [node, *(one for one in node.get("anyOf", ()) if "properties" in one)]:
+    for part in [node, *(member for member in node.get("anyOf", ()) if "properties" in member)]:
         if "properties" not in part:
             continue
         required |= {key: part.pop(key) for key in _REQUIRING if key in part}
         inner = {name: _take_required(field) for name, field in part["properties"].items()}
-        needed = {name: found for name, found in inner.items() if found}
-        if needed:
-            required["properties"] = needed
+        fields = {name: keywords for name, keywords in inner.items() if keywords}
+        if fields:
+            required["properties"] = fields
     return required

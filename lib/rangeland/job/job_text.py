@@ -21,7 +21,7 @@ FieldPath = tuple[str | int, ...]
 
 EXTENDS = "extends"
 SECRETS = ("password", "key_password", "client_secret", "secret_key", "registry.token")
-"""The fields that refer to secrets, by the ends of their paths. What was written there by mistake
+"""The fields that refer to secrets, by the ends of their paths. A value written there by mistake
 is not repeated."""
 
 _FIELD = re.compile(r"[\w-]+")
@@ -30,7 +30,7 @@ _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """The place where a value was written: the file as it was named, and the line, from 1."""
+    """The file and line, from 1, where a value was written; the file by the name it was given."""
 
     file: str
     line: int
@@ -41,7 +41,7 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True)
 class JobText:
-    """A job file as plain values. ``values`` are as parsed from the file and all that it extends;
+    """A job file as plain values. ``values`` are parsed from the file and all that it extends;
     ``positions`` maps the path of a field to where it was written. ``overridden`` holds the paths
     that ``--set`` or a flag set."""
 
@@ -58,13 +58,13 @@ class JobText:
         return None
 
     def line_of(self, path: FieldPath) -> int | None:
-        place = self.position_of(path)
-        return None if place is None else place.line
+        position = self.position_of(path)
+        return None if position is None else position.line
 
     def file_of(self, path: FieldPath) -> str:
         """The file of a field; the job file itself if the field is in none."""
-        place = self.position_of(path)
-        return self.name if place is None else place.file
+        position = self.position_of(path)
+        return self.name if position is None else position.file
 
     def where(self, path: FieldPath) -> str:
         """``file:line`` for messages, or the flag if the value did not come from a file."""
@@ -80,10 +80,10 @@ class JobText:
 
 def parse_job_text(text: str, name: str) -> JobText:
     """Text that is not in a file; messages call it ``name``."""
-    found = parse_text(text, name)
-    if EXTENDS in found.values:
-        raise_bad_extends(found, "a whole job, since text that is not in a file cannot extend one")
-    return found
+    parsed = parse_text(text, name)
+    if EXTENDS in parsed.values:
+        raise_bad_extends(parsed, "a whole job, since text that is not in a file cannot extend one")
+    return parsed
 
 
 def raise_bad_extends(text: JobText, expected: str) -> NoReturn:
@@ -102,7 +102,7 @@ def path_part(key: Any) -> Any:
 
 
 def parse_text(text: str, name: str) -> JobText:
-    """One text, without what it extends; messages call it ``name``. Raises JobFileError."""
+    """One text, without the files it extends; messages call it ``name``. Raises JobFileError."""
     try:
         values, node = load(text)
     except NotYaml as error:
@@ -124,9 +124,9 @@ def _note_positions(
 ) -> None:
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
-            here = (*path, path_part(key_node.value))
-            positions[here] = SourcePosition(file, key_node.start_mark.line + 1)
-            _note_positions(value_node, here, file, positions)
+            inner = (*path, path_part(key_node.value))
+            positions[inner] = SourcePosition(file, key_node.start_mark.line + 1)
+            _note_positions(value_node, inner, file, positions)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             positions[(*path, index)] = SourcePosition(file, item.start_mark.line + 1)
@@ -147,13 +147,13 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
     return JobText(text.name, values, text.positions, frozenset(overridden))
 
 
-def read_assignment(given: str) -> tuple[FieldPath, Any]:
+def read_assignment(assignment: str) -> tuple[FieldPath, Any]:
     """The path and the value of one ``a.b=c``. Raises UsageError, which does not repeat a value."""
     form = "write it as --set limits.max_records=1000"
-    dotted_path, equals, value = given.partition("=")
+    dotted_path, equals, value = assignment.partition("=")
     path = tuple(dotted_path.split("."))
     if not equals or not all(path):
-        begins = tuple(_FIELD.findall(_FIELDS.match(given)[0]))  # type: ignore[index]
+        begins = tuple(_FIELD.findall(_FIELDS.match(assignment)[0]))  # type: ignore[index]
         raise UsageError(
             f"--set {display_path((*begins, ''))} is not understood",
             why="expected a field, '=' and its value",
@@ -161,8 +161,8 @@ def read_assignment(given: str) -> tuple[FieldPath, Any]:
         )
     if path[0] == EXTENDS:
         raise UsageError(
-            f"--set {EXTENDS}: only a file can say what it extends",
-            do="write it into the job file",
+            f"--set {EXTENDS}: only a file can extend others",
+            do="write it in the job file",
         )
     try:
         return path, load(value)[0]
@@ -182,15 +182,15 @@ def with_value(text: JobText, path: FieldPath, value: Any) -> JobText:
 
 
 def _assign(values: dict[str, Any], path: FieldPath, value: Any) -> None:
-    place: Any = values
+    section: Any = values
     for end, part in enumerate(path[:-1], 1):
-        place = place.setdefault(part, {})
-        if not isinstance(place, dict):
+        section = section.setdefault(part, {})
+        if not isinstance(section, dict):
             raise JobFileError(
                 f"--set {display_path(path)}: {display_path(path[:end])} holds a value, not fields",
                 do="name a field of the job file",
             )
-    place[path[-1]] = value
+    section[path[-1]] = value
 
 
 def separate_copy(value: Any) -> Any:
@@ -201,7 +201,7 @@ def separate_copy(value: Any) -> Any:
 
 
 def display_path(path: FieldPath) -> str:
-    """``range.from``, for messages. What follows the name of a secret may be that secret, so it
+    """``range.from``, for messages. Anything after the name of a secret may be that secret, so it
     is left out."""
     parts: list[str] = []
     for part in map(str, path):

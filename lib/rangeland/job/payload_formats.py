@@ -1,7 +1,7 @@
 """The formats of a job's keys and values, made from its section ``decode``.
 
-Schemas in files are read here, in the driver and once per run: tasks get formats as values. So a
-file that changes meanwhile cannot give rows and table two types.
+Schemas in files are read here, in the driver and once per run: tasks get formats as values. So if a
+file changes meanwhile, the types of rows and table still agree.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MUL
 
 
 def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat | None:
-    """Makes the row format of a job; None where keys and values stay bytes. ``schemas``: those of
-    its schema registry, if it has one. Raises JobFileError for a schema that cannot be read or
+    """Makes the row format of a job; None where keys and values stay bytes. ``schemas``: from its
+    schema registry, if it has one. Raises JobFileError for a schema that cannot be read or
     used."""
     decode = job.decode
     unknown = UnknownFields(decode.unknown_fields)
-    # What is kept of unknown fields is that of values: keys have no column for it.
+    # Unknown fields are only kept for values: keys have no column for them.
     of_keys = UnknownFields.DROP if unknown is UnknownFields.KEEP else unknown
     key = _format(decode.key, of_keys, "key", schemas)
     value = _format(decode.value, unknown, "value", schemas)
     if key is None and value is None:
         return None
     try:
-        made = RowFormat(key, value, decode.layout == "flat", unknown is UnknownFields.KEEP)
-        typed_rows(job.source.dialect, made)
+        row_format = RowFormat(key, value, decode.layout == "flat", unknown is UnknownFields.KEEP)
+        typed_rows(job.source.dialect, row_format)
     except PayloadSchemaError as error:
         raise _schema_error("decode.value.schema", error) from error
-    return made
+    return row_format
 
 
 def check_schemas_are_usable(job: Job) -> None:
@@ -104,23 +104,23 @@ def _with_fields(
         return AvroFormat(_read_text(path, field), writers)
     if payload.format == "protobuf":
         is_text = path.suffix.lower() == ".proto"
-        found = _compile(path, field) if is_text else _read_bytes(path, field)
-        return ProtobufFormat(found, payload.message or "", writers)
+        descriptors = _compile(path, field) if is_text else _read_bytes(path, field)
+        return ProtobufFormat(descriptors, payload.message or "", writers)
     parse = parse_json_schema if path.suffix.lower() == ".json" else parse_ddl
     fields = parse(_read_text(path, field)) if names_file(schema) else parse_ddl(schema)
     return JsonFormat(fields, unknown, writers)
 
 
 def _compile(path: Path, field: str) -> bytes:
-    """The descriptors of a file and of what it imports from its own folder and those below."""
+    """The descriptors of a file and of its imports from its own folder and the folders below."""
     files: dict[str, str] = {}
     waiting = [path.name]
     while waiting:
         name = waiting.pop()
-        found = path.parent / name
-        if name in files or (files and not found.is_file()):
+        file = path.parent / name
+        if name in files or (files and not file.is_file()):
             continue  # one of Google's own, or missing: then the compiler says so
-        files[name] = _read_text(found, field)
+        files[name] = _read_text(file, field)
         waiting += _IMPORT.findall(files[name])
     return _descriptors(path.name, tuple(files.items()))
 
@@ -161,5 +161,5 @@ def _schema_error(field: str, error: PayloadSchemaError, file: str = "") -> JobF
     if file:
         where, do = f"{field} ({file})", f"correct {file}"
     if file.endswith(".proto"):
-        do = f"{do}; what it imports must be in its folder, or in one below"
+        do = f"{do}; the files it imports must be in its folder, or below it"
     return JobFileError(f"{where} cannot be used", why=str(error), do=error.do or do, field=where)

@@ -18,7 +18,7 @@ OnUndecodable = Literal["fail", "skip", "quarantine"]
 
 
 class TopicPolicy(Section):
-    """The policy for some topics; what it leaves out is as for all topics."""
+    """The policy for some topics; for kinds that it omits, the general policy applies."""
 
     expired: OnLoss | None = None
     recreated: OnLoss | None = None
@@ -30,8 +30,8 @@ class TopicPolicy(Section):
     undecodable: OnUndecodable | None = None
 
     def rule(self, pattern: str) -> TopicRule:
-        named = self.model_dump(exclude_none=True)
-        actions = tuple((LossKind(name), Action(word)) for name, word in named.items())
+        words = self.model_dump(exclude_none=True)
+        actions = tuple((LossKind(name), Action(word)) for name, word in words.items())
         return TopicRule(pattern, actions)
 
 
@@ -49,7 +49,7 @@ class PolicySpec(Section):
     )
     truncated: OnLoss = Field(
         default="fail",
-        description="The log ends before what was asked for or landed, as after an unclean "
+        description="The log ends before the requested or landed offsets, as after an unclean "
         "leader election.",
     )
     vanished: OnLoss = Field(
@@ -68,8 +68,8 @@ class PolicySpec(Section):
     )
     missing: OnLoss = Field(
         default="fail",
-        description="The log has an unexplained gap: the topic is not compacted, as far as brokers "
-        "report, and the records after the gap exist. A log that has lost a segment looks like "
+        description="The log has an unexplained gap: brokers do not report that the topic is "
+        "compacted, and the records after the gap exist. A log that has lost a segment looks like "
         "this.",
     )
     undecodable: OnUndecodable = Field(
@@ -77,8 +77,8 @@ class PolicySpec(Section):
         description="A record is intact, but its key or value does not match `decode`: it is "
         "missing a required field, for example; or the transform raises an exception for it. Per "
         "record: `skip` counts it as lost, `quarantine` "
-        "keeps its bytes, and `rangeland redrive` lands it once it can be decoded, with another "
-        "schema, too.",
+        "keeps its bytes, and `rangeland redrive` lands it once it can be decoded, also with "
+        "another schema.",
     )
     topics: dict[str, TopicPolicy] = Field(
         default={},
@@ -87,7 +87,7 @@ class PolicySpec(Section):
             "examples": [{"orders": {"expired": "fail"}, "audit-.*": {"corrupt": "hold"}}],
         },
         description="Other policies for some topics, by name or by a pattern that matches the "
-        "whole name. The first match counts; what it leaves out is as above.",
+        "whole name. The first match counts; for kinds that it omits, the policy above applies.",
     )
 
     @field_validator("topics")
@@ -105,5 +105,5 @@ class PolicySpec(Section):
     @property
     def values(self) -> Policy:
         general = self.model_dump(exclude={"topics"})
-        rules = tuple(one.rule(pattern) for pattern, one in self.topics.items())
+        rules = tuple(topic_policy.rule(pattern) for pattern, topic_policy in self.topics.items())
         return Policy(rules, **{name: Action(word) for name, word in general.items()})

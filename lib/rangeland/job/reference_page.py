@@ -1,6 +1,6 @@
 """The settings of a job file as a page, generated from the models.
 
-``python -m rangeland.job.reference_page [FOLDER]`` rewrites what is between the two marks in
+``python -m rangeland.job.reference_page [FOLDER]`` rewrites the text between the two marks in
 ``FOLDER/README.md``, and the JSON schema in the same folder, which is ``configs`` by default. A
 test checks that both are up to date.
 """
@@ -26,13 +26,13 @@ Schema = dict[str, Any]
 def settings_page() -> str:
     """All settings: one table for top-level fields, and one per section."""
     schema = job_schema()
-    properties, required = schema["properties"], schema["then"]
+    properties, requirements = schema["properties"], schema["then"]
     plain = {name: node for name, node in properties.items() if section_schema(node) is None}
-    parts = [_table(plain, required)]
+    parts = [_table(plain, requirements)]
     for name, node in properties.items():
         section = section_schema(node)
         if section is not None:
-            inner = required.get("properties", {}).get(name, {})
+            inner = requirements.get("properties", {}).get(name, {})
             rows = _table(dict(_fields(section, "")), _flat_required(inner, ""))
             parts.append(f"### {name}\n\n{node['description']}\n\n{rows}")
     return "\n".join(parts)
@@ -40,34 +40,31 @@ def settings_page() -> str:
 
 def section_schema(node: Schema) -> Schema | None:
     """The schema with the fields of a section, which may also be null or a scalar."""
-    for one in (node, *node.get("anyOf", ())):
-        if "properties" in one:
-            found: Schema = one
-            return found
-    return None
+    members: tuple[Schema, ...] = (node, *node.get("anyOf", ()))
+    return next((member for member in members if "properties" in member), None)
 
 
 def _fields(section: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
     for name, node in section["properties"].items():
         inner = section_schema(node)
-        if inner is None or "boolean" in {one.get("type") for one in node.get("anyOf", ())}:
+        if inner is None or "boolean" in {member.get("type") for member in node.get("anyOf", ())}:
             yield prefix + name, node
         if inner is not None:
             yield from _fields(inner, f"{prefix}{name}.")
 
 
 def _flat_required(required: Schema, prefix: str) -> Schema:
-    needed = [prefix + name for name in required.get("required", ())]
+    names = [prefix + name for name in required.get("required", ())]
     for name, inner in required.get("properties", {}).items():
-        needed += _flat_required(inner, f"{prefix}{name}.")["required"]
-    return {"required": needed}
+        names += _flat_required(inner, f"{prefix}{name}.")["required"]
+    return {"required": names}
 
 
 def _table(fields: Schema, required: Schema) -> str:
-    needed = required.get("required", ())
+    required_names = required.get("required", ())
     lines = ["| field | values | default | meaning |", "|---|---|---|---|"]
     for name, node in fields.items():
-        default = "required" if name in needed else default_text(node)
+        default = "required" if name in required_names else default_text(node)
         cells = [f"`{name}`", value_text(node), default, node["description"]]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
@@ -76,7 +73,7 @@ def _table(fields: Schema, required: Schema) -> str:
 def value_text(node: Schema) -> str:
     """The values that a field takes, briefly."""
     if "anyOf" in node and node.get("title") != "size":
-        kinds = [value_text(one) for one in node["anyOf"] if one.get("type") != "null"]
+        kinds = [value_text(member) for member in node["anyOf"] if member.get("type") != "null"]
         return ", ".join(dict.fromkeys(kinds))
     if "title" in node:
         title = str(node["title"])
@@ -87,9 +84,9 @@ def value_text(node: Schema) -> str:
         case "array":
             return f"list of {value_text(node['items'])}"
         case "integer":
-            least = node.get("minimum", node.get("exclusiveMinimum", -1) + 1)
-            most = f" to {node['maximum']}" if "maximum" in node else ""
-            return f"whole number from {least}{most}"
+            minimum = node.get("minimum", node.get("exclusiveMinimum", -1) + 1)
+            maximum = f" to {node['maximum']}" if "maximum" in node else ""
+            return f"whole number from {minimum}{maximum}"
         case "boolean":
             return "`true`, `false`"
         case "object":
@@ -108,8 +105,8 @@ def default_text(node: Schema) -> str:
 
 def updated_page(page: str) -> str:
     """The page with a new text between the marks. Raises ValueError without marks."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, tail = page.partition(BEGIN)
+    _, end, after = tail.partition(END)
     if not begin or not end:
         raise ValueError(f"the page lacks {BEGIN if not begin else END}")
     return f"{before}{BEGIN}\n\n{settings_page()}\n{END}{after}"

@@ -1,4 +1,4 @@
-"""The `decode.registry` section of a job file: the schema registry that records name ids of."""
+"""The `decode.registry` section of a job file: the schema registry whose ids are in records."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class SchemaRegistry(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> SchemaRegistry:
-        for name, other in (("username", "password"), ("password", "username")):
-            if getattr(self, name) and not getattr(self, other):
-                raise MisplacedKey(f"a value, since there is a {name}", other)
+        for name, partner in (("username", "password"), ("password", "username")):
+            if getattr(self, name) and not getattr(self, partner):
+                raise MisplacedKey(f"a value, since there is a {name}", partner)
         if self.token and self.username:
             raise UnneededKey("there is a username", "token")
         if ":" in (self.username or ""):

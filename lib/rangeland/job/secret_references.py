@@ -37,10 +37,10 @@ SecretRef = Annotated[str, BeforeValidator(parse_secret), WithJsonSchema(SECRET)
 def look_up(reference: str) -> str:
     """The secret behind ``${env:NAME}`` or ``${file:PATH}``, without a trailing newline. An error
     names the reference; neither it nor its causes contain any part of the secret."""
-    found = re.fullmatch(r"\$\{(env|file):([^}]+)\}", reference)
-    if found is None:
+    match = re.fullmatch(r"\$\{(env|file):([^}]+)\}", reference)
+    if match is None:
         raise JobFileError("a secret must be a reference", do="write ${env:NAME} or ${file:PATH}")
-    kind, name = found.groups()
+    kind, name = match.groups()
     if kind == "file":
         return _secret_in(name, reference)
     if name not in os.environ:
@@ -57,22 +57,22 @@ def look_up(reference: str) -> str:
 
 
 def _secret_in(path: str, reference: str) -> str:
-    text, why = None, "it is not UTF-8"
+    text, reason = None, "it is not UTF-8"
     try:
         with Path(path).open("rb") as file:
             content = file.read(MAX_SECRET_BYTES + 1)
         if len(content) > MAX_SECRET_BYTES:
-            why = f"it has more than {MAX_SECRET_BYTES} bytes"
+            reason = f"it has more than {MAX_SECRET_BYTES} bytes"
         else:
             text = content.decode("utf-8")
     except UnicodeDecodeError:
         pass  # Raised below, since this exception contains the secret.
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or type(error).__name__
+        reason = getattr(error, "strerror", None) or type(error).__name__
     if text is None:
         raise JobFileError(
             f"the secret file {path} cannot be read",
-            why=why,
+            why=reason,
             do=f"make it readable, or correct {reference}",
         )
     return text.rstrip("\r\n")

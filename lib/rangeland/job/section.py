@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 class MisplacedKey(ValueError):
     """A mistake that only shows when a whole section is checked. ``field`` is the path of the
-    field from that section."""
+    field within that section."""
 
     def __init__(self, expected: str, *field: str) -> None:
         self.field = field
@@ -15,7 +15,7 @@ class MisplacedKey(ValueError):
 
 
 class UnneededKey(MisplacedKey):
-    """A field that has no meaning beside the others: the text says why."""
+    """A field that has no meaning beside the others; the text says why."""
 
 
 class Section(BaseModel):

@@ -144,19 +144,19 @@ class Source(Section):
         return bool(self.servers) and all(name.isdecimal() for name, _ in self.named_brokers)
 
     def name_cluster(self, cluster: Cluster | None) -> Cluster | None:
-        """The cluster with the name that the job gives it, and with the registry's addresses."""
+        """The cluster under the job's name for it, with the registry's addresses."""
         if cluster is None:
             return None
-        found = replace(cluster, id=self.cluster or cluster.id)
+        renamed = replace(cluster, id=self.cluster or cluster.id)
         hosts, slash, path = (self.zookeeper or "").partition("/")
         servers = tuple(f"{host}{slash}{path}" for host in hosts.split(",") if host)
-        return replace(found, addresses=(*servers, *found.addresses))
+        return replace(renamed, addresses=(*servers, *renamed.addresses))
 
     @property
     def where(self) -> str:
         """The servers to ask, for messages."""
-        named = self.names_brokers or not self.zookeeper
-        return ", ".join(self.servers) if named else f"the registry at {self.zookeeper}"
+        uses_servers = self.names_brokers or not self.zookeeper
+        return ", ".join(self.servers) if uses_servers else f"the registry at {self.zookeeper}"
 
     def reads(self, topic: str) -> bool:
         """Whether this is a topic of the job."""
@@ -232,14 +232,14 @@ class Source(Section):
         if self.security.zookeeper and not self.zookeeper:
             raise UnneededKey("there is no source.zookeeper", "security", "zookeeper")
         capabilities = load_dialect(self.dialect).capabilities
-        given = {
+        options = {
             ("security", "acl"): self.security.acl,
             ("tags",): self.tags,
             ("compacted",): self.compacted,
             ("security", "sasl"): self.security.sasl,
             ("security", "tls"): self.security.tls,
         }
-        for path, value in given.items():
+        for path, value in options.items():
             if value and path[-1] not in capabilities.source_keys:
                 raise MisplacedKey(f"{path[-1]} with {_dialects_with(path[-1])} only", *path)
         if not capabilities.has_metadata and self.topic_pattern and not self.zookeeper:
@@ -260,9 +260,9 @@ class Source(Section):
         return tuple(parse_named_broker(server) for server in self.servers)
 
 
-def _expected_server(given: str) -> str:
-    if is_quotable(given):
-        return f"host:port, not {given!r}"
+def _expected_server(server: str) -> str:
+    if is_quotable(server):
+        return f"host:port, not {server!r}"
     return "host:port, not a URL or the like (not repeated here: it may contain a secret)"
 
 

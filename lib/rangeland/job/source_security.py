@@ -1,4 +1,4 @@
-"""The `source.security` section of a job file: TLS, and who this client is.
+"""The `source.security` section of a job file: TLS, and the identity of this client.
 
 A secret is only ever a reference (``${env:NAME}``, ``${file:PATH}``). It is looked up when a
 connection needs it, and never appears in a plan, the ledger or a message.
@@ -85,9 +85,9 @@ class Token(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Token:
-        origins = ("command", "file", "callable", "endpoint")
-        given = [name for name in origins if getattr(self, name)]
-        if len(given) != 1:
+        keys = ("command", "file", "callable", "endpoint")
+        sources = [name for name in keys if getattr(self, name)]
+        if len(sources) != 1:
             raise ValueError("exactly one of command, file, callable and endpoint")
         for name in ("client_id", "client_secret"):
             if self.endpoint and getattr(self, name) is None:
@@ -102,8 +102,8 @@ class Token(Section):
 
 
 class Kerberos(Section):
-    """Whose tickets GSSAPI uses. They are used wherever a connection is made: on the driver and on
-    executors."""
+    """The Kerberos tickets for GSSAPI. They are used wherever a connection is made: on the driver
+    and on executors."""
 
     service_name: str = Field(
         default="kafka",
@@ -113,8 +113,8 @@ class Kerberos(Section):
     principal: str | None = Field(
         default=None,
         json_schema_extra={"examples": ["lander@EXAMPLE.COM"]},
-        description="Who logs in; by default whose tickets are in the cache, or the first in the "
-        "keytab.",
+        description="The principal that logs in; by default the one whose tickets are in the "
+        "cache, or the first in the keytab.",
     )
     keytab: str | None = Field(
         default=None,
@@ -165,15 +165,15 @@ class Sasl(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Sasl:
-        needed, others = _BY_MECHANISM.get(self.mechanism, _NAMED)
+        required, useless = _BY_MECHANISM.get(self.mechanism, _NAMED)
         if self.delegation_token and not self.mechanism.startswith("SCRAM"):
             raise MisplacedKey(
                 f"nothing, since the mechanism is {self.mechanism}", "delegation_token"
             )
-        for name in needed:
+        for name in required:
             if not getattr(self, name):
                 raise MisplacedKey(f"a value, since the mechanism is {self.mechanism}", name)
-        for name in others:
+        for name in useless:
             if getattr(self, name):
                 raise MisplacedKey(f"nothing, since the mechanism is {self.mechanism}", name)
         if "\0" in (self.username or ""):
@@ -216,12 +216,12 @@ class ZooKeeperUser(Section):
 
 class ZooKeeperSecurity(Section):
     """How `source.zookeeper` is reached, by the driver only. Nodes that are created for a group
-    have an open access list, as those of other consumers have."""
+    have an open access list, like the nodes of other consumers."""
 
     tls: Tls | bool = Field(
         default=False, description="`true`, or a section that names certificates."
     )
-    login: ZooKeeperUser | None = Field(default=None, description="Who this client is.")
+    login: ZooKeeperUser | None = Field(default=None, description="The identity of this client.")
 
 
 class Security(Section):

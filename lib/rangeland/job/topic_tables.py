@@ -23,27 +23,29 @@ def job_of_topic(template: Job, text: JobText, topic: str) -> tuple[Job, JobText
     partitions would have to join once for each table."""
     values = {key: value for key, value in text.values.items() if key != "group"}
     source = {k: v for k, v in values["source"].items() if k != "topic_pattern"}
-    values["source"] = {**source, "topics": [topic], **_only(source, "partitions", topic)}
-    if isinstance(of_range := values.get("range"), dict):
-        values["range"] = {**of_range, **_only(of_range, "from", topic, "until")}
+    values["source"] = {**source, "topics": [topic], **_only(topic, source, "partitions")}
+    if isinstance(bounds := values.get("range"), dict):
+        values["range"] = {**bounds, **_only(topic, bounds, "from", "until")}
     policy = values.get("policy")
     if isinstance(policy, dict) and isinstance(rules := policy.get("topics"), dict):
-        kept = {pattern: rule for pattern, rule in rules.items() if matches(str(pattern), topic)}
-        values["policy"] = {**policy, "topics": kept}
+        matching = {
+            pattern: rule for pattern, rule in rules.items() if matches(str(pattern), topic)
+        }
+        values["policy"] = {**policy, "topics": matching}
     values["sink"] = {**values["sink"], "table": table_of_topic(template.sink, topic)}
     of_topic = replace(text, values=values)
     return Job.of(of_topic), of_topic
 
 
 def is_asked_for(template: Job, topic: str) -> bool:
-    """Whether the range has anything of this topic: a mapping lands only what it lists."""
+    """Whether the range includes this topic: a mapping lands only the partitions it lists."""
     sides = (template.range.from_, template.range.until)
     return all(not side.only_listed or any(p.topic == topic for p in side.listed) for side in sides)
 
 
 def table_of_topic(sink: Sink, topic: str) -> str:
-    """The table of a topic. A path has the topic's name as it is. In the name of a catalog table,
-    where case does not count and few characters may be used, letters become lower case, and
+    """The table of a topic. A path contains the topic's name unchanged. In the name of a catalog
+    table, where case does not matter and few characters are allowed, letters become lower case, and
     anything but letters, digits and ``_`` becomes ``_``."""
     if sink.is_catalog_name:
         topic = re.sub(r"[^a-z0-9_]", "_", topic.lower())
@@ -55,23 +57,23 @@ def check_tables_are_distinct(template: Job, topics: Iterable[str]) -> None:
     owners: dict[str, str] = {}
     for topic in topics:
         table = table_of_topic(template.sink, topic)
-        other = owners.setdefault(table, topic)
-        if other != topic:
+        owner = owners.setdefault(table, topic)
+        if owner != topic:
             raise JobFileError(
-                f"the topics {other} and {topic} of the job {template.name} would share the table "
+                f"the topics {owner} and {topic} of the job {template.name} would share the table "
                 f"{table}",
                 why="in the name of a catalog table, capital letters become lower case, and "
                 "anything but letters, digits and _ becomes _",
-                do="give one of them a job of its own, or land in folders, where names stay as "
-                "they are",
+                do="give one of them a job of its own, or land in folders, where names are "
+                "unchanged",
             )
 
 
-def _only(section: Mapping[str, Any], key: str, topic: str, *others: str) -> dict[str, Any]:
+def _only(topic: str, section: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """The fields that are mappings by topic, with this topic alone."""
-    found = {}
-    for name in (key, *others):
+    fields = {}
+    for name in names:
         value = section.get(name)
         if isinstance(value, dict):
-            found[name] = {k: v for k, v in value.items() if str(k) == topic}
-    return found
+            fields[name] = {k: v for k, v in value.items() if str(k) == topic}
+    return fields

@@ -31,7 +31,7 @@ from rangeland.untrusted import MAX_INT64, parse_address
 Schema = dict[str, Any]
 
 TOPIC_FIELD = "{topic}"
-"""What stands for a topic's name in the name of a table."""
+"""The placeholder for a topic's name in the name of a table."""
 
 # Strict: `true` is not a number, although Python treats it as 1.
 Whole = Annotated[int, Field(strict=True)]
@@ -45,14 +45,14 @@ UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
 
 def parse_size(value: object) -> object:
-    """``128MiB`` as bytes; a plain number is in bytes already."""
+    """``128MiB`` as bytes; a plain number already is in bytes."""
     if isinstance(value, bool) or not isinstance(value, str):
         return value
     # Stripped first: two runs of blanks in one pattern would take quadratic time.
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", value.strip())
-    if not found or found[2].upper() not in UNITS:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", value.strip())
+    if not match or match[2].upper() not in UNITS:
         raise ValueError("a size such as 128MiB, 8GiB or a number of bytes")
-    size = float(found[1]) * UNITS[found[2].upper()]
+    size = float(match[1]) * UNITS[match[2].upper()]
     if size > MAX_INT64:
         raise ValueError("a size of at most 8 EiB")
     return int(size)
@@ -77,11 +77,11 @@ Size = Annotated[Whole, BeforeValidator(parse_size), Field(gt=0), WithJsonSchema
 def without_secrets(uri: str) -> str:
     """The URI of a table. Raises ValueError, which does not repeat it, if it contains a key or a
     password, which would appear in plans, in the ledger and in messages."""
-    scheme, colon, rest = uri.partition(":")
+    scheme, colon, path = uri.partition(":")
     if not colon or "/" in scheme or scheme.lower() == "file":
         return uri  # Here '?' and '=' are part of a folder's name.
     # Keys are refused after any number of slashes: one too few or too many is a likely mistake.
-    authority, _, query = re.split(r"[/#]", rest.lstrip("/"), maxsplit=1)[0].partition("?")
+    authority, _, query = re.split(r"[/#]", path.lstrip("/"), maxsplit=1)[0].partition("?")
     user, at, host = unquote(authority).rpartition("@")
     port = re.sub(r"^\[[^\]]*\]", "", host).partition(":")[2]
     is_bucket = scheme.lower() in ("s3", "s3a", "s3n")
@@ -90,7 +90,7 @@ def without_secrets(uri: str) -> str:
             "a URI without user and password: keys belong in Spark's own settings, such as "
             "spark.hadoop.fs.s3a.access.key, or in the environment"
         )
-    if "=" in query or any("=" in part.partition("?")[2] for part in rest.split("/")):
+    if "=" in query or any("=" in part.partition("?")[2] for part in path.split("/")):
         raise ValueError("a URI without a query: tokens belong in Spark's own settings")
     return uri
 
@@ -152,33 +152,33 @@ def parse_bounds(value: object) -> Bounds:
         if isinstance(value, int):
             raise ValueError(f"{EXPECTED_BOUND}; a bare offset needs its topic and partition")
         return Bounds(parse_bound(value))
-    listed: dict[Partition, Bound] = {}
+    by_partition: dict[Partition, Bound] = {}
     for topic, partitions in value.items():
         if not isinstance(partitions, dict) or not partitions:
             raise ValueError(f"{{partition: offset}} for topic {topic!r}")
         for number, bound in partitions.items():
-            listed[parse_partition(str(topic), number)] = parse_bound(bound)
-    if not listed:
+            by_partition[parse_partition(str(topic), number)] = parse_bound(bound)
+    if not by_partition:
         raise ValueError("at least one topic and partition")
-    return Bounds(Earliest(), listed, only_listed=True)
+    return Bounds(Earliest(), by_partition, only_listed=True)
 
 
 def parse_partition(topic: str, which: object) -> Partition:
     """``0``, or ``1-0`` for partition 0 of broker 1 if brokers number their own partitions.
     Raises ValueError."""
-    found = re.fullmatch(r"(?:(.+)-)?([0-9]+)", str(which))
-    if found is None or len(found[2]) > 9:
+    match = re.fullmatch(r"(?:(.+)-)?([0-9]+)", str(which))
+    if match is None or len(match[2]) > 9:
         raise ValueError(f"partition numbers for topic {topic!r}, or broker-number, not {which!r}")
-    return Partition(topic, int(found[2]), found[1] or "")
+    return Partition(topic, int(match[2]), match[1] or "")
 
 
 def parse_named_broker(text: str) -> tuple[str, Address]:
     """A broker as ``host:port``, or as ``id:host:port`` if brokers are known by their ids. The
     name is the id, or else the address. Raises ValueError."""
-    found = re.fullmatch(r"(?:([0-9]+):)?((?:\[[^\]]+\]|[^:/?#%\[\]]+):[0-9]+)", text)
-    if found is None:
+    match = re.fullmatch(r"(?:([0-9]+):)?((?:\[[^\]]+\]|[^:/?#%\[\]]+):[0-9]+)", text)
+    if match is None:
         raise ValueError(f"{text!r} is not host:port")
-    return found[1] or found[2], parse_address(found[2])
+    return match[1] or match[2], parse_address(match[2])
 
 
 def parse_until(value: object) -> Bounds:
@@ -190,7 +190,7 @@ def parse_until(value: object) -> Bounds:
 
 
 def parse_first(value: object) -> Bound:
-    """A bound that has a meaning for a job that has landed nothing yet."""
+    """A bound that is meaningful for a job that has landed nothing yet."""
     bound = parse_bound(value)
     if isinstance(bound, FromCheckpoint | AtOffset):
         raise ValueError("earliest, latest, an ISO time or group:<id>")
@@ -221,20 +221,20 @@ def _word_schemas(*words: str) -> list[Schema]:
 
 def _bounds_schema(*words: str) -> Schema:
     offset = {"title": "offset", "type": "integer", "minimum": 0}
-    numbered = {
+    by_number = {
         "type": "object",
         "minProperties": 1,
         "patternProperties": {"^(.+-)?[0-9]+$": {"anyOf": [*_word_schemas(*words), offset]}},
         "additionalProperties": False,
     }
-    listed = {
+    by_topic = {
         "title": "topic: {partition: bound}",
         "type": "object",
         "minProperties": 1,
-        "additionalProperties": numbered,
+        "additionalProperties": by_number,
         "examples": [{"orders": {"0": 23, "1": "earliest"}}],
     }
-    return {"title": "bound", "anyOf": [*_word_schemas(*words), listed]}
+    return {"title": "bound", "anyOf": [*_word_schemas(*words), by_topic]}
 
 
 FROM = _bounds_schema("checkpoint", "earliest", "latest")

@@ -3,8 +3,8 @@
 The size is checked first, then the parser's events, before anything is built: the C library builds
 nested nodes by unlimited recursion, and aliases may expand to more values than fit in memory.
 
-An error says what is wrong and in which line, but never repeats the text: a password without
-quotes may look like a tag, an anchor or an alias.
+An error names the problem and the line, but never repeats the text: a password without quotes may
+look like a tag, an anchor or an alias.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CAN_FAIL: Final = (
     AttributeError,
     RecursionError,
 )
-"""What the YAML library raises for text it cannot parse: `0b_`, `!!bool maybe` and a node that
+"""The errors of the YAML library for text it cannot parse: `0b_`, `!!bool maybe` and a node that
 contains itself raise Python's errors, not YAML's."""
 
 _BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -63,18 +63,18 @@ class _Loader(_BASE):  # type: ignore[misc]
     """Safe YAML in which duplicate keys are errors and times stay text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        keys: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 raise yaml.constructor.ConstructorError(
                     None, None, "a key must be a plain value", key_node.start_mark
                 )
-            if key in seen:
+            if key in keys:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"duplicate key {key!r}", key_node.start_mark
                 )
-            seen.add(key)
+            keys.add(key)
         return dict(super().construct_mapping(node, deep=deep))
 
     def number(self, node: Any) -> Any:
@@ -112,9 +112,9 @@ def load(text: str) -> tuple[Any, yaml.Node | None]:
     except NotYaml:
         raise
     except _CAN_FAIL as error:
-        found = error
-    mark = getattr(found, "problem_mark", None)
-    raise NotYaml(_problem(found, text), mark.line + 1 if mark else None)
+        cause = error  # Raised outside the handler: its message may repeat the text.
+    mark = getattr(cause, "problem_mark", None)
+    raise NotYaml(_problem(cause, text), mark.line + 1 if mark else None)
 
 
 def _problem(error: BaseException, text: str) -> str:
@@ -154,16 +154,16 @@ def _check_size_is_bounded(text: str) -> None:
 def _check_expansion_is_bounded(root: yaml.Node) -> None:
     """Raises NotYaml if aliases expand to too many values, to too deep ones, or to something that
     contains them."""
-    known: dict[int, tuple[int, int]] = {}
+    sizes: dict[int, tuple[int, int]] = {}
 
     def measure(node: yaml.Node, depth: int) -> tuple[int, int]:
         """The number of values, and their depth."""
-        if id(node) not in known:
-            known[id(node)] = _INSIDE_ITSELF
-            inner = [measure(one, depth + 1) for one in _inside(node)]
+        if id(node) not in sizes:
+            sizes[id(node)] = _INSIDE_ITSELF
+            inner = [measure(child, depth + 1) for child in _inside(node)]
             size, height = 1 + sum(n for n, _ in inner), 1 + max((h for _, h in inner), default=0)
-            known[id(node)] = size, height
-        size, height = known[id(node)]
+            sizes[id(node)] = size, height
+        size, height = sizes[id(node)]
         if (size, height) == _INSIDE_ITSELF:
             raise NotYaml("a value contains itself", _line(node))
         if size > MAX_VALUES or depth + height > MAX_DEPTH + 1:
@@ -175,7 +175,7 @@ def _check_expansion_is_bounded(root: yaml.Node) -> None:
 
 def _inside(node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.MappingNode):
-        return [one for pair in node.value for one in pair]
+        return [child for pair in node.value for child in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 

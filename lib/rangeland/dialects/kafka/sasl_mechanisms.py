@@ -151,15 +151,15 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Authentication:
         raise _login_error(credentials, response)
     challenge = _text(response.auth_bytes)
     _check_iterations_are_accepted(challenge)
-    _check_response(scramp, lambda: client.set_server_first(challenge))
-    proof: str = _check_response(scramp, client.get_client_final)
+    _call_scramp(scramp, lambda: client.set_server_first(challenge))
+    proof: str = _call_scramp(scramp, client.get_client_final)
     response = yield from exchange.send(proof.encode())
     if response.error_code:
         raise _login_error(credentials, response)
     final = _text(response.auth_bytes)
     if final.startswith("e="):
         raise _login_error(credentials, response, final)
-    _check_response(scramp, lambda: client.set_server_final(final))
+    _call_scramp(scramp, lambda: client.set_server_final(final))
     return response
 
 
@@ -175,10 +175,10 @@ def _library() -> Any:
     return scramp
 
 
-def _check_response(scramp: Any, check: Callable[[], Any]) -> Any:
-    """Runs the library's check of the broker's last message."""
+def _call_scramp(scramp: Any, step: Callable[[], Any]) -> Any:
+    """Runs a step of the library, which checks the last message of the broker."""
     try:
-        return check()
+        return step()
     except (scramp.ScramException, ValueError, KeyError, IndexError) as error:
         raise RemoteProtocolError(
             "the broker's side of the SCRAM login is wrong, so it may be another server",
