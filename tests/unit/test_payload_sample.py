@@ -108,7 +108,7 @@ def test_it_says_what_to_do_with_the_fields() -> None:
     text = rendered(render_sample(found))
     assert "write them to a file with --out orders.ddl" in text
     text = rendered(render_sample(found, "views.ddl"))
-    assert "views.ddl has these fields now" in text
+    assert "views.ddl now has these fields" in text
     assert "schema: views.ddl}}" in text
     assert "--out" not in text
 

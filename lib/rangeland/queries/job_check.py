@@ -28,12 +28,12 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
     findings = [CheckedItem("job file", True, f"job {job.name} is well formed")]
     errors: list[RangelandError] = []
 
-    def look(what: str, at: Callable[[], str]) -> bool:
-        progress.step(f"checking {what}")
+    def look(name: str, check_item: Callable[[], str]) -> bool:
+        progress.step(f"checking {name}")
         try:
-            findings.append(CheckedItem(what, True, at()))
+            findings.append(CheckedItem(name, True, check_item()))
         except RangelandError as error:
-            findings.append(CheckedItem(what, False, str(error)))
+            findings.append(CheckedItem(name, False, str(error)))
             errors.append(error)
             return False
         return True
@@ -41,20 +41,20 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
     for text in plaintext_secret_warnings(job):
         findings.append(CheckedItem("security", True, f"warning: {text}"))
     look("dialect", lambda: _dialect(job))
-    answered = look("brokers", lambda: _brokers(job))
-    if answered and job.decode.is_typed:
+    brokers_answer = look("brokers", lambda: _brokers(job))
+    if brokers_answer and job.decode.is_typed:
         look("schemas", lambda: _schemas(job))
-    opened: list[SparkSession] = []
+    sessions: list[SparkSession] = []
 
     def start_spark() -> str:
-        opened.append(open_spark())
-        _ = opened[0].sparkContext  # without which a run lands nothing
-        return f"Spark {opened[0].version} with Delta"
+        sessions.append(open_spark())
+        _ = sessions[0].sparkContext  # without which a run lands nothing
+        return f"Spark {sessions[0].version} with Delta"
 
     if look("spark", start_spark):
-        look("table", lambda: _table(job, opened[0], progress))
-        if answered:
-            look("plan", lambda: _plan(job, opened[0], progress))
+        look("table", lambda: _table(job, sessions[0], progress))
+        if brokers_answer:
+            look("plan", lambda: _plan(job, sessions[0], progress))
     return CheckResult(job.name, tuple(findings), errors[0] if errors else None)
 
 
@@ -71,20 +71,24 @@ def _dialect(job: Job) -> str:
 def _brokers(job: Job) -> str:
     # The plan can tell whether a missing topic has vanished or never existed.
     survey = survey_of(job, request_for_topics(job, job.source.topics))
-    gone = sorted({*job.source.topics} - {partition.topic for partition in survey.logs})
+    missing = sorted({*job.source.topics} - {partition.topic for partition in survey.logs})
     leaders = {str(log.leader.address) for log in survey.logs.values()}
     records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
-    seen = (
+    sizes = (
         f"{count_noun(len(survey.logs), 'partition')} on {count_noun(len(leaders), 'leader')}, "
         f"{count_noun(records, 'offset')}"
     )
-    return f"{seen}; missing: {', '.join(gone)}" if gone else seen
+    return f"{sizes}; missing: {', '.join(missing)}" if missing else sizes
 
 
 def _schemas(job: Job) -> str:
-    made = row_format_of(job, schema_ids_in_logs(job))
-    formats = {} if made is None else {"keys": made.key, "values": made.value}
-    return ", ".join(f"{name} are {one.name}" for name, one in formats.items() if one is not None)
+    row_format = row_format_of(job, schema_ids_in_logs(job))
+    formats = {} if row_format is None else {"keys": row_format.key, "values": row_format.value}
+    return ", ".join(
+        f"{name} are {payload_format.name}"
+        for name, payload_format in formats.items()
+        if payload_format is not None
+    )
 
 
 def _table(job: Job, spark: SparkSession, progress: Progress) -> str:

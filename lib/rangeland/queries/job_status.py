@@ -38,9 +38,9 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     disagreement = target.identity.disagreement_error()
     try:
         position = target.history.position(job.application)
-        unfinished = target.history.unfinished_plans()
-    except Conflict as error:  # what has landed is unknown, so the ledger alone says it
-        position, unfinished = target.history.last_known(job.application), []
+        plans = target.history.unfinished_plans()
+    except Conflict as error:  # only the ledger's own account of what has landed is left
+        position, plans = target.history.last_known(job.application), []
         disagreement = disagreement or error
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = cluster_settings(job)
@@ -55,7 +55,7 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
         mark: LogMark | None = position.checkpoint.get(partition)
         if mark is not None and is_recreated(mark, log):
             mark = None  # It belongs to a deleted log: nothing of this one is landed.
-        known = PartitionStatus(
+        partition_status = PartitionStatus(
             partition=partition,
             checkpoint=None if mark is None else mark.until_offset,
             start=log.start_offset,
@@ -66,14 +66,14 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
             owner=owners.get(partition),
             held=find_hold(losses, position.checkpoint.get(partition), log),
         )
-        partitions.append(_with_log_ends(known, ends.get(partition), survey.taken_at_ms))
+        partitions.append(_with_log_ends(partition_status, ends.get(partition), survey.taken_at_ms))
     return Status(
         job=job.name,
         table=job.sink.table,
         table_version=target.table.version,
         sequence=position.sequence - 1,
         partitions=_with_ages(cluster, partitions, survey),
-        unfinished_plans=plans_to_finish(job, unfinished),
+        unfinished_plans=plans_to_finish(job, plans),
         recent=tuple(
             _recent_landing(outcome)
             for outcome in target.history.newest_outcomes(job.application, RECENT)
@@ -85,15 +85,16 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
 
 
 def _disagreements(target: LandingTarget, disagreement: Conflict | None) -> list[str]:
-    """Why a run may refuse to land anything. Only reading the table shows which rows it lacks."""
+    """The reasons why a run may refuse to land anything. Only reading the table shows which rows it
+    lacks."""
     if disagreement is not None:
         return [str(disagreement)]
     removal = target.history.last_removal()
     if removal is None:
         return []
-    what = removal.operation if isinstance(removal, CommitMetadata) else "RESTORE"
+    operation = removal.operation if isinstance(removal, CommitMetadata) else "RESTORE"
     return [
-        f"{what} at version {removal.version} removed or replaced rows that were landed: "
+        f"{operation} at version {removal.version} removed or replaced rows that were landed: "
         "`rangeland verify JOB.yaml` shows whether any are missing; if so, runs end with 73"
     ]
 
@@ -102,22 +103,22 @@ def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
     """The end of the log from the same response as its other ends."""
     if ends is None:
         return log.end_offset
-    is_committed = isolation is Isolation.READ_COMMITTED
-    return ends.last_stable_offset if is_committed else ends.high_watermark
+    reads_committed = isolation is Isolation.READ_COMMITTED
+    return ends.last_stable_offset if reads_committed else ends.high_watermark
 
 
-def _with_log_ends(known: PartitionStatus, ends: LogEnds | None, now_ms: int) -> PartitionStatus:
+def _with_log_ends(status: PartitionStatus, ends: LogEnds | None, now_ms: int) -> PartitionStatus:
     if ends is None:
-        return known
-    found = ends.transaction
+        return status
+    transaction = ends.transaction
     began_at_ms = ends.began_at_ms
-    if began_at_ms is None and found is not None:
-        began_at_ms = found.last_write_ms
+    if began_at_ms is None and transaction is not None:
+        began_at_ms = transaction.last_write_ms
     return replace(
-        known,
+        status,
         high_watermark=ends.high_watermark,
         last_stable_offset=ends.last_stable_offset,
-        open_transaction=found,
+        open_transaction=transaction,
         open_for_ms=None if began_at_ms is None else max(0, now_ms - began_at_ms),
     )
 
@@ -145,7 +146,7 @@ def _with_ages(
     cluster: ClusterSettings, partitions: list[PartitionStatus], survey: Survey
 ) -> tuple[PartitionStatus, ...]:
     """Adds the age of the first record that is not landed; one is fetched from each log."""
-    wanted = {
+    first_records = {
         p.partition: FirstRecord(
             survey.logs[p.partition].leader,
             max(p.start, p.start if p.checkpoint is None else p.checkpoint),
@@ -156,12 +157,12 @@ def _with_ages(
     }
     # If everything readable is landed, the first record that is not is the transaction's own.
     partitions = [
-        p if p.partition in wanted else replace(p, lag_ms=p.open_for_ms) for p in partitions
+        p if p.partition in first_records else replace(p, lag_ms=p.open_for_ms) for p in partitions
     ]
-    if not wanted:
+    if not first_records:
         return tuple(partitions)
     with ConnectionPool(cluster) as brokers:
-        times = first_times(brokers, wanted)
+        times = first_times(brokers, first_records)
     now_ms = survey.taken_at_ms
     ages = {p: max(0, now_ms - time_ms) for p, time_ms in times.items()}
     return tuple(replace(p, lag_ms=ages.get(p.partition, p.lag_ms)) for p in partitions)

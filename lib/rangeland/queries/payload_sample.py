@@ -1,4 +1,4 @@
-"""``sample``: what the newest records of a job look like, without Spark. Lands nothing."""
+"""``sample``: the formats and fields of a job's newest records, without Spark. Lands nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ShownValue: TypeAlias = str | dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class SampleResult:
-    """The result of ``sample``: what the newest records are."""
+    """The result of ``sample``: a description of the newest records."""
 
     records: int
     formats: dict[str, int]
@@ -61,7 +61,7 @@ class SampleResult:
 
 
 def sample(job: Job, progress: Progress, records: int) -> SampleResult:
-    """The newest ``records`` of each partition. Raises whatever a survey and reading raise."""
+    """The newest ``records`` of each partition. Raises the errors of a survey and of reading."""
     progress.step(f"asking {job.source.where} for the ends of the logs")
     settings = read_settings(job)
     survey = survey_of(job, request_for_range(job))
@@ -76,12 +76,12 @@ def schema_ids_of(
 ) -> dict[TopicField, Counter[int]]:
     """The schema ids that the keys and values of these rows name, for all topics."""
     fields = job.decode.fields_with_schema_ids
-    found = {TopicField(topic, field): Counter[int]() for topic in topics for field in fields}
+    by_field = {TopicField(topic, field): Counter[int]() for topic in topics for field in fields}
     for batch in rows:
         for field in fields:
             counts = count_schema_ids(batch.column(field)).schema_ids
-            found[TopicField(_topic_of(batch), field)].update(counts)
-    return found
+            by_field[TopicField(_topic_of(batch), field)].update(counts)
+    return by_field
 
 
 def newest_records(
@@ -97,7 +97,7 @@ def newest_records(
             begin = max(log.start_offset, log.end_offset - records)
             together.append(log.to_slice(index, begin))
         else:
-            # Where the newest begin is unknown, so the reading stops early, which ends all slices.
+            # The newest begin at an unknown offset, so reading stops early, which ends all slices.
             alone.append([log.to_slice(index)])
     groups = [together, *alone] if together else alone
     return [batch for slices in groups for batch in _rows(slices, settings, records)]
@@ -105,33 +105,33 @@ def newest_records(
 
 def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator[pa.RecordBatch]:
     """The rows of at most ``records`` of each slice, in order."""
-    found: dict[int, list[pa.RecordBatch]] = {slice_.index: [] for slice_ in slices}
-    left = dict.fromkeys(found, records)
+    by_slice: dict[int, list[pa.RecordBatch]] = {slice_.index: [] for slice_ in slices}
+    remaining = dict.fromkeys(by_slice, records)
     with closing(read_slices(slices, settings)) as chunks:
         for chunk in chunks:
-            if chunk.batch is not None and left[chunk.slice_index]:
-                taken = chunk.batch.slice(0, left[chunk.slice_index])
-                found[chunk.slice_index].append(taken)
-                left[chunk.slice_index] -= taken.num_rows
-            if not any(left.values()):
+            if chunk.batch is not None and remaining[chunk.slice_index]:
+                rows = chunk.batch.slice(0, remaining[chunk.slice_index])
+                by_slice[chunk.slice_index].append(rows)
+                remaining[chunk.slice_index] -= rows.num_rows
+            if not any(remaining.values()):
                 break
-    for batches in found.values():
+    for batches in by_slice.values():
         yield from (batch for batch in batches if batch.num_rows)
 
 
 def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = None) -> SampleResult:
-    """Describes the values of these records, and what becomes of them."""
+    """Describes the values of these records, and how they are decoded."""
     values = [value for batch in rows for value in batch.column(VALUE.name).to_pylist()]
     census = count_schema_ids(pa.array(values, pa.binary()))
-    framed = sum(census.schema_ids.values())
+    framed_values = sum(census.schema_ids.values())
     kinds = Counter(_kind(value) for value in values)
     bare = [value for value in values if value is not None and _kind(value) != "framed"]
-    inferred = infer_json_schema(bare)
+    json_schema = infer_json_schema(bare)
     formats = {
-        "json": inferred.records,
-        "framed": framed,
-        "text": kinds["text"] - inferred.records,
-        "bytes": kinds["framed"] + kinds["bytes"] - framed,
+        "json": json_schema.records,
+        "framed": framed_values,
+        "text": kinds["text"] - json_schema.records,
+        "bytes": kinds["framed"] + kinds["bytes"] - framed_values,
         "null": kinds["null"],
     }
     shown, undecodable = _shown_values(rows, row_format)
@@ -139,8 +139,8 @@ def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = Non
         records=len(values),
         formats={name: count for name, count in formats.items() if count},
         schemas=_schemas(census.schema_ids, row_format),
-        schema=inferred.ddl or _ddl(row_format),
-        fields=tuple(inferred.fields),
+        schema=json_schema.ddl or _ddl(row_format),
+        fields=tuple(json_schema.fields),
         rows=tuple(shown),
         undecodable=None if row_format is None else undecodable,
     )
@@ -148,11 +148,13 @@ def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = Non
 
 def _schemas(counts: Mapping[int, int], row_format: RowFormat | None) -> tuple[WriterSchema, ...]:
     values = None if row_format is None else row_format.value
-    found = []
+    schemas = []
     for schema_id, count in sorted(counts.items()):
-        at = registered_as(values, schema_id)
-        found.append(WriterSchema(schema_id, count, None if at is None else at.subject))
-    return tuple(found)
+        registration = registered_as(values, schema_id)
+        schemas.append(
+            WriterSchema(schema_id, count, None if registration is None else registration.subject)
+        )
+    return tuple(schemas)
 
 
 def _ddl(row_format: RowFormat | None) -> str:
@@ -175,7 +177,7 @@ def _shown_values(
                 if row in reasons:
                     lines.append(f"undecodable {reasons[row]}")
                 elif isinstance(value, dict):
-                    lines.append({name: _text(one) for name, one in value.items()})
+                    lines.append({name: _text(field) for name, field in value.items()})
                 else:
                     lines.append(_text(value))
     return lines, undecodable
@@ -190,9 +192,9 @@ def _decoded_values(
         return
     # A sample decides nothing, so an unknown schema need not be waited for.
     row_format = replace(row_format, written=LONG_AGO)
-    for decoded in row_format.decoder(_topic_of(batch)).decode(batch):
-        reasons = {one.row: f"{one.field}: {one.reason}" for one in decoded.undecodable}
-        yield _values_of(decoded.batch, row_format), reasons
+    for part in row_format.decoder(_topic_of(batch)).decode(batch):
+        reasons = {record.row: f"{record.field}: {record.reason}" for record in part.undecodable}
+        yield _values_of(part.batch, row_format), reasons
 
 
 def _values_of(rows: pa.RecordBatch, row_format: RowFormat) -> pa.Array:
@@ -229,5 +231,5 @@ def _kind(value: bytes | None) -> str:
 
 def shown_rows(result: SampleResult, width: int = 100) -> Iterator[str]:
     """The first values without fields, cut."""
-    for text in (one for one in result.rows if isinstance(one, str)):
+    for text in (row for row in result.rows if isinstance(row, str)):
         yield text if len(text) <= width else f"{text[: width - 3]}..."

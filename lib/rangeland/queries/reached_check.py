@@ -49,7 +49,7 @@ def query_reach(
 ) -> ReachResult:
     """Compares the logs with the end of the job's range.
 
-    Raises UsageError for an end that needs no waiting, and whatever a survey raises."""
+    Raises UsageError for an end that needs no waiting, and the errors of a survey."""
     until = job.range.until
     if not can_be_awaited(until):
         raise UsageError(
@@ -62,11 +62,11 @@ def query_reach(
     request = request_for_topics(job, times_ms=times_awaited(until))
     asked_at_ms = int(clock() * 1000)
     survey = survey_of(job, request)
-    found = reach(until, survey, asked_at_ms, idle_after_ms)
-    if any(p.state == "idle" for p in found) and source.isolation is Isolation.READ_COMMITTED:
-        unsettled = _with_open_transactions(job, request, survey)
-        found = reach(until, survey, asked_at_ms, idle_after_ms, unsettled)
-    return ReachResult(job.name, asked_at_ms, found)
+    partitions = reach(until, survey, asked_at_ms, idle_after_ms)
+    if any(p.state == "idle" for p in partitions) and source.isolation is Isolation.READ_COMMITTED:
+        open_partitions = _with_open_transactions(job, request, survey)
+        partitions = reach(until, survey, asked_at_ms, idle_after_ms, open_partitions)
+    return ReachResult(job.name, asked_at_ms, partitions)
 
 
 def _with_open_transactions(job: Job, request: SurveyRequest, survey: Survey) -> set[Partition]:

@@ -1,4 +1,4 @@
-"""``verify`` and ``find``: what the table has of what landed, by its ledger. No broker is asked."""
+"""``verify`` and ``find``: compare the table with its ledger. No broker is asked."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 
 def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
-    """Compares the table with all that any job has landed in it. Asks no broker."""
-    started = time.monotonic()
+    """Compares the table with everything that jobs have landed in it. Asks no broker."""
+    began_at = time.monotonic()
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    seen = Verification()
+    verification = Verification()
     if not target.history.is_untouched:
         progress.step(f"reading the offsets in {job.sink.table}")
         target.ledger.refresh_as_one()
-        seen = examine(spark, target)
+        verification = examine(spark, target)
     return VerifyResult(
         job=job.name,
         table=job.sink.table,
         table_version=target.table.version,
-        landings=seen.landings,
-        landed_ranges=seen.landed_ranges,
-        audit=seen.audit,
-        gone_files=seen.gone_files,
-        seconds=time.monotonic() - started,
+        landings=verification.landings,
+        landed_ranges=verification.landed_ranges,
+        audit=verification.audit,
+        gone_files=verification.gone_files,
+        seconds=time.monotonic() - began_at,
         passed_over=_passed_over(target, job),
     )
 
 
 def _passed_over(target: LandingTarget, job: Job) -> tuple[Range, ...]:
-    """What runs of the job will never land, by their checkpoint and the ledger; nothing where the
-    checkpoint is unknown."""
+    """The ranges that runs of the job will never land, by their checkpoint and the ledger; none if
+    the checkpoint is unknown."""
     try:
         position = target.history.position(job.application)
     except Conflict:

@@ -1,1 +1,1 @@
-"""What a person sees, as text: values in, renderables out."""
+"""Results and errors as text for people: values in, renderables out."""

@@ -1,4 +1,4 @@
-"""What became of each of many jobs, as text: a line for each, then the problems in full."""
+"""The results of many jobs as text: a line for each, then the problems in full."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def render_fleet(result: FleetResult[Any]) -> RenderableType:
             safe_text(f"{job_result.seconds:.1f}"),
         )
     parts: list[RenderableType] = [_title(result), Text(), table]
-    failed = [
+    failures = [
         (job_result, job_result.error) for job_result in result.jobs if job_result.error is not None
     ]
-    for job_result, error in failed[:MAX_ERRORS]:
+    for job_result, error in failures[:MAX_ERRORS]:
         parts += [Text(), safe_text(f"{_name(job_result)}:", "bold"), render_error(error)]
-    if len(failed) > MAX_ERRORS:
-        parts.append(safe_text(f"{len(failed) - MAX_ERRORS} more errors: see them with --json"))
+    if len(failures) > MAX_ERRORS:
+        parts.append(safe_text(f"{len(failures) - MAX_ERRORS} more errors: see them with --json"))
     warnings = [
         f"{job_result.table}: {text}"
         for job_result in result.jobs
@@ -48,22 +48,22 @@ def render_fleet(result: FleetResult[Any]) -> RenderableType:
     return Group(*parts, *list_lines("warning", warnings, "yellow"))
 
 
-def job_line(job_result: JobResult[Any], done: int, count: int) -> str:
+def job_line(job_result: JobResult[Any], position: int, count: int) -> str:
     """``3 of 100: lake/orders: landed 10,000 records (1.2 s)``."""
-    what, records = _word(job_result).plain, _records(job_result)
+    outcome, records = _word(job_result).plain, _records(job_result)
     if records not in ("", "0"):
-        what += f"{'' if what == 'landed' else ','} {records} records"
-    return f"{done} of {count}: {_name(job_result)}: {what} ({duration(job_result.seconds)})"
+        outcome += f"{'' if outcome == 'landed' else ','} {records} records"
+    return f"{position} of {count}: {_name(job_result)}: {outcome} ({duration(job_result.seconds)})"
 
 
 def _title(result: FleetResult[Any]) -> Text:
-    failed = sum(1 for job_result in result.jobs if job_result.exit_code)
+    failures = sum(1 for job_result in result.jobs if job_result.exit_code)
     words = Counter(_word(o).plain for o in result.jobs if not o.exit_code)
     good = [f"{number(count)} {word}" for word, count in words.items()]
     title = Text(count_noun(len(result.jobs), "table"), "bold").append(": ")
     title.append(", ".join(good), style="green" if good else "")
-    if failed:
-        title.append(f"{', ' if good else ''}{number(failed)} failed", style="bold red")
+    if failures:
+        title.append(f"{', ' if good else ''}{number(failures)} failed", style="bold red")
     return title.append_text(safe_text(f" ({duration(result.seconds)})"))
 
 
@@ -72,7 +72,7 @@ def _name(job_result: JobResult[Any]) -> str:
 
 
 def _word(job_result: JobResult[Any]) -> Text:
-    """What became of a job, in a word or two."""
+    """The result of a job in a word or two."""
     if job_result.error is not None:
         return Text(f"{public_name(job_result.error)}, exit {job_result.exit_code}", "bold red")
     if job_result.exit_code:
@@ -94,7 +94,7 @@ def _word(job_result: JobResult[Any]) -> Text:
 
 
 def _records(job_result: JobResult[Any]) -> str:
-    """How many records, or offsets, a result is about; empty if that says nothing."""
+    """The number of records, or offsets, in a result; empty if there is none to show."""
     match job_result.result:
         case RunResult(state="landed") as run:
             return number(run.counts.landed)
@@ -119,5 +119,5 @@ class LiveJobs:
         self.step = progress.step
         self.warn = progress.warn
 
-    def job_done(self, job_result: JobResult[Any], done: int, count: int) -> None:
-        self._progress.step(job_line(job_result, done, count))
+    def job_done(self, job_result: JobResult[Any], position: int, count: int) -> None:
+        self._progress.step(job_line(job_result, position, count))

@@ -31,11 +31,11 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
     title.append_text(safe_text(f"{group.state}, {members}, kept by {group.backend}", ""))
     lines: list[RenderableType] = [title]
     for member in group.members[:MAX_MEMBERS]:
-        ours = "" if member.is_ours else ", not a driver of this job"
+        remark = "" if member.is_ours else ", not a driver of this job"
         where = f" at {member.host}" if member.host else ""
-        owns = count_noun(len(member.partitions), "partition")
+        partitions = count_noun(len(member.partitions), "partition")
         style = "" if member.is_ours else "yellow"
-        lines.append(safe_text(f"  {member.member_id}{where}: {owns}{ours}", style))
+        lines.append(safe_text(f"  {member.member_id}{where}: {partitions}{remark}", style))
     if len(group.members) > MAX_MEMBERS:
         lines.append(Text(f"  and {number(len(group.members) - MAX_MEMBERS)} more", "dim"))
     return lines
@@ -49,11 +49,11 @@ def render_mirror(result: MirrorResult) -> RenderableType:
         return title.append_text(
             safe_text(f", so there are no offsets to commit to group {result.group}")
         )
-    moved = sum(1 for p in result.partitions if p.before != p.after)
+    count = sum(1 for p in result.partitions if p.before != p.after)
     words = f"group {result.group} is at the checkpoint"
     title.append_text(safe_text(words, "bold green"))
-    changed = f"{count_noun(moved, 'offset')} written" if moved else "as it was before"
-    title.append_text(safe_text(f", {changed} ({duration(result.seconds)})"))
+    change = f"{count_noun(count, 'offset')} written" if count else "as it was before"
+    title.append_text(safe_text(f", {change} ({duration(result.seconds)})"))
     table = table_of("partition", ">checkpoint", ">group before", ">group after", ">end", ">lag")
     shown, hidden = biggest(result.partitions, lambda p: p.lag)
     for p in shown:

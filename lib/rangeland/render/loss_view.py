@@ -18,22 +18,22 @@ ACTIONS = {
     "reread": ("damaged in the log as well", "yellow"),
     "quarantine": ("in quarantine", "yellow"),
 }
-"""What was done about a loss, in the order of the lists. ``reread`` is a hold while quarantined
+"""The actions on losses, in the order of the lists. ``reread`` is a hold while quarantined
 offsets are read from the log again: they stay in quarantine."""
 
 
 def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
-    """A list for each action that was taken on losses, with the evidence."""
-    found: dict[str, list[str]] = {action: [] for action in ACTIONS}
+    """A list of losses for each action, with the evidence."""
+    by_action: dict[str, list[str]] = {action: [] for action in ACTIONS}
     for event in losses:
         loss = event.loss
         evidence = loss.evidence.removeprefix(f"{loss.partition}: ")
         kind = PlanKind.of_application(event.job, event.application)
         is_reread = kind.traits.holds_all and loss.action is Action.HOLD
         action = "reread" if is_reread else loss.action
-        found[action].append(f"{loss.range} {loss.kind}: {evidence}")
+        by_action[action].append(f"{loss.range} {loss.kind}: {evidence}")
     parts: list[RenderableType] = []
-    for action, lines in found.items():
+    for action, lines in by_action.items():
         words, style = ACTIONS[action]
         parts += list_lines(words, lines, style)
     return parts

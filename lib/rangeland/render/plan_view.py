@@ -1,8 +1,8 @@
-"""A plan as text: a bar for each log, the totals, what is left out and why.
+"""A plan as text: a bar for each log, the totals, and everything that is left out, with reasons.
 
 So that a thousand partitions stay readable, the largest are shown one by one and the others in one
-line. The legend explains only what is drawn. ``text_drawing`` makes strings from outside safe; they
-are never given to rich as ``str``.
+line. The legend explains only the signs that are drawn. ``text_drawing`` makes strings from outside
+safe; they are never given to rich as ``str``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rangeland.wording import count_noun, number, size
 
 
 def render_plan(preview: PlanPreview) -> RenderableType:
-    """Draws what a run would do now: a bar per log, the totals, and what is left out and why."""
+    """Draws what a run would do now: a bar per log, the totals, and everything left out."""
     plan, draft = preview.draft.plan, preview.draft
     parts: list[RenderableType] = [_plan_title(preview)]
     parts += unfinished_lines(preview.unfinished_plans)
@@ -83,8 +83,8 @@ def _plan_table(preview: PlanPreview) -> Group:
     for p in shown:
         table.add_row(shorten_name(p), bars[p], *_plan_cells(ranges.get(p, []), slices.get(p, [])))
     if hidden:
-        rest = [r for p in hidden for r in ranges.get(p, [])]
-        cells = _plan_cells(rest, [s for p in hidden for s in slices.get(p, [])])
+        hidden_ranges = [r for p in hidden for r in ranges.get(p, [])]
+        cells = _plan_cells(hidden_ranges, [s for p in hidden for s in slices.get(p, [])])
         table.add_row(rest_name(hidden), "", "", "", *cells[2:])
     words = {kind: text for kind, (_, _, _, text) in KINDS.items()}
     return Group(table, Legend.of(bars.values(), words))
@@ -104,19 +104,19 @@ def _plan_cells(ranges: Sequence[Range], slices: Sequence[Slice]) -> list[Text]:
 
 def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) -> LogBar:
     plan = preview.draft.plan
-    mine = [r for r in plan.ranges if r.partition == partition]
+    ranges = [r for r in plan.ranges if r.partition == partition]
     lost = [(x.from_offset, x.until_offset) for x in plan.losses if x.partition == partition]
-    already_landed = [r for r in preview.draft.already_landed if r.partition == partition]
-    first = min([log.start_offset if log else 0, *(r.from_offset for r in mine)])
-    last = max([log.end_offset if log else 0, *(r.until_offset for r in mine)])
-    spans = [(r.from_offset, r.until_offset, "land") for r in mine]
-    spans += [(r.from_offset, r.until_offset, "already") for r in already_landed]
+    landed = [r for r in preview.draft.already_landed if r.partition == partition]
+    first = min([log.start_offset if log else 0, *(r.from_offset for r in ranges)])
+    last = max([log.end_offset if log else 0, *(r.until_offset for r in ranges)])
+    spans = [(r.from_offset, r.until_offset, "land") for r in ranges]
+    spans += [(r.from_offset, r.until_offset, "already") for r in landed]
     spans += [(start, end, "lost") for start, end in lost]
     mark = plan.checkpoint.get(partition)
-    reached = [mark.until_offset] if mark else []
-    asked = [r.until_offset for r in preview.draft.requested if r.partition == partition]
-    later = max([first, *reached, *(r.until_offset for r in (*mine, *already_landed))])
-    if mine or reached or asked:
+    checkpoint = [mark.until_offset] if mark else []
+    bounds = [r.until_offset for r in preview.draft.requested if r.partition == partition]
+    later = max([first, *checkpoint, *(r.until_offset for r in (*ranges, *landed))])
+    if ranges or checkpoint or bounds:
         spans.append((later, last, "later"))
     return LogBar(first, last, tuple(spans))
 

@@ -1,8 +1,8 @@
 """The progress of a run: a spinner and bars on a terminal, plain lines elsewhere, or log records.
 
-Showing progress must not slow the run down: a call updates numbers, and drawing happens a few
-times a second at most. Where stderr is not a terminal (in a scheduler's log) there are lines
-without control codes, few enough to be read later.
+Showing progress must not slow the run down: a call updates numbers, and drawing happens at most a
+few times a second. If stderr is not a terminal (in a scheduler's log) there are lines without
+control codes, few enough to be read later.
 
 ``plans`` lists the plans that were started, so that the message after an interruption can name
 them.
@@ -91,14 +91,14 @@ def _print_warning(console: Console, text: str) -> None:
 
 
 def _headline(plan: Plan, recovered: bool) -> str:
-    what = f"plan {plan.sequence}: {count_noun(plan.width, 'offset')}"
+    sizes = f"plan {plan.sequence}: {count_noun(plan.width, 'offset')}"
     partitions = count_noun(len({r.partition for r in plan.ranges}), "partition")
-    before = ", entered by an earlier run" if recovered else ""
-    return f"reading {what} of {partitions}{before}"
+    origin = ", entered by an earlier run" if recovered else ""
+    return f"reading {sizes} of {partitions}{origin}"
 
 
 class _Records:
-    """Shows progress to machines: a log record per step. How far reading is, is not logged."""
+    """Shows progress to machines: a log record per step. The progress of reading is not logged."""
 
     def step(self, text: str) -> None:
         logger.info(capitalise(text))
@@ -134,16 +134,16 @@ class _Lines:
         self._began = self._last = self._clock()
 
     def read(self, read_offsets: dict[Partition, int]) -> None:
-        now = self._clock()
-        if now - self._last < LINE_EVERY_S or not self._total:
+        now_s = self._clock()
+        if now_s - self._last < LINE_EVERY_S or not self._total:
             return
-        self._last = now
-        read = sum(read_offsets.values())
-        rate = read / (now - self._began)
-        line = f"read {number(read)} of {number(self._total)} ({read * 100 // self._total}%)"
+        self._last = now_s
+        offsets = sum(read_offsets.values())
+        rate = offsets / (now_s - self._began)
+        line = f"read {number(offsets)} of {number(self._total)} ({offsets * 100 // self._total}%)"
         if rate > 0:
-            left = duration((self._total - read) / rate)
-            line += f", {number(round(rate))} offsets/s, about {left} left"
+            remaining = duration((self._total - offsets) / rate)
+            line += f", {number(round(rate))} offsets/s, about {remaining} left"
         self._console.print(line, soft_wrap=True)
 
     def done(self) -> None:
@@ -224,8 +224,8 @@ class _Bars:
             self._shown.update(task, completed=read_offsets.get(partition, 0))
         total = sum(read_offsets.values())
         if self._rest is not None:
-            rest = sum(n for p, n in read_offsets.items() if p not in self._tasks)
-            self._shown.update(self._rest, completed=rest)
+            others = sum(n for p, n in read_offsets.items() if p not in self._tasks)
+            self._shown.update(self._rest, completed=others)
         if self._total is not None:
             self._shown.update(self._total, completed=total)
 

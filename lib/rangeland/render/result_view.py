@@ -1,4 +1,4 @@
-"""The result of a run as text: what became of every offset, and that the counts add up.
+"""The result of a run as text: the class of every offset, and that the counts add up.
 
 The largest partitions are shown one by one, the others in one line. Classes of offsets that are
 empty have no column. ``text_drawing`` makes strings from outside safe.
@@ -34,19 +34,19 @@ COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
 
 
 def render_result(result: RunResult) -> RenderableType:
-    """Draws what a run did: what became of every offset, the sum, and where the rows are."""
+    """Draws the result of a run: the classes of offsets, their sum, and where the rows are."""
     parts: list[RenderableType] = [_result_title(result)]
     if result.ranges:
         parts += [Text(), _result_table(result), Text(), closing_sum(result), _landing(result)]
     if result.replaced is not None:
         parts.append(_replaced(result.replaced))
-    added = [", ".join(result.added_columns)] if result.added_columns else []
-    parts += list_lines("columns added to the table", added, "green")
+    columns = [", ".join(result.added_columns)] if result.added_columns else []
+    parts += list_lines("columns added to the table", columns, "green")
     parts += list_lines(
-        "schemas of the values", [_schema(one) for one in result.schemas or ()], "dim"
+        "schemas of the values", [_schema(schema) for schema in result.schemas or ()], "dim"
     )
-    recovered = [f"plan {sequence}" for sequence in result.recovered]
-    parts += list_lines("finished from an earlier run", recovered, "yellow")
+    plans = [f"plan {sequence}" for sequence in result.recovered]
+    parts += list_lines("finished from an earlier run", plans, "yellow")
     parts += list_lines("already landed, left out", [str(r) for r in result.already_landed], "cyan")
     listed_below = {str(loss) for loss in result.losses}
     held = [text for text in result.held if text not in listed_below]
@@ -57,7 +57,7 @@ def render_result(result: RunResult) -> RenderableType:
 
 
 def render_redrive(result: RedriveResult) -> RenderableType:
-    """Draws what was landed, and what is in quarantine: where, since which landing, why, and
+    """Draws what was landed, and the quarantine: each range, since which landing, why, and
     whether it can be decoded."""
     parts: list[RenderableType] = []
     if result.done is not None:
@@ -67,21 +67,21 @@ def render_redrive(result: RedriveResult) -> RenderableType:
         parts.append(safe_text("Nothing is in quarantine.", "green"))
         return Group(*parts)
     table = table_of("partition", ">from", ">until", ">size", ">landing", "decodes", "why")
-    for one in result.still_quarantined[:MAX_ROWS]:
-        r, batch = one.batch.range, one.batch
+    for attempt in result.still_quarantined[:MAX_ROWS]:
+        r, batch = attempt.batch.range, attempt.batch
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
         more = [Text(size(batch.size_bytes)), Text(number(batch.sequence))]
-        decodes = Text("yes", "green") if one.decodes else Text("no", "yellow")
+        decodes = Text("yes", "green") if attempt.decodes else Text("no", "yellow")
         table.add_row(
             shorten_name(r.partition),
             *ends,
             *more,
             decodes,
-            safe_text(one.why or batch.reason),
+            safe_text(attempt.why or batch.reason),
         )
     if len(result.still_quarantined) > MAX_ROWS:
         table.add_row(rest_name(result.still_quarantined[MAX_ROWS:]))
-    ready = sum(1 for one in result.still_quarantined if one.decodes)
+    ready = sum(1 for attempt in result.still_quarantined if attempt.decodes)
     last = (
         f"{count_noun(len(result.still_quarantined), 'range')}, {number(ready)} can be decoded now"
     )
@@ -89,15 +89,15 @@ def render_redrive(result: RedriveResult) -> RenderableType:
     return Group(*parts)
 
 
-def _schema(one: WriterSchema) -> str:
+def _schema(schema: WriterSchema) -> str:
     """``12, version 3 of orders-value: 1,000 records``."""
-    version = "" if one.version is None else f"version {one.version} of "
-    subject = f", {version}{one.subject}" if one.subject else ""
-    return f"{one.id}{subject}: {count_noun(one.records, 'record')}"
+    version = "" if schema.version is None else f"version {schema.version} of "
+    subject = f", {version}{schema.subject}" if schema.subject else ""
+    return f"{schema.id}{subject}: {count_noun(schema.records, 'record')}"
 
 
 def render_adopt(result: AdoptResult) -> RenderableType:
-    """Draws what counts as landed after adopting a table."""
+    """Draws the ranges that count as landed after a table is adopted."""
     title = safe_text(result.job, "bold").append(": ")
     title.append(f"adopted {result.table}", style="bold green")
     title.append_text(safe_text(f" (version {result.table_version})"))
@@ -126,14 +126,14 @@ def _result_table(result: RunResult) -> Table:
     total = result.counts
     names = [name for name in COUNT_NAMES if getattr(total, name) or name == "landed"]
     table = table_of("partition", ">from", ">until", *(f">{name}" for name in names))
-    shown, hidden = biggest(result.ranges, lambda one: one.range.width)
-    for one in sorted(shown, key=lambda o: (o.range.partition, o.range.from_offset)):
-        r = one.range
+    shown, hidden = biggest(result.ranges, lambda entry: entry.range.width)
+    for entry in sorted(shown, key=lambda o: (o.range.partition, o.range.from_offset)):
+        r = entry.range
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
-        table.add_row(shorten_name(r.partition), *ends, *_count_cells(one.counts, names))
+        table.add_row(shorten_name(r.partition), *ends, *_count_cells(entry.counts, names))
     if hidden:
-        rest = Counts.sum(one.counts for one in hidden)
-        table.add_row(rest_name(hidden), "", "", *_count_cells(rest, names))
+        sums = Counts.sum(entry.counts for entry in hidden)
+        table.add_row(rest_name(hidden), "", "", *_count_cells(sums, names))
     return table
 
 
@@ -144,10 +144,10 @@ def _count_cells(counts: Counts, names: Sequence[str]) -> list[Text]:
 
 def closing_sum(result: RunResult) -> Text:
     """``1,000,000 offsets = 999,990 landed + 10 control``."""
-    counts, width = result.counts, sum(one.range.width for one in result.ranges)
+    counts, width = result.counts, sum(entry.range.width for entry in result.ranges)
     classes = [(n, name) for name in COUNT_NAMES if (n := getattr(counts, name))]
     text = Text(count_noun(width, "offset"), style="bold")
-    in_bytes = any(one.in_bytes for one in result.ranges)
+    in_bytes = any(entry.in_bytes for entry in result.ranges)
     unlike = " in bytes: " if in_bytes else " != "
     text.append(" = " if counts.total == width else unlike, style="bold")
     for index, (count, name) in enumerate(classes or [(0, "landed")]):
@@ -175,8 +175,8 @@ def _replaced(replaced: ReplacedRange) -> Text:
     text = Text("against the rows that were there: ", style="dim")
     styles = {"same": "green", "added": "green", "changed": "yellow", "missing": "bold red"}
     words = {"same": "the same", "missing": "no longer there"}
-    found = [(name, count) for name in styles if (count := getattr(replaced, name))]
-    for index, (name, count) in enumerate(found or [("same", 0)]):
+    classes = [(name, count) for name in styles if (count := getattr(replaced, name))]
+    for index, (name, count) in enumerate(classes or [("same", 0)]):
         text.append(", " if index else "")
         text.append(f"{number(count)} {words.get(name, name)}", style=styles[name])
     return text

@@ -21,12 +21,12 @@ def render_sample(result: SampleResult, written: str = "") -> RenderableType:
     parts: list[RenderableType] = [
         Text(count_noun(result.records, "record"), style="bold").append(f": {kinds or 'none'}")
     ]
-    for one in result.schemas:
-        subject = safe_text(f" of {one.subject}" if one.subject else "")
+    for schema in result.schemas:
+        subject = safe_text(f" of {schema.subject}" if schema.subject else "")
         parts.append(
-            Text(f"schema {one.id}")
+            Text(f"schema {schema.id}")
             .append(subject)
-            .append(f": {count_noun(one.records, 'record')}")
+            .append(f": {count_noun(schema.records, 'record')}")
         )
     if result.undecodable:
         parts.append(Text(f"undecodable: {count_noun(result.undecodable, 'record')}", style="red"))
@@ -45,7 +45,7 @@ def render_sample(result: SampleResult, written: str = "") -> RenderableType:
         parts += [Text(), table]
     if result.schema:
         parts += [Text(), safe_text(result.schema)]
-    records = [one for one in result.rows if isinstance(one, dict)]
+    records = [row for row in result.rows if isinstance(row, dict)]
     if records:
         parts += [Text(), _values(records)]
     lines = [safe_text(line, "dim") for line in shown_rows(result)]
@@ -56,23 +56,23 @@ def render_sample(result: SampleResult, written: str = "") -> RenderableType:
 
 
 def _next_step(written: str) -> str:
-    named = f"  decode: {{value: {{format: json, schema: {written or 'orders.ddl'}}}}}"
+    setting = f"  decode: {{value: {{format: json, schema: {written or 'orders.ddl'}}}}}"
     if written:
         return (
-            f"{written} has these fields now. To land them as columns, correct it where it is "
-            f"wrong, and name it in the job file:\n{named}"
+            f"{written} now has these fields. To land them as columns, correct it where it is "
+            f"wrong, and name it in the job file:\n{setting}"
         )
     return (
         "To land these fields as columns, write them to a file with --out orders.ddl, correct it, "
-        f"and name it in the job file:\n{named}"
+        f"and name it in the job file:\n{setting}"
     )
 
 
 def _values(records: Sequence[dict[str, str]]) -> RenderableType:
     """A table of the first fields."""
     names = list(records[0])
-    shown, rest = names[:SHOWN_COLUMNS], len(names) - SHOWN_COLUMNS
-    more = [f"+ {number(rest)} more"] if rest > 0 else []
+    shown, hidden = names[:SHOWN_COLUMNS], len(names) - SHOWN_COLUMNS
+    more = [f"+ {number(hidden)} more"] if hidden > 0 else []
     table = table_of(*(plain(name) for name in shown), *more, is_cut=True)
     for record in records:
         cells = [safe_text(_cut(record[name])) for name in shown]

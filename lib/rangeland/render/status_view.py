@@ -1,7 +1,7 @@
 """The results of ``status``, ``check`` and ``reached`` as text.
 
-What needs attention is coloured. The largest partitions are shown one by one, the others in one
-line. ``text_drawing`` makes strings from outside safe.
+Anything that needs attention is coloured. The largest partitions are shown one by one, the others
+in one line. ``text_drawing`` makes strings from outside safe.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rangeland.wording import count_noun, duration, number
 
 
 def render_status(status: Status) -> RenderableType:
-    """Draws how far each log of a job is landed, and how much is left."""
+    """Draws how much of each log is landed, and how much is left."""
     version = "" if status.table_version is None else f", version {status.table_version}"
     title = title_of(status.job, f"table {status.table}{version}")
     title.append(f", {count_noun(status.sequence, 'landing')}")
@@ -55,7 +55,7 @@ def render_status(status: Status) -> RenderableType:
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
     parts += [Text(), behind, *group_lines(status.group)]
     parts += unfinished_lines(status.unfinished_plans)
-    parts += list_lines("latest landings", [_recent_line(one) for one in status.recent], "")
+    parts += list_lines("latest landings", [_recent_line(landing) for landing in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
     parts += list_lines("held back by an open transaction", waiting, "yellow")
@@ -68,20 +68,20 @@ def render_status(status: Status) -> RenderableType:
 
 
 def _status_table(status: Status) -> Group:
-    grouped = any(p.group_offset is not None for p in status.partitions)
-    aged = any(p.lag_ms is not None for p in status.partitions)
-    owned = any(p.owner is not None for p in status.partitions)
+    has_groups = any(p.group_offset is not None for p in status.partitions)
+    has_ages = any(p.lag_ms is not None for p in status.partitions)
+    has_owners = any(p.owner is not None for p in status.partitions)
     names = ["partition", "log", ">start", ">checkpoint", ">end", ">lag"]
-    more = [(">age", aged), (">group", grouped), ("owner", owned)]
+    more = [(">age", has_ages), (">group", has_groups), ("owner", has_owners)]
     table = table_of(*names, *[name for name, is_shown in more if is_shown])
     shown, hidden = biggest(status.partitions, lambda p: p.lag)
     bars = {p.partition: _status_bar(p) for p in shown}
     for p in sorted(shown, key=lambda p: p.partition):
         ends = [number(p.start), number_or_dash(p.checkpoint), number(p.end)]
         lag = Text(number(p.lag), "yellow" if p.lag else "green")
-        age = [Text("-" if p.lag_ms is None else duration(p.lag_ms / 1000))] if aged else []
-        group = [number_or_dash(p.group_offset)] if grouped else []
-        owner = [shorten_name(p.owner or "-")] if owned else []
+        age = [Text("-" if p.lag_ms is None else duration(p.lag_ms / 1000))] if has_ages else []
+        group = [number_or_dash(p.group_offset)] if has_groups else []
+        owner = [shorten_name(p.owner or "-")] if has_owners else []
         table.add_row(
             shorten_name(p.partition), bars[p.partition], *ends, lag, *age, *group, *owner
         )
@@ -100,14 +100,14 @@ def _status_table(status: Status) -> Group:
 
 def _waiting_line(status: PartitionStatus) -> str:
     """``orders/0: 5,000 offsets from 12 on, open for 3 h; producer 7, epoch 0``."""
-    found = status.open_transaction
+    transaction = status.open_transaction
     line = (
         f"{status.partition}: {count_noun(status.held_back, 'offset')} from {number(status.end)} on"
     )
     if status.open_for_ms is not None:
         line += f", open for {duration(status.open_for_ms / 1000)}"
-    if found is not None and found.producer_id is not None:
-        line += f"; producer {found.producer_id}, epoch {found.producer_epoch}"
+    if transaction is not None and transaction.producer_id is not None:
+        line += f"; producer {transaction.producer_id}, epoch {transaction.producer_epoch}"
     return line
 
 
@@ -115,7 +115,7 @@ def _status_bar(status: PartitionStatus) -> LogBar:
     mark = status.start if status.checkpoint is None else status.checkpoint
     first = min(status.start, mark)
     spans = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
-    if mark >= status.start:  # What was landed before it left the log is not lost.
+    if mark >= status.start:  # Offsets that were landed before they left the log are not lost.
         first, spans = status.start, spans[:2]
     last = status.end + status.held_back
     spans += [(start, end, "skipped") for start, end in status.passed_over]
@@ -126,17 +126,19 @@ def _status_bar(status: PartitionStatus) -> LogBar:
 def _recent_line(landing: RecentLanding) -> str:
     """``landing 12, 2026-01-31 06:00:00 UTC, 33,985 records in 4 files``."""
     moment = datetime.fromtimestamp(landing.prepared_at_ms // 1000, UTC)
-    what = f"{count_noun(landing.landed, 'record')} in {count_noun(landing.files, 'file')}"
-    return f"landing {number(landing.sequence)}, {moment:%Y-%m-%d %H:%M:%S} UTC, {what}"
+    sizes = f"{count_noun(landing.landed, 'record')} in {count_noun(landing.files, 'file')}"
+    return f"landing {number(landing.sequence)}, {moment:%Y-%m-%d %H:%M:%S} UTC, {sizes}"
 
 
 def render_check(check: CheckResult) -> RenderableType:
-    """Each thing that was checked, whether it is well, and what was found."""
+    """Each item that was checked, whether it passed, and the details."""
     table = Table.grid(padding=(0, 1))
-    for one in check.findings:
-        mark = Text("ok ", "green") if one.is_well else Text("FAILED ", "bold red")
-        table.add_row(mark, safe_text(one.what), safe_text(one.seen, "" if one.is_well else "red"))
-    bad = sum(not one.is_well for one in check.findings)
+    for finding in check.findings:
+        mark = Text("ok ", "green") if finding.is_well else Text("FAILED ", "bold red")
+        table.add_row(
+            mark, safe_text(finding.what), safe_text(finding.seen, "" if finding.is_well else "red")
+        )
+    bad = sum(not finding.is_well for finding in check.findings)
     last = Text("all checks passed", "bold green")
     if bad:
         last = Text(f"{count_noun(bad, 'check')} failed", "bold red")
@@ -144,7 +146,7 @@ def render_check(check: CheckResult) -> RenderableType:
 
 
 def render_reach(result: ReachResult) -> RenderableType:
-    """Draws how far each log has come; those that are not there yet come first."""
+    """Draws the end of each log and of the range; logs that have not reached it come first."""
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
     title = safe_text(result.job, "bold").append(": ")
     if waiting:

@@ -49,15 +49,15 @@ def safe_text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def title_of(job: str, rest: str) -> Text:
-    """A title: the job, and what is said of it."""
-    return safe_text(job, "bold").append_text(safe_text(f": {rest}"))
+def title_of(job: str, text: str) -> Text:
+    """A title: the job and a text about it."""
+    return safe_text(job, "bold").append_text(safe_text(f": {text}"))
 
 
-def shorten_name(named: object) -> Text:
+def shorten_name(item: object) -> Text:
     """The name of a partition or a group member, without its middle if it is too long for a
     column."""
-    name = plain(named)
+    name = plain(item)
     half = (MAX_NAME - 3) // 2
     return Text(name if len(name) <= MAX_NAME else f"{name[:half]}...{name[-half:]}")
 
@@ -105,8 +105,8 @@ class LogBar:
         return text
 
     def _kind(self, low: int, high: int) -> str:
-        here = [kind for start, end, kind in self.spans if start < high and low < end]
-        return max(here, key=list(KINDS).index, default="before")
+        kinds = [kind for start, end, kind in self.spans if start < high and low < end]
+        return max(kinds, key=list(KINDS).index, default="before")
 
 
 # kind -> (sign, ASCII sign, style, text of the legend); later kinds cover earlier ones.
@@ -130,9 +130,9 @@ class Legend:
 
     @staticmethod
     def of(bars: Iterable[LogBar], words: Mapping[str, str]) -> Legend:
-        """Explains only what is drawn."""
-        used = set().union(*(bar.kinds for bar in bars))
-        return Legend(tuple((kind, word) for kind, word in words.items() if kind in used))
+        """Explains only the kinds that are drawn."""
+        kinds = set().union(*(bar.kinds for bar in bars))
+        return Legend(tuple((kind, word) for kind, word in words.items() if kind in kinds))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = Text()
@@ -147,7 +147,7 @@ class Legend:
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:
-    """Names, and what they stand for."""
+    """Names and their values."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -171,11 +171,11 @@ def list_lines(heading: str, lines: Iterable[object], style: str) -> list[Render
 
 def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], list[T]]:
     """The heaviest things in their own order, and the others. The last row is for the others, so
-    one thing alone is never hidden."""
+    a single thing is never hidden."""
     if len(things) <= MAX_ROWS:
         return list(things), []
-    ranked = sorted(range(len(things)), key=lambda index: (-weight(things[index]), index))
-    shown = set(ranked[: MAX_ROWS - 1])
+    order = sorted(range(len(things)), key=lambda index: (-weight(things[index]), index))
+    shown = set(order[: MAX_ROWS - 1])
     return (
         [thing for index, thing in enumerate(things) if index in shown],
         [thing for index, thing in enumerate(things) if index not in shown],
@@ -183,27 +183,27 @@ def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], l
 
 
 def rest_name(hidden: Sequence[object]) -> Text:
-    """The first cell of the row that stands for what ``biggest`` hides."""
+    """The first cell of the row that stands for everything ``biggest`` hides."""
     return Text(f"+ {number(len(hidden))} more", "dim")
 
 
 FLEXIBLE = {"log": 8, "why": 24}
-"""The columns that may be narrower than what is in them, and how narrow."""
+"""The columns that may be narrower than their contents, and how narrow."""
 
 
 class _UncutTable(Table):
-    """A table whose numbers are never cut: where nothing can give way any more, it is wider than
-    the console."""
+    """A table whose numbers are never cut: if no column can shrink further, it is wider than the
+    console."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        least = self.__rich_measure__(console, options.update(max_width=MAX_WIDTH)).minimum
-        room = options.update(max_width=max(options.max_width, least))
+        minimum = self.__rich_measure__(console, options.update(max_width=MAX_WIDTH)).minimum
+        room = options.update(max_width=max(options.max_width, minimum))
         yield from super().__rich_console__(console, room)
 
 
 def table_of(*names: str, is_cut: bool = False) -> Table:
-    """Columns of numbers are named ``>name``. ``FLEXIBLE`` ones give way where there is little
-    room; with ``is_cut`` all are cut then."""
+    """Columns of numbers are named ``>name``. ``FLEXIBLE`` ones shrink if there is little room;
+    with ``is_cut`` all are cut then."""
     columns = [
         Column(
             header=Text(name.lstrip(">"), "dim"),

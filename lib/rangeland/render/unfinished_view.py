@@ -1,4 +1,4 @@
-"""Plans that are entered and have not landed: whose they are, and who finishes them."""
+"""Plans that are entered but have not landed: whose they are, and who finishes them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rangeland.wording import count_noun
 
 
 def unfinished_lines(plans: Iterable[PlanToFinish]) -> list[RenderableType]:
-    return list_lines("entered but not landed yet", [_line(one) for one in plans], "yellow")
+    return list_lines("entered but not landed yet", [_line(plan) for plan in plans], "yellow")
 
 
-def _line(one: PlanToFinish) -> str:
+def _line(to_finish: PlanToFinish) -> str:
     """``plan 12 of rangeland/orders, 1,000 offsets: the next run finishes it``."""
-    plan = one.plan
-    what = f"plan {plan.sequence} of {plan.application}, {count_noun(plan.width, 'offset')}"
-    match one.finished_by:
+    plan = to_finish.plan
+    label = f"plan {plan.sequence} of {plan.application}, {count_noun(plan.width, 'offset')}"
+    match to_finish.finished_by:
         case FinishedBy.NEXT_RUN:
-            return f"{what}: the next run finishes it"
+            return f"{label}: the next run finishes it"
         case FinishedBy.SAME_OFFSETS:
             command = plan.kind.traits.planned_by
-            return f"{what}: the next {command} of any of these offsets finishes it"
+            return f"{label}: the next {command} of any of these offsets finishes it"
         case FinishedBy.OTHER_JOB:
-            return f"{what}: only the job {plan.job} finishes it"
+            return f"{label}: only the job {plan.job} finishes it"

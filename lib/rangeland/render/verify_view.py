@@ -37,37 +37,41 @@ def render_verify(result: VerifyResult) -> RenderableType:
     if not result.landings:
         title = title_of(result.job, f"table {result.table}")
         return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
-    found = result.audit
-    landed = sum(p.landed if p.landed is not None else p.range.width for p in result.landed_ranges)
+    audit = result.audit
+    records = sum(p.landed if p.landed is not None else p.range.width for p in result.landed_ranges)
     title = title_of(result.job, f"table {result.table}, version {result.table_version}")
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
-        all_there = f"{count_noun(landed, 'landed record')}, each in the table exactly once"
-        parts.append(Text(all_there, "bold green"))
-    parts += list_lines("missing", _lines(found.holes), "bold red")
-    parts += list_lines("more rows than were landed", _lines(found.duplicates), "bold red")
-    parts += list_lines("rows that no landing brought", _lines(found.unknown_rows), "yellow")
-    if found.suspect:
-        why = (
+        parts.append(
+            Text(
+                f"{count_noun(records, 'records record')}, each in the table exactly once",
+                "bold green",
+            )
+        )
+    parts += list_lines("missing", _lines(audit.holes), "bold red")
+    parts += list_lines("more rows than were landed", _lines(audit.duplicates), "bold red")
+    parts += list_lines("rows that no landing brought", _lines(audit.unknown_rows), "yellow")
+    if audit.suspect:
+        doubt = (
             "the ledger only has counts for some missing ranges, so offsets in them may have no row"
         )
-        parts += list_lines("not sure", [why], "yellow")
+        parts += list_lines("not sure", [doubt], "yellow")
     parts += list_lines(
         "cannot be proved: the ledger does not know which offsets had rows",
-        _lines(found.unproved),
+        _lines(audit.unproved),
         "yellow",
     )
     parts += list_lines("files that are gone from the store", result.gone_files, "bold red")
     never = "passed over: never landed, and before the checkpoint; a backfill lands it"
     parts += list_lines(never, _lines(result.passed_over), "yellow")
-    if found.holes:
+    if audit.holes:
         parts.append(Text("Land what is missing: rangeland backfill JOB.yaml --missing", "bold"))
     took = f"{count_noun(result.landings, 'landing')}, {duration(result.seconds)}"
     return Group(*parts, Text(took, style="dim"))
 
 
 def _coverage_table(result: VerifyResult) -> Group:
-    ranges = by_partition(landed.range for landed in result.landed_ranges)
+    ranges = by_partition(entry.range for entry in result.landed_ranges)
     table = table_of("partition", "log", ">from", ">until", ">missing", ">too many")
     shown, hidden = biggest(sorted(ranges), lambda p: sum(r.width for r in ranges[p]))
     bars = {p: _bar(result, p, ranges[p]) for p in shown}
@@ -81,16 +85,18 @@ def _coverage_table(result: VerifyResult) -> Group:
 
 def _bar(result: VerifyResult, partition: Partition, ranges: Sequence[Range]) -> LogBar:
     spans = [(r.from_offset, r.until_offset, "land") for r in ranges]
-    for kind, found in (("lost", result.audit.holes), ("twice", result.audit.duplicates)):
-        spans += [(r.from_offset, r.until_offset, kind) for r in found if r.partition == partition]
+    for kind, wrong_ranges in (("lost", result.audit.holes), ("twice", result.audit.duplicates)):
+        spans += [
+            (r.from_offset, r.until_offset, kind) for r in wrong_ranges if r.partition == partition
+        ]
     first, last = min(s[0] for s in spans), max(s[1] for s in spans)
     return LogBar(first, last, tuple(spans))
 
 
 def _wrong_cells(result: VerifyResult, partitions: set[Partition]) -> list[Text]:
-    """How many offsets of these are missing, and how many are there more than once."""
-    wrong = (result.audit.holes, result.audit.duplicates)
-    counts = [sum(r.width for r in found if r.partition in partitions) for found in wrong]
+    """How many offsets of these partitions are missing, and how many are duplicated."""
+    kinds = (result.audit.holes, result.audit.duplicates)
+    counts = [sum(r.width for r in ranges if r.partition in partitions) for ranges in kinds]
     return [Text(number(n), "bold red" if n else "dim") for n in counts]
 
 
