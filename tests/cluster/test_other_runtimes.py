@@ -254,8 +254,8 @@ def test_spark_refuses_what_we_refuse_before_anything_is_made(
     out = folder / "dist"
     words = [*COMMANDS["submit"], str(job), *flags, "--delta", "jars", "--out", str(out), "--json"]
     error = refused([sys.executable, *words], folder, {})
-    assert f"--deploy-mode cluster does not go with --master {cluster.master}" in error["message"]
-    assert "a standalone cluster takes none" in error["message"]
+    assert f"--deploy-mode cluster does not work with --master {cluster.master}" in error["message"]
+    assert "a standalone cluster accepts none" in error["message"]
     assert not out.exists()
 
     made = rangeland_submit(job, "--master", cluster.master, "--out", str(out))["command"]

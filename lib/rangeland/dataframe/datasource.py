@@ -10,7 +10,7 @@ separated) or ``topicPattern``; ``from`` and ``until`` as in a job file, or as J
 ``compacted``, topics whose logs may have gaps although brokers do not report it (comma
 separated). Or ``job``, the path of a job file; ``plan``, a plan's JSON, goes with either.
 ``logLevel`` and ``logFormat`` as on the command line: Spark makes the source and its plan in a
-process of their own, which does not know how the driver logs.
+separate process, which does not know how the driver logs.
 """
 
 from __future__ import annotations
@@ -135,12 +135,12 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
         )
     job = job_of_options(options)
     min_tasks = _number("minPartitions", options.get("minpartitions", "1"))
-    given: Any = options.get("plan")
-    return *freeze(job, _given_plan(given) if given else None, min_tasks), min_tasks
+    plan_text: Any = options.get("plan")
+    return *freeze(job, _given_plan(plan_text) if plan_text else None, min_tasks), min_tasks
 
 
 def _log_settings(options: Mapping[str, str]) -> LogSettings:
-    """The settings that were given, and otherwise those of this process."""
+    """The settings in the options; otherwise those of this process."""
     own = current_settings()
     return LogSettings(
         _choice("logLevel", LogLevel, options.get("loglevel", own.level)),

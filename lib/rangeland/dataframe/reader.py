@@ -42,11 +42,11 @@ _OF_A_JOB = {
 def job_of_options(options: Mapping[str, str]) -> Job:
     """The job that the options of a data source describe; it has no table."""
     if "job" in options:
-        if others := sorted(_OF_A_JOB & set(options)):
+        if conflicts := sorted(_OF_A_JOB & set(options)):
             raise UsageError(
-                f"option job cannot be combined with {' and '.join(others)}",
+                f"option job cannot be combined with {' and '.join(conflicts)}",
                 why="the job file says what to read",
-                do="leave out one or the other",
+                do="omit one or the other",
             )
         return Job.load(options["job"])
     if "servers" not in options and "zookeeper" not in options:
@@ -58,9 +58,9 @@ def job_of_options(options: Mapping[str, str]) -> Job:
     source: dict[str, Any] = {name: _split_list(options[name]) for name in lists if name in options}
     if "tags" in options:
         source["tags"] = _tags_of_text(options["tags"])
-    renamed = {"topicpattern": "topic_pattern"}
-    renamed |= {name: name for name in ("isolation", "dialect", "zookeeper")}
-    source |= {field: options[name] for name, field in renamed.items() if name in options}
+    fields = {"topicpattern": "topic_pattern"}
+    fields |= {name: name for name in ("isolation", "dialect", "zookeeper")}
+    source |= {field: options[name] for name, field in fields.items() if name in options}
     sides = {name: bound_of_text(options[name]) for name in ("from", "until") if name in options}
     return Job.parse(
         json.dumps(
@@ -124,9 +124,9 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         limits=job.run_limits,
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
-    found = draft_new(terms, survey, JobPosition())
+    draft = draft_new(terms, survey, JobPosition())
     settings = with_cleanup(job, settings.with_versions_of(survey), {p.topic for p in survey.logs})
-    return found.plan, _with_rates(job, settings, found.plan, min_slices)
+    return draft.plan, _with_rates(job, settings, draft.plan, min_slices)
 
 
 def _settings(job: Job, survey: Survey | None) -> ReadSettings:
@@ -135,8 +135,7 @@ def _settings(job: Job, survey: Survey | None) -> ReadSettings:
 
 
 def _with_rates(job: Job, settings: ReadSettings, plan: Plan, at_once: int) -> ReadSettings:
-    """The settings, with the job's rate divided among the slices: each may be a task of its
-    own."""
+    """The settings, with the job's rate divided among the slices: each may be a separate task."""
     if (rate := job.limits.broker_bytes_per_second) is None:
         return settings
     return replace(settings, rates=shared_rates([[s] for s in plan.slices], at_once, rate))

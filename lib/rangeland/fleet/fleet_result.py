@@ -1,4 +1,4 @@
-"""What became of each of many jobs, as values. Pure."""
+"""The results of many jobs, as values. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from rangeland.errors import (
 )
 
 BY_SEVERITY = (Bug, JobFileError, UsageError, RangeLost, BadRecord, Conflict, Unreachable)
-"""The worst first: what somebody has to repair, then what somebody has to decide, then what may
-pass by itself."""
+"""The most severe first: errors that need a repair, then a decision, then only time."""
 
 
 class CommandResult(Protocol):
@@ -36,9 +35,9 @@ R = TypeVar("R", bound=CommandResult, covariant=True)
 
 @dataclass(frozen=True)
 class JobResult(Generic[R]):
-    """One job of many: its result, or the error that ended it. ``table`` is None where the job's
-    tables are not known. ``exit_code`` may differ from 0 for a result, too, such as a table that
-    lacks rows."""
+    """One job of many: its result, or the error that ended it. ``table`` is None if the job's
+    tables are not known. A result may also have an exit code other than 0, such as one for a table
+    that lacks rows."""
 
     job: str
     table: str | None
@@ -75,7 +74,7 @@ class FleetResult(Generic[R]):
 
 
 def most_severe(exit_codes: Iterable[int]) -> int:
-    """The exit code of many jobs: the most severe of theirs."""
+    """The exit code of many jobs: the most severe of all."""
     order = [kind.exit_code for kind in BY_SEVERITY]
-    found = {code for code in exit_codes if code != 0}
-    return min(found, key=lambda code: order.index(code) if code in order else -1, default=0)
+    failures = {code for code in exit_codes if code != 0}
+    return min(failures, key=lambda code: order.index(code) if code in order else -1, default=0)

@@ -43,7 +43,7 @@ class JobsProgress(Protocol):
 
     def warn(self, text: str) -> None: ...
 
-    def job_done(self, job_result: JobResult[Any], done: int, count: int) -> None: ...
+    def job_done(self, job_result: JobResult[Any], position: int, count: int) -> None: ...
 
 
 class NoJobsProgress:
@@ -53,7 +53,7 @@ class NoJobsProgress:
 
     def warn(self, text: str) -> None: ...
 
-    def job_done(self, job_result: JobResult[Any], done: int, count: int) -> None: ...
+    def job_done(self, job_result: JobResult[Any], position: int, count: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +81,28 @@ def fleet_of(
     spark: SparkSession,
     progress: JobsProgress,
 ) -> Fleet:
-    """The jobs of these files, each table once for each name of a job."""
+    """The jobs of these files; no table may have two jobs of one name."""
     progress.step("looking for the tables of the jobs")
     jobs: list[TableJob] = []
     bad = list(failed)
-    seen: dict[tuple[str, str], str] = {}
+    owners: dict[tuple[str, str], str] = {}
     for file in files:
         try:
-            found = table_jobs(file, spark)
-            for one in found:
-                _check_named_once(one, file.text.name, seen)
-            jobs += found
+            jobs_of_file = table_jobs(file, spark)
+            for table_job in jobs_of_file:
+                _check_named_once(table_job, file.text.name, owners)
+            jobs += jobs_of_file
         except RangelandError as error:
             bad.append(FailedFile(file.text.name, error, file.job.name))
     return Fleet(tuple(jobs), tuple(bad))
 
 
-def _check_named_once(one: TableJob, name: str, seen: dict[tuple[str, str], str]) -> None:
-    key = (one.job.name, one.table)
-    other = seen.setdefault(key, name)
-    if other != name:
+def _check_named_once(table_job: TableJob, name: str, owners: dict[tuple[str, str], str]) -> None:
+    key = (table_job.job.name, table_job.table)
+    owner = owners.setdefault(key, name)
+    if owner != name:
         raise Conflict(
-            f"{other} and {name} are both the job {key[0]} of the table {key[1]}",
+            f"{owner} and {name} are both the job {key[0]} of the table {key[1]}",
             why="they would share one checkpoint",
             do="give one of them another name or another table",
         )
@@ -125,14 +125,14 @@ def _work_side_by_side(
     progress: JobsProgress,
     parallel: int | None,
 ) -> FleetResult[R]:
-    started = time.monotonic()
+    began_at = time.monotonic()
     count = len(works) + len(failed_files)
-    failed = [
-        JobResult[R](one.job or one.name, None, None, one.error, one.error.exit_code, 0.0)
-        for one in failed_files
+    job_failures = [
+        JobResult[R](file.job or file.name, None, None, file.error, file.error.exit_code, 0.0)
+        for file in failed_files
     ]
-    for done, job_result in enumerate(failed, 1):
-        progress.job_done(job_result, done, count)
+    for position, job_result in enumerate(job_failures, 1):
+        progress.job_done(job_result, position, count)
 
     pool = ThreadPoolExecutor(tables_at_a_time(parallel), thread_name_prefix="rangeland-job")
     job_results: dict[int, JobResult[R]] = {}
@@ -142,28 +142,30 @@ def _work_side_by_side(
         }
         for future in as_completed(futures):
             job_result = job_results[futures[future]] = future.result()
-            progress.job_done(job_result, len(failed) + len(job_results), count)
+            progress.job_done(job_result, len(job_failures) + len(job_results), count)
     finally:
-        # After an interruption nothing more begins, and what has begun is not waited for.
+        # After an interruption nothing more begins, and running jobs are not waited for.
         pool.shutdown(wait=False, cancel_futures=True)
-    all_of_them = (*failed, *(job_results[index] for index in sorted(job_results)))
-    return FleetResult(all_of_them, time.monotonic() - started)
+    all_of_them = (*job_failures, *(job_results[index] for index in sorted(job_results)))
+    return FleetResult(all_of_them, time.monotonic() - began_at)
 
 
-def tables_at_a_time(asked: int | None) -> int:
-    """What was asked for; by default two for each core, as far as that helps."""
-    return max(1, asked if asked is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1)))
+def tables_at_a_time(parallel: int | None) -> int:
+    """The number that was given; by default two for each core, at most ``MOST_AT_A_TIME``."""
+    return max(
+        1, parallel if parallel is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1))
+    )
 
 
 def _result_of(table_job: TableJob, work: Callable[[], R]) -> JobResult[R]:
-    started = time.monotonic()
+    began_at = time.monotonic()
     names = (table_job.job.name, table_job.table)
     try:
         result = work()
-        return JobResult(*names, result, None, result.exit_code, time.monotonic() - started)
-    except Exception as error:  # one job's failure is its own, whatever it is
-        ours = _as_own_error(error)
-        return JobResult(*names, None, ours, ours.exit_code, time.monotonic() - started)
+        return JobResult(*names, result, None, result.exit_code, time.monotonic() - began_at)
+    except Exception as cause:  # one job's failure is its own, whatever it is
+        error = _as_own_error(cause)
+        return JobResult(*names, None, error, error.exit_code, time.monotonic() - began_at)
 
 
 def _as_own_error(error: Exception) -> RangelandError:
@@ -180,8 +182,8 @@ def run_all(
     parallel: int | None = None,
     kind: PlanKind = PlanKind.RUN,
 ) -> FleetResult[RunResult]:
-    """Lands what each job asks for, those with the most to read first. The tables are looked at
-    before the clusters are asked, so that one survey serves all jobs of a cluster."""
+    """Lands the range of each job, the largest first. The tables are read before the clusters are
+    asked, so that one survey serves all jobs of a cluster."""
     surveys = SharedSurveys()
     parallel = tables_at_a_time(parallel)
 
@@ -194,23 +196,23 @@ def run_all(
     progress.step(f"looking at {len(fleet.jobs)} tables")
     with ThreadPoolExecutor(parallel) as pool:
         all_jobs = list(pool.map(open_table, fleet.jobs))
-    opened = [one for one in all_jobs if isinstance(one, OpenedJob)]
+    opened_jobs = [job for job in all_jobs if isinstance(job, OpenedJob)]
     if kind.traits.resolves_bounds:
-        for one in opened:
-            one.ticket.announce(one.request)
+        for job in opened_jobs:
+            job.ticket.announce(job.request)
     progress.step("asking for leaders and offsets")
-    largest_first = sorted(all_jobs, key=lambda one: -one.offsets_to_read())
+    largest_first = sorted(all_jobs, key=lambda job: -job.offsets_to_read())
     progress.step(f"landing {len(fleet.jobs)} tables, {parallel} at a time")
-    works = [(one.table_job, one.run) for one in largest_first]
-    landed = _work_side_by_side(works, fleet.failed, progress, parallel)
-    job_results = _in_order(landed.jobs, fleet.jobs)
+    works = [(job.table_job, job.run) for job in largest_first]
+    fleet_result = _work_side_by_side(works, fleet.failed, progress, parallel)
+    job_results = _in_order(fleet_result.jobs, fleet.jobs)
     if kind.traits.moves_checkpoint:
-        job_results = mirror_checkpoints(job_results, opened, progress)
-    return replace(landed, jobs=job_results)
+        job_results = mirror_checkpoints(job_results, opened_jobs, progress)
+    return replace(fleet_result, jobs=job_results)
 
 
 class OpenedJob:
-    """A job whose table has been looked at."""
+    """A job whose table has been read."""
 
     def __init__(
         self,
@@ -233,7 +235,7 @@ class OpenedJob:
         return self.runner.run()
 
     def offsets_to_read(self) -> int:
-        """About how much the job has to do, for the order of the jobs."""
+        """A rough size of the job's work, to order the jobs."""
         survey = self.ticket.ahead()
         if survey is None:
             return 0
@@ -246,7 +248,7 @@ class OpenedJob:
 
 @dataclass(frozen=True, slots=True)
 class UnopenedJob:
-    """A job whose table could not be looked at."""
+    """A job whose table could not be read."""
 
     table_job: TableJob
     error: Exception
@@ -260,9 +262,9 @@ class UnopenedJob:
 
 def _check_only_its_topic_has_landed(table_job: TableJob, landed: Iterable[str]) -> None:
     (topic,) = table_job.job.source.topics
-    if others := sorted(set(landed) - {topic}):
+    if other_topics := sorted(set(landed) - {topic}):
         raise Conflict(
-            f"the table {table_job.table} has {', '.join(others)}, not {topic}",
+            f"the table {table_job.table} has {', '.join(other_topics)}, not {topic}",
             why="another topic of this job was landed in it",
             do="land one of them in another table, with a job file of its own",
         )
@@ -271,9 +273,9 @@ def _check_only_its_topic_has_landed(table_job: TableJob, landed: Iterable[str])
 def _in_order(
     job_results: Sequence[JobResult[R]], jobs: Sequence[TableJob]
 ) -> tuple[JobResult[R], ...]:
-    """The results in the order of the files and topics, not in that of the landings."""
-    place = {(one.job.name, one.table): index for index, one in enumerate(jobs)}
-    return tuple(sorted(job_results, key=lambda o: place.get((o.job, o.table or ""), -1)))
+    """The results in the order of files and topics, not of landings."""
+    positions = {(job.job.name, job.table): index for index, job in enumerate(jobs)}
+    return tuple(sorted(job_results, key=lambda o: positions.get((o.job, o.table or ""), -1)))
 
 
 # --- groups ----------------------------------------------------------------------------------
@@ -284,9 +286,9 @@ def mirror_checkpoints(
     opened: Sequence[OpenedJob],
     progress: JobsProgress,
 ) -> tuple[JobResult[RunResult], ...]:
-    """Commits what the tables of a template have landed to its group, in one go. A failure is a
-    warning of its results: the rows are safe, and the next run commits it."""
-    for template, jobs in groupby(opened, key=lambda one: one.table_job.template):
+    """Commits the checkpoints of a template's tables to its group, in one go. A failure is a
+    warning in their results: the rows are safe, and the next run commits them."""
+    for template, jobs in groupby(opened, key=lambda job: job.table_job.template):
         if template is None or template.group is None:
             continue
         of_template = list(jobs)
@@ -294,16 +296,17 @@ def mirror_checkpoints(
         try:
             checkpoint = {
                 p: offset
-                for one in of_template
-                for p, offset in one.runner.checkpoint_offsets().items()
+                for job in of_template
+                for p, offset in job.runner.checkpoint_offsets().items()
             }
             push_offsets(template, cluster_settings(template), checkpoint)
-        except Exception as error:  # what has landed is reported, whatever this is
+        except Exception as error:  # the landings are reported, whatever this is
             text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)
-            tables = {one.table_job.table for one in of_template}
+            tables = {job.table_job.table for job in of_template}
             job_results = tuple(
-                _add_warning(one, text) if one.table in tables else one for one in job_results
+                _add_warning(result, text) if result.table in tables else result
+                for result in job_results
             )
     return job_results
 

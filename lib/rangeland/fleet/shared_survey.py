@@ -1,9 +1,8 @@
 """One survey of a cluster for all jobs of a session that read it.
 
-A survey has a constant number of requests per broker, so that a hundred tables need one survey
-and not a hundred. Each job gets the part about its own topics. A shared survey that fails, or
-that a job does not fit in, costs nothing but time: that job then takes its own, and fails by
-itself.
+A survey has a constant number of requests per broker, so a hundred tables need one survey and not a
+hundred. Each job gets the part about its own topics. A shared survey that fails, or that a job
+cannot use, costs only time: that job then takes its own, and fails on its own.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class SurveyTicket:
         return self.surveys.ahead(self)
 
     def survey_of(self, job: Job, request: SurveyRequest) -> Survey:
-        """Takes the place of ``job_survey.survey_of``, and raises what that raises."""
+        """Replaces ``job_survey.survey_of``, and raises the same errors."""
         survey = self.ahead()
         self.surveys.remove(self)
         if survey is None or self.request != request:
@@ -93,8 +92,8 @@ class SharedSurveys:
 
     def _find(self, job: Job) -> _ClusterSurvey:
         key = (cluster_settings(job), job.policies.tolerates_missing_leaders)
-        for known, cluster in self._clusters:
-            if known == key:
+        for other_key, cluster in self._clusters:
+            if other_key == key:
                 return cluster
         cluster = _ClusterSurvey([])
         self._clusters.append((key, cluster))
@@ -112,8 +111,8 @@ class SharedSurveys:
             return part_of(cluster.survey, ticket.job.source.topics)
 
     def _renew(self, cluster: _ClusterSurvey) -> None:
-        """Surveys for all jobs that wait. Where that fails, each of them takes its own."""
-        requests = [one.request for one in cluster.tickets if one.request is not None]
+        """Surveys for all jobs that wait. If that fails, each of them takes its own."""
+        requests = [ticket.request for ticket in cluster.tickets if ticket.request is not None]
         try:
             cluster.survey = self.take(cluster.tickets[0].job, merge_requests(requests))
             cluster.taken_at = self._clock()
@@ -126,8 +125,8 @@ class SharedSurveys:
 
 
 def may_share(job: Job, request: SurveyRequest) -> bool:
-    """Whether a survey for other topics too means the same for this job: it takes all partitions
-    of listed topics, asks for no group's offsets, and its offsets are numbers of records."""
+    """Whether this job can use a survey that also covers other topics: it reads all partitions of
+    listed topics, asks for no group's offsets, and its offsets are numbers of records."""
     capabilities = load_dialect(job.source.dialect).capabilities
     is_plain = not capabilities.offsets_are_bytes and capabilities.has_metadata
     return bool(request.topics) and not request.partitions and not request.groups and is_plain
@@ -147,22 +146,22 @@ def merge_requests(requests: Sequence[SurveyRequest]) -> SurveyRequest:
 
 
 def _naming_offsets(requests: Iterable[SurveyRequest]) -> tuple[Bounds, ...]:
-    found: list[Bounds] = []
+    sides: list[Bounds] = []
     for side in (side for request in requests for side in request.bounds):
-        if side not in found and any(isinstance(bound, AtOffset) for bound in side.every):
-            found.append(side)
-    return tuple(found)
+        if side not in sides and any(isinstance(bound, AtOffset) for bound in side.every):
+            sides.append(side)
+    return tuple(sides)
 
 
 def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
     """The part of a survey about these topics, and about the cluster as a whole."""
-    mine = frozenset(topics)
+    own_topics = frozenset(topics)
 
     def by_partition(values: Mapping[Partition, T]) -> dict[Partition, T]:
-        return {p: value for p, value in values.items() if p.topic in mine}
+        return {p: value for p, value in values.items() if p.topic in own_topics}
 
     def by_pair(values: Mapping[tuple[Partition, K], T]) -> dict[tuple[Partition, K], T]:
-        return {(p, of): value for (p, of), value in values.items() if p.topic in mine}
+        return {(p, of): value for (p, of), value in values.items() if p.topic in own_topics}
 
     lookups, absent = survey.lookups, survey.absent
     return replace(
@@ -170,17 +169,21 @@ def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
         logs=by_partition(survey.logs),
         lookups=OffsetLookups(
             for_times=by_pair(lookups.for_times),
-            inexact_times=frozenset((p, t) for p, t in lookups.inexact_times if p.topic in mine),
+            inexact_times=frozenset(
+                (p, t) for p, t in lookups.inexact_times if p.topic in own_topics
+            ),
             of_groups=by_pair(lookups.of_groups),
             entries=by_pair(lookups.entries),
             uncommitted_ends=by_partition(lookups.uncommitted_ends),
         ),
         absent=replace(
             absent,
-            excluded=frozenset(p for p in absent.excluded if p.topic in mine),
+            excluded=frozenset(p for p in absent.excluded if p.topic in own_topics),
             unreachable=by_partition(absent.unreachable),
-            unseen_topics=absent.unseen_topics & mine,
+            unseen_topics=absent.unseen_topics & own_topics,
         ),
-        retention={topic: kept for topic, kept in survey.retention.items() if topic in mine},
+        retention={
+            topic: limits for topic, limits in survey.retention.items() if topic in own_topics
+        },
         confirmed_by=by_partition(survey.confirmed_by),
     )

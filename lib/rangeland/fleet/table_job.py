@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableJob:
-    """A job that lands in one table. ``template`` is the job of the file, where that names a table
+    """A job that lands in one table. ``template`` is the job of the file, if the file names a table
     for each topic."""
 
     job: Job
     text: JobText
     template: Job | None = None
     reviewed: ReviewedPlan | None = None
-    """The plan that is to be applied, where it was made earlier."""
+    """The plan to apply, if it was made earlier."""
 
     @property
     def name(self) -> str:
-        """The job's name, with its topic where the file has a table for each."""
+        """The job's name, with its topic if the file has a table for each topic."""
         if self.template is None:
             return self.job.name
         return f"{self.job.name}.{self.job.source.topics[0]}"

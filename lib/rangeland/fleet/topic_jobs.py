@@ -1,5 +1,5 @@
-"""Which jobs a command is about: those of job files, with a job for each topic of a file
-whose ``sink.table`` contains ``{topic}``.
+"""Finds the jobs of a command: one per job file, or one for each topic of a file whose
+``sink.table`` contains ``{topic}``.
 
 A topic that has a table is part of its job even when the cluster no longer has the topic: then
 the policy about vanished logs applies to it, as in any job.
@@ -52,7 +52,7 @@ class FailedFile:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """One job file, or the job of a plan file. ``topics`` are those that the cluster has, if it was
+    """One job file, or the job of a plan file. ``topics``: the topics of the cluster, if it was
     asked."""
 
     job: Job
@@ -67,20 +67,20 @@ def load_files(
     """The files, and those that cannot be used. Needs no Spark: an unreachable cluster shows
     before a session is started."""
     files: list[LoadedFile] = []
-    failed: list[FailedFile] = []
+    failures: list[FailedFile] = []
     for path in paths:
         try:
             job, text = load(path)
             topics = topics_of(job) if asks_cluster and job.sink.is_per_topic else None
             files.append(LoadedFile(job, text, topics))
         except RangelandError as error:
-            failed.append(FailedFile(str(path), error))
-    return files, failed
+            failures.append(FailedFile(str(path), error))
+    return files, failures
 
 
 def topics_of(job: Job) -> tuple[str, ...]:
-    """The topics of a job: those that it lists, or those of the cluster that match its pattern.
-    Raises what a survey raises."""
+    """The topics that a job lists, or the topics of the cluster that match its pattern. Raises the
+    errors of a survey."""
     if job.source.topic_pattern is None:
         return job.source.topics
     survey = survey_of(job, request_for_range(job))
@@ -89,33 +89,33 @@ def topics_of(job: Job) -> tuple[str, ...]:
 
 
 def table_jobs(file: LoadedFile, spark: SparkSession) -> list[TableJob]:
-    """The jobs of a file: itself, or one for each topic. Raises JobFileError where two topics would
-    share a table, and what ``landed_topics`` raises."""
+    """The jobs of a file: itself, or one for each topic. Raises JobFileError if two topics would
+    share a table, and the errors of ``landed_topics``."""
     if not file.job.sink.is_per_topic:
         return [TableJob(file.job, file.text, reviewed=file.reviewed)]
     of_cluster = file.job.source.topics if file.topics is None else file.topics
     topics = sorted({*of_cluster, *landed_topics(file.job, spark, of_cluster)})
     check_tables_are_distinct(file.job, topics)
-    asked = [topic for topic in topics if is_asked_for(file.job, topic)]
-    pairs = (job_of_topic(file.job, file.text, topic) for topic in asked)
+    planned_topics = [topic for topic in topics if is_asked_for(file.job, topic)]
+    pairs = (job_of_topic(file.job, file.text, topic) for topic in planned_topics)
     return [TableJob(job, text, file.job) for job, text in pairs]
 
 
 def landed_topics(template: Job, spark: SparkSession, others: Iterable[str] = ()) -> list[str]:
     """The topics of a pattern that have a table with a ledger, apart from ``others``, which are
-    known anyway. Tables in folders are found by their names, those in a catalog by their ledgers,
-    since the names of topics cannot be read from the names of such tables. Raises StorageFailed
-    where the tables cannot be listed."""
+    already known. Tables in folders are found by their names, tables in a catalog by their ledgers,
+    since their names do not show the names of topics. Raises StorageFailed if the tables cannot be
+    listed."""
     pattern = template.source.topic_pattern
     if pattern is None:
         return []
-    known = set(others)
+    known_topics = set(others)
     if template.sink.is_catalog_name:
-        tables = {_key(table_of_topic(template.sink, topic)) for topic in known}
-        found = _in_catalog(template, spark, tables)
+        tables = {_key(table_of_topic(template.sink, topic)) for topic in known_topics}
+        topics = _in_catalog(template, spark, tables)
     else:
-        found = _in_folders(template, spark)
-    return match_topics(pattern, sorted(set(found) - known))
+        topics = _in_folders(template, spark)
+    return match_topics(pattern, sorted(set(topics) - known_topics))
 
 
 def _in_folders(template: Job, spark: SparkSession) -> list[str]:
@@ -128,10 +128,10 @@ def _in_folders(template: Job, spark: SparkSession) -> list[str]:
         store, root = open_store(storage)
         inside = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
         name = re.compile(f"{re.escape(before)}(.+){re.escape(after)}")
-        named = [(folder.path, name.fullmatch(folder.base_name)) for folder in inside]
+        matches = [(folder.path, name.fullmatch(folder.base_name)) for folder in inside]
         topics = {
             posixpath.join(path, below if more else "", LEDGER_FOLDER, "_delta_log"): match[1]
-            for path, match in named
+            for path, match in matches
             if match is not None
         }
         ledgers = store.get_file_info(list(topics))
@@ -153,8 +153,8 @@ def _in_catalog(
     schema = quote_name(".".join(outer))
     if not spark.catalog.databaseExists(schema):
         return []
-    listed = [table.name for table in spark.catalog.listTables(schema)]
-    ledgers = [found.removesuffix(LEDGER_SUFFIX) for found in listed if name.fullmatch(found)]
+    names = [table.name for table in spark.catalog.listTables(schema)]
+    ledgers = [ledger.removesuffix(LEDGER_SUFFIX) for ledger in names if name.fullmatch(ledger)]
     tables = [".".join((*outer, ledger)) for ledger in ledgers]
     return [
         topic

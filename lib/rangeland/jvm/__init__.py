@@ -1,2 +1,1 @@
-"""What needs a JVM needs two things first: a Java, and jars. Both are found or fetched here,
-for Spark sessions and for the brokers of the testing package alike."""
+"""Finds a Java and fetches jars, for Spark sessions and for the brokers of the testing package."""

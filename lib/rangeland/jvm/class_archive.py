@@ -1,14 +1,14 @@
 """An archive of the classes of a session's JVM, which a JVM maps instead of loading and checking
 each class (class-data sharing).
 
-The JVM of a command that lands writes the archive as it ends, when Python has ended already, so
-nobody waits for it. It is written to a file of its own, which the next session finds complete and
-renames. There is one archive for each Java and each list of jars, in the cache of jars; the few
-that were used last are kept. Nothing depends on it: an archive that cannot be written, is
-incomplete, or was made for another JVM or other jars is ignored, in the end by the JVM itself.
+The JVM of a command that lands writes the archive as it ends, after Python has ended, so nobody
+waits for it. It is written to a temporary file, which the next session renames once it is complete.
+There is one archive for each Java and each list of jars, in the cache of jars; the few that were
+used last are kept. Nothing depends on it: an archive that cannot be written, is incomplete, or was
+made for another JVM or other jars is ignored, in the end by the JVM itself.
 
-``RANGELAND_CLASS_ARCHIVE``: ``off`` neither makes nor uses one; ``wait`` has the command that makes
-one wait until it is written, for images that are built with one.
+``RANGELAND_CLASS_ARCHIVE``: ``off`` neither makes nor uses one; with ``wait`` a command that makes
+one waits until it is written, for images that are built with one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIRST_JAVA = 17
 """An older Java writes no archive when it ends."""
 MOST_KEPT = 4
 NEEDED_BYTES = 1 << 30
-"""An archive has some 200 MB. With less room than this none is made."""
+"""An archive has about 200 MB. With less free space than this none is made."""
 GIVEN_UP_S = 3600.0
 """The age after which an incomplete file belongs to a JVM that was killed."""
 MAKING = "-XX:ArchiveClassesAtExit"
@@ -66,25 +66,25 @@ def archive_use() -> ArchiveUse:
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The archive for one Java and one list of jars, made or not. Its file's name has the size of
-    the file: a JVM that maps one which was cut would crash."""
+    """The archive for one Java and one list of jars, whether it exists or not. The name of its file
+    contains the file's size: a JVM that maps a truncated archive would crash."""
 
     key: str
     folder: Path
 
     @classmethod
     def of(cls, java: str, jars: Iterable[Path], options: str = "") -> ClassArchive | None:
-        """The archive for a JVM; None where there can be none. ``jars``: files, and folders of
+        """The archive for a JVM; None if there can be none. ``jars``: files, and folders of
         files; ``options`` of the JVM, which must be the same for all that share an archive."""
         if archive_use() is ArchiveUse.OFF or sys.platform == "win32":
             return None
         try:
             if java_version(java) < FIRST_JAVA:
                 return None
-            made_of = [options, *map(_identity, [Path(java).resolve(), *jars])]
+            parts = [options, *map(_identity, [Path(java).resolve(), *jars])]
         except OSError:
             return None
-        key = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
+        key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
         return cls(key, cached_archives())
 
     @property
@@ -98,7 +98,7 @@ class ClassArchive:
         has its own."""
         if any("SharedArchiveFile" in os.environ.get(name, "") for name in OPTIONS_OF_JVMS):
             return []
-        with suppress(OSError):  # The cache may be one that can only be read.
+        with suppress(OSError):  # The cache may be read-only.
             take_complete(self.folder)
         try:
             path = self.path
@@ -131,10 +131,10 @@ class ClassArchive:
 
     def _unfinished_files(self) -> list[Path]:
         """Files that a JVM may still write; older ones are removed."""
-        now = time.time()
-        found = sorted(self.folder.glob(f"{self.key}.*.new"))
-        recent = [path for path in found if now - path.stat().st_mtime <= GIVEN_UP_S]
-        for path in found:
+        now_s = time.time()
+        files = sorted(self.folder.glob(f"{self.key}.*.new"))
+        recent = [path for path in files if now_s - path.stat().st_mtime <= GIVEN_UP_S]
+        for path in files:
             if path not in recent:
                 path.unlink(missing_ok=True)
         return recent
@@ -144,12 +144,12 @@ def take_complete(folder: Path) -> None:
     """Gives the archives that JVMs have written their names."""
     for path in sorted(folder.glob("*.new")):
         # Another process may be doing the same.
-        with suppress(FileNotFoundError), path.open("rb") as written:
-            if not any(written.read(4)):
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            if not any(file.read(4)):
                 continue  # The JVM writes the beginning of the file last.
-            os.fsync(written.fileno())
-            found = path.replace(path.with_name(_name(path.name.partition(".")[0], path)))
-            logger.info("An archive of classes is ready: %s", found)
+            os.fsync(file.fileno())
+            archive = path.replace(path.with_name(_name(path.name.partition(".")[0], path)))
+            logger.info("An archive of classes is ready: %s", archive)
             _remove_oldest(folder)
 
 
@@ -169,9 +169,9 @@ def _remove_oldest(folder: Path) -> None:
 
 def _identity(path: Path) -> str:
     """A text that changes whenever the file, or one in the folder, does."""
-    found = path.stat()
+    stat = path.stat()
     if not path.is_dir():
-        return f"{path} {found.st_mtime_ns} {found.st_size}"
+        return f"{path} {stat.st_mtime_ns} {stat.st_size}"
     files: Sequence[os.DirEntry[str]] = sorted(os.scandir(path), key=lambda entry: entry.name)
     inside = (f"{e.name} {e.stat().st_mtime_ns} {e.stat().st_size}" for e in files)
     return "\n".join([str(path), *inside])

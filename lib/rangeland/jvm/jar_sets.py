@@ -10,9 +10,9 @@ from dataclasses import dataclass
 class JarSet:
     """Jars that are fetched together. ``coordinates`` and ``excludes`` are
     ``group:artifact:version`` and ``group:artifact``; an exclude may use ``*`` for the artifact.
-    ``classifier`` names the file that has all that is needed, instead of a jar and its
-    dependencies; ``packaging`` is jar or ``tar.gz``. A set that is not ``transitive`` has the named
-    jars alone."""
+    ``classifier`` names one file with everything, instead of a jar and its dependencies;
+    ``packaging`` is jar or ``tar.gz``. A set that is not ``transitive`` has only the named
+    jars."""
 
     coordinates: tuple[str, ...]
     excludes: tuple[str, ...] = ()
@@ -43,8 +43,8 @@ _POSTGRES_CPU = "arm64v8" if platform.machine() == "aarch64" else "amd64"
 # To support another server, add an entry. Comments explain what the server needs but does not
 # list as a dependency.
 JAR_SETS: dict[str, JarSet] = {
-    # Without an SLF4J binding these brokers log nothing. 4.4.0 depends on an artefact that is in no
-    # repository; only command line tools need it.
+    # Without an SLF4J binding these brokers log nothing. 4.4.0 depends on an artifact that no
+    # repository has; only command line tools need it.
     "kafka-4.4.0": JarSet(
         ("org.apache.kafka:kafka_2.13:4.4.0", _LOG4J),
         excludes=("org.apache.kafka:kafka-tools-api",),
@@ -70,8 +70,8 @@ JAR_SETS: dict[str, JarSet] = {
             _LOG4J,
         )
     ),
-    # Its own list of dependencies leaves out two that its server needs. Without an SLF4J
-    # binding it logs nothing.
+    # Its list of dependencies omits two that its server needs. Without an SLF4J binding it logs
+    # nothing.
     "zookeeper-3.9.3": JarSet(
         (
             "org.apache.zookeeper:zookeeper:3.9.3",
@@ -80,10 +80,10 @@ JAR_SETS: dict[str, JarSet] = {
             "org.slf4j:slf4j-reload4j:1.7.36",
         )
     ),
-    # The client of ZooKeeper that it needs comes with it, and a binding for its log. Its console
-    # tools need jopt-simple, which its own list leaves out.
+    # Its ZooKeeper client and a log binding come with it. Its console tools need jopt-simple, which
+    # its list of dependencies omits.
     "jafka-3.0.6": JarSet(("io.jafka:jafka:3.0.6", "net.sf.jopt-simple:jopt-simple:4.3")),
-    # Name server, broker and client; the broker's own list has an SLF4J of its own (shaded).
+    # Name server, broker and client; the broker brings its own SLF4J (shaded).
     "rocketmq-5.5.0": JarSet(
         (
             "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
@@ -91,7 +91,7 @@ JAR_SETS: dict[str, JarSet] = {
             "org.apache.rocketmq:rocketmq-client:5.5.0",
         )
     ),
-    # A schema registry with everything that it needs, which its own list does not name.
+    # A schema registry with all its dependencies, which its own list does not name.
     "apicurio-2.6.13": JarSet(
         ("io.apicurio:apicurio-registry-app:2.6.13.Final",),
         classifier="all",
@@ -99,8 +99,8 @@ JAR_SETS: dict[str, JarSet] = {
     ),
     # For a session's class path: it then starts without resolving anything.
     "delta-4.4.0": JarSet(("io.delta:delta-spark_4.2_2.13:4.4.0",), excludes=_IN_SPARK),
-    # Delta Kernel and what it needs beyond what every supported Spark has. Each of its own lists
-    # of dependencies names libraries that Spark has, and that must not be there twice.
+    # Delta Kernel and the dependencies that not every supported Spark has. Its own lists of
+    # dependencies also name libraries that Spark has, and that must not be there twice.
     "delta-kernel-4.4.0": JarSet(
         (
             "io.delta:delta-kernel-api:4.4.0",
@@ -151,8 +151,8 @@ JAR_SETS: dict[str, JarSet] = {
     ),
     # The oldest for Spark 4.0.
     "delta-4.0.0": JarSet(("io.delta:delta-spark_2.13:4.0.0",), excludes=_IN_SPARK),
-    # For tables on S3: what Spark's own Hadoop needs beside itself. Only those parts of
-    # Amazon's SDK that it uses, since the bundle of all its parts is hundreds of megabytes.
+    # For tables on S3: what Spark's own Hadoop needs in addition. Only the parts of Amazon's SDK
+    # that it uses, since the bundle of all parts is hundreds of megabytes.
     "hadoop-aws-3.5.0": JarSet(
         (
             "org.apache.hadoop:hadoop-aws:3.5.0",
@@ -172,13 +172,13 @@ JAR_SETS: dict[str, JarSet] = {
             "org.slf4j:*",
         ),
     ),
-    # For tables on Google storage. It has everything that it needs inside.
+    # For tables on Google storage. It contains all its dependencies.
     "hadoop-gcp-3.5.0": JarSet(("org.apache.hadoop:hadoop-gcp:3.5.0",), excludes=("org.slf4j:*",)),
     # Google's own connector, for tests: only this one can be pointed at an emulator.
     "gcs-connector-4.0.0": JarSet(
         ("com.google.cloud.bigdataoss:gcs-connector:4.0.0",), classifier="shaded"
     ),
-    # An S3 server for tests. Left out is what it needs for other backends than a folder, and
+    # An S3 server for tests, without the dependencies of backends other than a folder, and without
     # the web server, which is in its own jar.
     "s3proxy-4.1.0": JarSet(
         ("org.gaul:s3proxy:4.1.0", "jakarta.servlet:jakarta.servlet-api:6.0.0"),
@@ -195,8 +195,8 @@ JAR_SETS: dict[str, JarSet] = {
             "org.eclipse.jetty.ee10:*",
         ),
     ),
-    # A YARN in one process, for tests; Spark's own Hadoop is what it needs besides. Left out of
-    # its list of dependencies are those of its test classes, which it cannot do without.
+    # A YARN in one process, for tests, on top of Spark's own Hadoop. Its list of dependencies omits
+    # those of its test classes, which it needs.
     "hadoop-minicluster-3.5.0": JarSet(
         (
             "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
@@ -212,9 +212,9 @@ JAR_SETS: dict[str, JarSet] = {
     "postgres-17.5.0": JarSet(
         (f"io.zonky.test.postgres:embedded-postgres-binaries-linux-{_POSTGRES_CPU}:17.5.0",)
     ),
-    # Spark's own Kafka source, for the benchmark to compare with. What PySpark brings is left
-    # out. Its token provider is not published in its own version; that of 4.0.0 fits, and is a
-    # set of its own, since one set would take the newer of the two that are asked for.
+    # Spark's own Kafka source, which the benchmark compares with, without the jars that PySpark
+    # has. Its token provider is not published in the same version; that of 4.0.0 fits, and is a
+    # separate set, since one set would take the newer of the two versions.
     "spark-kafka-4.2.0": JarSet(
         (
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -249,7 +249,7 @@ JAR_SETS: dict[str, JarSet] = {
             "org.slf4j:*",
         ),
     ),
-    # Spark's own Avro functions, for the benchmark. They are not published in its own version;
+    # Spark's own Avro functions, for the benchmark. They are not published in the same version;
     # those of 4.1.1 fit, since the decoder is in Spark SQL itself.
     "spark-avro-4.1.1": JarSet(
         ("org.apache.spark:spark-avro_2.13:4.1.1",),

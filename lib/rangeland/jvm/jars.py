@@ -1,12 +1,12 @@
 """Named sets of jars, fetched once into a cache.
 
 A set is a few Maven coordinates with their dependencies. The Ivy that comes with PySpark
-fetches them, so Maven is not needed. Ivy gets a home, a cache and settings of its own, since
+fetches them, so Maven is not needed. Ivy gets its own home, cache and settings, since
 it would otherwise trust an incomplete local Maven repository.
 
 A set is complete or absent: it is fetched to a temporary folder and renamed, under a file
 lock, so that two processes do not fetch it twice. The ``ivy.xml`` of a set is kept in it; a set
-whose coordinates have changed since is fetched again.
+whose coordinates have changed since then is fetched again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 def cache_directory() -> Path:
     """``$RANGELAND_CACHE``, or ``rangeland`` in the user's cache directory."""
-    if chosen := os.environ.get("RANGELAND_CACHE"):
-        return Path(chosen).expanduser().absolute()
+    if directory := os.environ.get("RANGELAND_CACHE"):
+        return Path(directory).expanduser().absolute()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "rangeland"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rangeland"
@@ -50,8 +50,8 @@ def fetch_jars(name: str) -> Path:
     A first fetch takes about half a minute. Raises UsageError for an unknown set or a missing
     Java, Unreachable if the jars cannot be fetched, StorageFailed if they cannot be written."""
     if name not in JAR_SETS:
-        known = ", ".join(sorted(JAR_SETS))
-        raise UsageError(f"There is no set of jars named {name}", do=f"use one of: {known}")
+        names = ", ".join(sorted(JAR_SETS))
+        raise UsageError(f"There is no set of jars named {name}", do=f"use one of: {names}")
     module = ivy_module(name, JAR_SETS[name])
     target = cache_directory() / "jars" / name
     if _is_current(target, module):
@@ -63,11 +63,9 @@ def fetch_jars(name: str) -> Path:
                 logger.info("Fetching the jars of %s", name)
                 _fetch_into(target, name, module)
     except OSError as error:
-        remedy = "make room, or point RANGELAND_CACHE at another directory"
-        why = f"{target} cannot be written: {error}"
-        raise StorageFailed(
-            f"The jars of {name} could not be stored", why=why, do=remedy
-        ) from error
+        do = "make room, or point RANGELAND_CACHE at another directory"
+        reason = f"{target} cannot be written: {error}"
+        raise StorageFailed(f"The jars of {name} could not be stored", why=reason, do=do) from error
     return target
 
 
@@ -161,10 +159,10 @@ def _fetch_into(target: Path, name: str, module: str) -> None:
 
 
 def _unpack_jars(archive: Path) -> None:
-    """Replaces an archive by the jars in it, whatever folders they are in."""
-    with tarfile.open(archive) as packed:
-        for member in packed:
-            content = packed.extractfile(member) if member.name.endswith(".jar") else None
+    """Replaces an archive with the jars in it, whatever folders they are in."""
+    with tarfile.open(archive) as archive_file:
+        for member in archive_file:
+            content = archive_file.extractfile(member) if member.name.endswith(".jar") else None
             if content is not None:
                 with content, (archive.parent / Path(member.name).name).open("wb") as jar:
                     shutil.copyfileobj(content, jar)
@@ -181,21 +179,21 @@ def _run_ivy(name: str, home: Path, jars: Path) -> None:
         "-Dhttps.proxyPort=..., or set RANGELAND_MAVEN to the URL of a Maven repository"
     )
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
-        why = f"not done after {FETCH_TIMEOUT_S} s"
-        raise Unreachable(f"The jars of {name} were not fetched", why=why, do=remedy) from error
-    if done.returncode != 0 or not any(jars.iterdir()):
-        why = _complaint(done.stdout + done.stderr)
-        raise Unreachable(f"The jars of {name} were not fetched", why=why, do=remedy)
+        reason = f"Ivy was still running after {FETCH_TIMEOUT_S} s"
+        raise Unreachable(f"The jars of {name} were not fetched", why=reason, do=remedy) from error
+    if process.returncode != 0 or not any(jars.iterdir()):
+        reason = _complaint(process.stdout + process.stderr)
+        raise Unreachable(f"The jars of {name} were not fetched", why=reason, do=remedy)
 
 
 def _complaint(log: str) -> str:
     """The lines of Ivy's log that say what failed, without its table and repetitions."""
     words = ("not found", "NOT FOUND", "error", "ERROR", "FAILED", "timed out", "refused")
     lines = (line.strip(" \t:") for line in log.splitlines())
-    found = dict.fromkeys(line for line in lines if any(word in line for word in words))
-    return "; ".join(list(found)[:4]) or "Ivy said: " + " ".join(log.split()[-40:])
+    errors = dict.fromkeys(line for line in lines if any(word in line for word in words))
+    return "; ".join(list(errors)[:4]) or "Ivy said: " + " ".join(log.split()[-40:])
 
 
 def spark_jar_folders() -> list[Path]:
@@ -205,9 +203,9 @@ def spark_jar_folders() -> list[Path]:
     spec = find_spec("pyspark")
     packages = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
     # In a distribution of Spark the package is in its folder python/.
-    found = [place / "jars" for package in packages for place in (package, package.parents[1])]
-    found = [*([Path(home, "jars")] if home else []), *found]
-    return [folder for folder in found if folder.is_dir()]
+    folders = [parent / "jars" for package in packages for parent in (package, package.parents[1])]
+    folders = [*([Path(home, "jars")] if home else []), *folders]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def find_ivy() -> Path:
@@ -216,7 +214,7 @@ def find_ivy() -> Path:
     for folder in folders:
         for jar in sorted(folder.glob("ivy-*.jar")):
             return jar
-    why = f"no ivy-*.jar is in {folders[0]}" if folders else "PySpark is not installed"
+    reason = f"no ivy-*.jar is in {folders[0]}" if folders else "PySpark is not installed"
     raise UsageError(
-        "Ivy was not found", why=why, do="install PySpark with pip: pip install pyspark"
+        "Ivy was not found", why=reason, do="install PySpark with pip: pip install pyspark"
     )

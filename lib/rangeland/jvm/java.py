@@ -18,7 +18,7 @@ from rangeland.errors import UsageError
 
 MINIMUM_JAVA = 17
 OLDEST_JAVA = 11
-"""What Spark 3.5 and Delta Kernel need at least."""
+"""The minimum for Spark 3.5 and Delta Kernel."""
 
 # For test servers and Ivy: one collector thread and a quick start. Without UsePerfData a JVM
 # that is killed leaves no file in the shared temp directory. Verifying the bytecode of released
@@ -41,34 +41,36 @@ def find_java(minimum: int = MINIMUM_JAVA) -> str:
 
 @functools.cache
 def _require_java(home: str, java: str | None, minimum: int) -> str:
-    remedy = f"install a JDK or JRE {minimum} or later, or point JAVA_HOME at one"
+    do = f"install a JDK or JRE {minimum} or later, or point JAVA_HOME at one"
     if java is None:
-        why = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
-        raise UsageError("Java was not found", why=why, do=remedy, java_home=home)
+        reason = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
+        raise UsageError("Java was not found", why=reason, do=do, java_home=home)
     version = java_version(java)
     if version < minimum:
-        why = f"{java} is version {version}; {minimum} is required"
-        raise UsageError("Java is too old", why=why, do=remedy, java=java, version=version)
+        reason = f"{java} is version {version}; {minimum} is required"
+        raise UsageError("Java is too old", why=reason, do=do, java=java, version=version)
     return java
 
 
 def java_version(java: str) -> int:
-    """The feature release of a ``java``: 8, 17, 21. By the file that comes with it, since it takes
-    a while to say so itself."""
+    """The feature release of a ``java``: 8, 17, 21. Read from the file that comes with it, since
+    starting it takes a while."""
     release = Path(java).resolve().parent.parent / "release"
     with suppress(OSError, UnicodeDecodeError):
-        if found := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(), re.MULTILINE):
-            return int(found[1])
+        if match := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(), re.MULTILINE):
+            return int(match[1])
     try:
-        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{java} does not run", why=str(error), java=java) from error
-    return parse_java_version(shown.stderr + shown.stdout)
+    return parse_java_version(process.stderr + process.stdout)
 
 
-def parse_java_version(shown: str) -> int:
+def parse_java_version(output: str) -> int:
     """Parses the output of ``java -version``. Before 9 the release was the second number."""
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    if found is None:
-        raise UsageError("The version of Java is not known", why=f"it says {shown.strip()!r}")
-    return int(found.group(1))
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    if match is None:
+        raise UsageError(
+            "The version of Java is not known", why=f"its output is {output.strip()!r}"
+        )
+    return int(match.group(1))

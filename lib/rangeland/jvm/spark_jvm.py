@@ -1,4 +1,4 @@
-"""The driver's JVM, as far as Delta Kernel needs it: whether Spark runs in it does not matter."""
+"""The parts of the driver's JVM that Delta Kernel needs, whether or not Spark runs in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkJvm:
-    """A driver's JVM. ``gateway`` is py4j's, ``hadoop`` the Hadoop configuration that a Spark
-    session there has, ``settings`` its SparkConf: asking it for all that it has takes hundreds of
-    calls."""
+    """A driver's JVM. ``gateway`` is py4j's, ``hadoop`` the Hadoop configuration of a Spark session
+    there, ``settings`` its SparkConf: reading all of its settings takes hundreds of calls."""
 
     gateway: Any
     hadoop: Any
@@ -35,7 +34,7 @@ def jvm_of(spark: SparkSession) -> SparkJvm:
 
 
 def without_context(gateway: Any) -> SparkJvm:
-    """The JVM before it has a SparkContext: what one would be made with."""
+    """The JVM before it has a SparkContext, with the configuration that one would get."""
     classes = gateway.jvm
     conf = classes.org.apache.spark.SparkConf()
     hadoop = classes.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf)

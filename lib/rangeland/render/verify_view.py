@@ -44,7 +44,7 @@ def render_verify(result: VerifyResult) -> RenderableType:
     if result.is_well:
         parts.append(
             Text(
-                f"{count_noun(records, 'records record')}, each in the table exactly once",
+                f"{count_noun(records, 'landed record')}, each in the table exactly once",
                 "bold green",
             )
         )

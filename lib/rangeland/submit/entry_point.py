@@ -1,8 +1,8 @@
-"""What the scripts in ``jobs/`` share: arguments in, one result and an exit code out.
+"""The common part of the scripts in ``jobs/``: arguments in, one result and an exit code out.
 
 A script states in a few lines what it does with a job. Reading the job file, starting Spark,
 progress, logging, ``--json`` and exit codes are here, and behave as on the command line.
-Arguments are parsed with argparse, so that a script needs only what is in the workers' zip.
+Arguments are parsed with argparse, so that a script needs nothing beyond the workers' zip.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ScriptEntry:
         flags: frozenset[str] = frozenset(),
     ) -> None:
         self.flags = flags
-        given = [*settings, *arguments.settings]
+        assignments = [*settings, *arguments.settings]
         bounds = (arguments.from_bound, arguments.until_bound)
-        self.job, self.text = load_job(arguments.job_file, given, *bounds)
+        self.job, self.text = load_job(arguments.job_file, assignments, *bounds)
         self.progress = output.progress()
 
     def spark(self) -> Any:
@@ -56,14 +56,14 @@ def main(
     """Does ``work`` and returns the exit code. ``settings`` are overrides as for ``--set``, which
     the caller's own override in turn. ``flags`` maps the script's own switches to their help;
     ``ScriptEntry.flags`` has those that were given."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    with command_output(given) as output:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with command_output(words) as output:
         output.writes = True
         try:
-            parsed = _parser(doc, flags).parse_args(given)
-            output.configure_logging(LogSettings(parsed.log_level, parsed.log_format))
-            chosen = frozenset(name for name in flags or () if getattr(parsed, name))
-            result = work(ScriptEntry(parsed, settings, output, chosen))
+            options = _parser(doc, flags).parse_args(words)
+            output.configure_logging(LogSettings(options.log_level, options.log_format))
+            chosen = frozenset(name for name in flags or () if getattr(options, name))
+            result = work(ScriptEntry(options, settings, output, chosen))
         except KeyboardInterrupt:
             return output.report_interruption()
         except Exception as error:

@@ -27,35 +27,35 @@ LEFT_OUT = frozenset(["pyspark", "py4j", "delta-spark", "pip", "setuptools", "wh
 
 def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
     """Packs ``folder/environment.tar.gz``: this package and the installed distributions (or
-    ``only`` these) as a virtual environment, without those that Spark provides.
+    ``only`` these) as a virtual environment, without the ones that Spark provides.
 
     Its ``bin/python`` is a link to the path of this machine's Python. Raises UsageError for a
     distribution whose files are elsewhere, such as one in editable mode."""
     target = folder / f"{ENVIRONMENT}.tar.gz"
-    chosen, ours = _choose_distributions(only), package_files()
+    selection, own_files = _choose_distributions(only), package_files()
     with (
         place_file(target) as file,
-        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
+        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w") as archive,
     ):
         _add_python(archive)
-        for distribution in chosen:
+        for distribution in selection:
             for path, name in _files_of(distribution):
                 archive.add(path, f"{SITE}/{name}", recursive=False)
-        for path, name in ours:
+        for path, name in own_files:
             archive.add(path, f"{SITE}/{name}", recursive=False)
     return target
 
 
 def _choose_distributions(only: Collection[str] | None) -> list[Distribution]:
-    found = {_plain(d.metadata["Name"]): d for d in reversed(list(distributions()))}
+    installed = {_plain(d.metadata["Name"]): d for d in reversed(list(distributions()))}
     if only is None:
-        return [found[name] for name in sorted(found) if name not in LEFT_OUT]
-    if missing := sorted(_plain(name) for name in only if _plain(name) not in found):
+        return [installed[name] for name in sorted(installed) if name not in LEFT_OUT]
+    if unknown := sorted(_plain(name) for name in only if _plain(name) not in installed):
         raise UsageError(
-            f"package {missing[0]} is not installed", do=f"install it: pip install {missing[0]}"
+            f"package {unknown[0]} is not installed", do=f"install it: pip install {unknown[0]}"
         )
-    return [found[name] for name in sorted(map(_plain, only))]
+    return [installed[name] for name in sorted(map(_plain, only))]
 
 
 def _plain(name: str) -> str:
@@ -80,7 +80,7 @@ def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
 
 
 def _add_python(archive: tarfile.TarFile) -> None:
-    """What makes a folder a virtual environment: links to a Python, and a file that names it."""
+    """Adds the parts of a virtual environment: links to a Python, and a file that names it."""
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     for name in ("python", "python3", f"python{platform.python_version().rpartition('.')[0]}"):
         link = tarfile.TarInfo(f"bin/{name}")
@@ -90,6 +90,6 @@ def _add_python(archive: tarfile.TarFile) -> None:
         f"home = {base.parent}\ninclude-system-site-packages = false\n"
         f"version = {platform.python_version()}\n"
     ).encode()
-    says = tarfile.TarInfo("pyvenv.cfg")
-    says.size = len(text)
-    archive.addfile(says, io.BytesIO(text))
+    config = tarfile.TarInfo("pyvenv.cfg")
+    config.size = len(text)
+    archive.addfile(config, io.BytesIO(text))

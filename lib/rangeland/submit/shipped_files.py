@@ -1,8 +1,8 @@
 """Zips of this package, of a transform and of jars, for a cluster (``--py-files``).
 
 A zip of the package has the files of a wheel, and the same bytes each time. It is for workers whose
-Python has the few packages that tasks import; each host extracts the kernel from it. What is
-written gets its name once it is complete.
+Python has the few packages that tasks import; each host extracts the kernel from it. A file gets
+its name once it is complete.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make_zip(folder: Path) -> Path:
 
 
 def package_files() -> list[tuple[Path, str]]:
-    """The files of this package with their names in an archive. Test servers stay at home."""
+    """The files of this package with their names in an archive, without the test servers."""
     package = _package_folder()
     if not (package / NATIVE_FOLDER / library_name()).is_file():
         raise UsageError(
@@ -51,13 +51,13 @@ def package_files() -> list[tuple[Path, str]]:
             do="install the package with pip, or run lib/kernel_build.py in a checkout",
         )
     testing = package / "testing"
-    found = [
+    files = [
         (path, name)
         for path, name in files_below(package, "rangeland")
         if not path.is_relative_to(testing)
     ]
     source = package.with_name("pyspark_rangeland.py")
-    return [*found, *([(source, source.name)] if source.is_file() else [])]
+    return [*files, *([(source, source.name)] if source.is_file() else [])]
 
 
 def kernel_platforms() -> list[str]:
@@ -93,8 +93,8 @@ def _package_folder() -> Path:
 
 
 def jars_beyond(spark_jars: Path, jars: Sequence[Path]) -> list[Path]:
-    """The jars that a Spark with ``spark_jars`` lacks in any version. The others, Hadoop among
-    them, would be sent to every executor and be there twice."""
+    """The jars that a Spark with ``spark_jars`` lacks in any version. The others, such as Hadoop,
+    would be sent to every executor in duplicate."""
     has = {_artifact(jar) for jar in spark_jars.glob("*.jar")}
     return [jar for jar in jars if _artifact(jar) not in has]
 
@@ -112,18 +112,18 @@ def zip_jars(folder: Path, name: str, jars: Sequence[Path]) -> Path:
     return target
 
 
-def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Path]:
+def transform_files(name: str, folders: Sequence[Path], folder: Path) -> list[Path]:
     """The file to ship so that ``module:function`` can be imported on a worker: the module,
     or a zip of its package made in ``folder``; nothing if it is installed.
 
-    It is searched for in ``beside``, then on the path, and is not imported."""
+    The module is looked up in ``folders``, then on the path, and is not imported."""
     top = name.partition(":")[0].partition(".")[0]
-    found = PathFinder.find_spec(top, [*map(str, beside), *sys.path])
-    origin = Path(found.origin) if found is not None and found.origin else None
+    spec = PathFinder.find_spec(top, [*map(str, folders), *sys.path])
+    origin = Path(spec.origin) if spec is not None and spec.origin else None
     if origin is None or not origin.is_file():
         raise JobFileError(
             f"the module {top} of the transform {name} was not found",
-            why=f"it is neither in {', '.join(map(str, beside))} nor on the Python path",
+            why=f"it is neither in {', '.join(map(str, folders))} nor on the Python path",
             do="put it in the folder of the job file, or in the working directory",
         )
     if "site-packages" in origin.parts or "dist-packages" in origin.parts:
@@ -137,7 +137,7 @@ def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Pat
 
 
 def write_text(target: Path, text: str) -> Path:
-    """Writes a small text file next to what is shipped."""
+    """Writes a small text file to ship."""
     with place_file(target) as file:
         file.write(text.encode())
     return target

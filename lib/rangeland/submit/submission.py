@@ -1,7 +1,7 @@
 """The spark-submit command of a job as a value, with the reason for each flag.
 
 Pure: paths and choices in, a command out. ``shipped_files`` and ``packed_environment`` make the
-files to ship. What a cluster manager cannot do is refused here, before anything is built.
+files to ship. Anything that a cluster manager cannot do is refused here, before files are built.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SubmitChoices:
     jars: tuple[Path, ...] = ()
     """Delta's jars as files, to be shipped instead."""
     delta_kernel: Path | None = None
-    """The folder with the jars of Delta Kernel, if the driver is not to fetch them."""
+    """The folder with the jars of Delta Kernel, if the driver should not fetch them."""
     python: str = PYTHON
     """The command or path of Python on the executors' hosts."""
     speculation: bool = False
@@ -107,16 +107,16 @@ def check_choices_can_work(choices: SubmitChoices) -> None:
         raise UsageError(f"--env {choices.env} is not understood", do="use zip or packed")
     if choices.deploy_mode == "cluster" and not choices.master.startswith("yarn"):
         raise UsageError(
-            f"--deploy-mode cluster does not go with --master {choices.master}",
+            f"--deploy-mode cluster does not work with --master {choices.master}",
             why="Spark runs a Python driver inside the cluster on YARN; a standalone cluster "
-            "takes none, and on Kubernetes it needs an image that already holds the job",
-            do="leave it out: the driver then runs where you run the command",
+            "accepts none, and on Kubernetes it needs an image that already contains the job",
+            do="omit it: the driver then runs where you run the command",
         )
     if choices.env == "packed" and choices.master.startswith("local"):
         raise UsageError(
-            f"--env packed does not go with --master {choices.master}",
+            f"--env packed does not work with --master {choices.master}",
             why="tasks on this machine run this Python; nothing is unpacked for them",
-            do="leave it out, or name a cluster",
+            do="omit it, or name a cluster",
         )
     for setting in choices.conf:
         if "=" not in setting:
@@ -164,7 +164,7 @@ def _conf(setting: str, why: str) -> SubmitFlag:
 
 
 def _delta(choices: SubmitChoices) -> list[SubmitFlag]:
-    found = [
+    flags = [
         SubmitFlag(
             ("--packages", choices.delta),
             "Delta for this Spark and Scala, downloaded where the driver starts; --delta jars "
@@ -177,9 +177,9 @@ def _delta(choices: SubmitChoices) -> list[SubmitFlag]:
     ]
     if choices.jars:
         jars = ",".join(map(str, choices.jars))
-        found = [SubmitFlag(("--jars", jars), "Delta's jars, except those that Spark has itself")]
+        flags = [SubmitFlag(("--jars", jars), "Delta's jars, except those that Spark has itself")]
     return [
-        *found,
+        *flags,
         _conf(f"spark.sql.extensions={EXTENSION}", "Delta's SQL"),
         _conf(f"spark.sql.catalog.spark_catalog={CATALOG}", "Delta's tables by name"),
     ]
@@ -187,13 +187,15 @@ def _delta(choices: SubmitChoices) -> list[SubmitFlag]:
 
 def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
     modules = [str(path) for path in shipped.modules]
-    packed = choices.env == "packed"
-    files = modules if packed else [str(shipped.package), *modules]
+    is_packed = choices.env == "packed"
+    files = modules if is_packed else [str(shipped.package), *modules]
     flags = []
     if files:
-        what = "the transform's module" if packed else "this package, for the driver and each task"
-        flags.append(SubmitFlag(("--py-files", ",".join(files)), what))
-    python = f"./{ENVIRONMENT}/bin/python" if packed else choices.python
+        reason = (
+            "the transform's module" if is_packed else "this package, for the driver and each task"
+        )
+        flags.append(SubmitFlag(("--py-files", ",".join(files)), reason))
+    python = f"./{ENVIRONMENT}/bin/python" if is_packed else choices.python
     flags.append(
         _conf(
             f"spark.pyspark.python={python}",
@@ -212,18 +214,22 @@ def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
 
 def _archives(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
     """One flag for all archives, since spark-submit only uses the last one."""
-    sent: dict[str, str] = {}
+    archives: dict[str, str] = {}
     folder = choices.delta_kernel
     if choices.env == "packed":
-        why = "this package and what it needs; executors unpack it where they work"
-        sent[f"{shipped.package}#{ENVIRONMENT}"] = why
+        reason = "this package and its dependencies; executors unpack it where they work"
+        archives[f"{shipped.package}#{ENVIRONMENT}"] = reason
     if shipped.delta_kernel is not None:
         folder = Path(DELTA_KERNEL_JARS)
-        sent[f"{shipped.delta_kernel}#{folder}"] = "Delta Kernel, for the driver"
-    flags = [SubmitFlag(("--archives", ",".join(sent)), "; ".join(sent.values()))] if sent else []
+        archives[f"{shipped.delta_kernel}#{folder}"] = "Delta Kernel, for the driver"
+    flags = (
+        [SubmitFlag(("--archives", ",".join(archives)), "; ".join(archives.values()))]
+        if archives
+        else []
+    )
     if folder is not None:
-        why = "where the driver finds Delta Kernel, which is kept apart from Spark's own jars"
-        flags.append(_conf(f"{JARS_SETTING}={folder}", why))
+        reason = "where the driver finds Delta Kernel, which is kept apart from Spark's own jars"
+        flags.append(_conf(f"{JARS_SETTING}={folder}", reason))
     return flags
 
 
@@ -238,28 +244,30 @@ def _schedule(choices: SubmitChoices) -> list[SubmitFlag]:
             )
         )
     if choices.dynamic_allocation:
-        why = "Spark adds and removes executors; a lost task is run again, and nothing lands twice"
+        reason = (
+            "Spark adds and removes executors; a lost task is run again, and nothing lands twice"
+        )
         tracking = "needed without an external shuffle service"
         name = "spark.dynamicAllocation"
-        flags.append(_conf(f"{name}.enabled=true", why))
+        flags.append(_conf(f"{name}.enabled=true", reason))
         flags.append(_conf(f"{name}.shuffleTracking.enabled=true", tracking))
     return flags
 
 
 def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
     """One flag for all files, since spark-submit only uses the last one."""
-    sent: dict[Path, str] = {}
+    files: dict[Path, str] = {}
     if choices.deploy_mode == "cluster":
-        why = "the driver runs elsewhere, so the job file is shipped and read by its bare name"
-        sent[job_file] = why
+        reason = "the driver runs elsewhere, so the job file is shipped and read by its bare name"
+        files[job_file] = reason
     if not choices.master.startswith("local"):
-        why = "each executor finds the PEM files of source.security.tls in its working directory"
-        sent |= dict.fromkeys(shipped.files, why)
-    _check_distinct_names(sent)
-    if not sent:
+        reason = "each executor finds the PEM files of source.security.tls in its working directory"
+        files |= dict.fromkeys(shipped.files, reason)
+    _check_distinct_names(files)
+    if not files:
         return []
     return [
-        SubmitFlag(("--files", ",".join(map(str, sent))), "; ".join(dict.fromkeys(sent.values())))
+        SubmitFlag(("--files", ",".join(map(str, files))), "; ".join(dict.fromkeys(files.values())))
     ]
 
 
@@ -267,9 +275,9 @@ def _check_distinct_names(files: Iterable[Path]) -> None:
     """Files arrive in one folder, under their bare names."""
     by_name: dict[str, Path] = {}
     for file in files:
-        if (other := by_name.setdefault(file.name, file)) != file:
+        if (namesake := by_name.setdefault(file.name, file)) != file:
             raise UsageError(
-                f"{other} and {file} cannot both be shipped",
+                f"{namesake} and {file} cannot both be shipped",
                 why="executors find files by their bare names, and these have the same one",
                 do="give one of them another name",
             )
@@ -330,5 +338,5 @@ def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]
 
 def _name_in(setting: str) -> str:
     """The name alone: its value may be a secret."""
-    found = re.match(r"[\w.-]*", setting)
-    return found[0] if found else ""
+    match = re.match(r"[\w.-]*", setting)
+    return match[0] if match else ""
