@@ -1,7 +1,7 @@
 """``python -m rangeland.testing``: brokers to experiment with, until Ctrl-C.
 
-Parses the command line, starts a cluster, and prints its address and what to do with it. The
-servers go to stdout on one line, for scripts; text for people goes to stderr.
+Parses the command line, starts a cluster, and prints its address and how to use it. The servers go
+to stdout on one line, for scripts; text for people goes to stderr.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    chosen = _parser().parse_args(arguments)
-    # SIGINT too: a shell that starts this in its background has it ignored.
+    options = _parser().parse_args(arguments)
+    # SIGINT too: a shell that starts this in the background makes it ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        COMMANDS[chosen.command](chosen)
+        COMMANDS[options.command](options)
     except KeyboardInterrupt:
         return 0
     except RangelandError as error:
@@ -74,79 +74,77 @@ def _add(
     heap_mb: int,
     records_of: str,
 ) -> argparse.ArgumentParser:
-    """What all clusters understand."""
-    made = commands.add_parser(name, help=f"start a {name} cluster and keep it until Ctrl-C")
-    made.add_argument("--brokers", type=int, default=1, metavar="N")
-    made.add_argument("--version", choices=versions, default=versions[0])
-    made.add_argument("--heap-mb", type=int, default=heap_mb, metavar="MIB")
-    made.add_argument("--topic", default=records_of, help="the topic that --records go to")
-    made.add_argument("--records", type=int, default=0, metavar="N", help="fill a topic first")
-    return made
+    """Adds a command that starts a cluster, with the options of all clusters."""
+    parser = commands.add_parser(name, help=f"start a {name} cluster and keep it until Ctrl-C")
+    parser.add_argument("--brokers", type=int, default=1, metavar="N")
+    parser.add_argument("--version", choices=versions, default=versions[0])
+    parser.add_argument("--heap-mb", type=int, default=heap_mb, metavar="MIB")
+    parser.add_argument("--topic", default=records_of, help="the topic that --records go to")
+    parser.add_argument("--records", type=int, default=0, metavar="N", help="fill a topic first")
+    return parser
 
 
-def _produce(chosen: argparse.Namespace) -> None:
-    values = chosen.file.read_bytes().splitlines()
-    produce(chosen.server, chosen.topic, [Record(value) for value in values])
-    _say(f"Wrote {count_noun(len(values), 'record')} to the topic {chosen.topic}.")
+def _produce(options: argparse.Namespace) -> None:
+    values = options.file.read_bytes().splitlines()
+    produce(options.server, options.topic, [Record(value) for value in values])
+    _say(f"Wrote {count_noun(len(values), 'record')} to the topic {options.topic}.")
 
 
-def _fetch(chosen: argparse.Namespace) -> None:
-    for name in chosen.sets or JAR_SETS:
+def _fetch(options: argparse.Namespace) -> None:
+    for name in options.sets or JAR_SETS:
         print(fetch_jars(name))
 
 
 # --- clusters ---------------------------------------------------------------------------
 
 
-def _kafka(chosen: argparse.Namespace) -> None:
-    kind = KafkaCluster if chosen.version in KafkaCluster.versions else KafkaZooKeeperCluster
-    _announce(chosen)
-    with kind(chosen.version, brokers=chosen.brokers, heap_mb=chosen.heap_mb) as cluster:
-        if chosen.records:
+def _kafka(options: argparse.Namespace) -> None:
+    kind = KafkaCluster if options.version in KafkaCluster.versions else KafkaZooKeeperCluster
+    _announce(options)
+    with kind(options.version, brokers=options.brokers, heap_mb=options.heap_mb) as cluster:
+        if options.records:
             if is_old := isinstance(cluster, KafkaZooKeeperCluster):  # some have no request for it
-                cluster.create_topic(chosen.topic, chosen.partitions)
+                cluster.create_topic(options.topic, options.partitions)
             size = fill(
                 cluster.bootstrap,
-                chosen.topic,
-                chosen.records,
-                codec=chosen.codec,
-                partitions=chosen.partitions,
-                version=chosen.version,
+                options.topic,
+                options.records,
+                codec=options.codec,
+                partitions=options.partitions,
+                version=options.version,
                 is_made=is_old,
             )
-            megabytes = f"{size / 1e6:,.1f} MB"
-            _say(
-                f"Topic {chosen.topic}: {count_noun(chosen.records, 'record')}, {megabytes} in all."
-            )
+            records = count_noun(options.records, "record")
+            _say(f"Topic {options.topic}: {records}, {size / 1e6:,.1f} MB in all.")
         print(",".join(cluster.bootstrap), flush=True)
         _say("These are the bootstrap servers. Ctrl-C stops the brokers and removes their data.")
         _keep(cluster)
 
 
-def _jafka(chosen: argparse.Namespace) -> None:
-    _announce(chosen)
+def _jafka(options: argparse.Namespace) -> None:
+    _announce(options)
     with JafkaCluster(
-        chosen.version,
-        brokers=chosen.brokers,
-        partitions=chosen.partitions,
-        heap_mb=chosen.heap_mb,
+        options.version,
+        brokers=options.brokers,
+        partitions=options.partitions,
+        heap_mb=options.heap_mb,
     ) as cluster:
-        logs = [(cluster.address(b), n) for b in cluster.ids for n in range(chosen.partitions)]
-        _fill_and_keep(chosen, cluster, logs, jafka_clients.produce)
+        logs = [(cluster.address(b), n) for b in cluster.ids for n in range(options.partitions)]
+        _fill_and_keep(options, cluster, logs, jafka_clients.produce)
 
 
-def _rocketmq(chosen: argparse.Namespace) -> None:
-    _announce(chosen)
+def _rocketmq(options: argparse.Namespace) -> None:
+    _announce(options)
     with RocketmqCluster(
-        chosen.version,
-        brokers=chosen.brokers,
-        slaves=chosen.slaves,
-        name_servers=chosen.name_servers,
-        heap_mb=chosen.heap_mb,
+        options.version,
+        brokers=options.brokers,
+        slaves=options.slaves,
+        name_servers=options.name_servers,
+        heap_mb=options.heap_mb,
     ) as cluster:
-        cluster.create_topic(chosen.topic, chosen.queues)  # no client can make one here
-        logs = [(cluster.address(b), n) for b in cluster.masters for n in range(chosen.queues)]
-        _fill_and_keep(chosen, cluster, logs, rocketmq_clients.produce)
+        cluster.create_topic(options.topic, options.queues)  # no client can make one here
+        logs = [(cluster.address(b), n) for b in cluster.masters for n in range(options.queues)]
+        _fill_and_keep(options, cluster, logs, rocketmq_clients.produce)
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -159,22 +157,23 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 
 def _fill_and_keep(
-    chosen: argparse.Namespace,
+    options: argparse.Namespace,
     cluster: JafkaCluster | RocketmqCluster,
     logs: Sequence[tuple[str, int]],
     produce_to: Callable[[str, str, Sequence[bytes], int], object],
 ) -> None:
-    """Distributes the records over the logs, each an address and a number. Says what to do next."""
-    for at, (address, number) in enumerate(logs):
-        values = [b"record %d" % record for record in range(at, chosen.records, len(logs))]
-        produce_to(address, chosen.topic, values, number)
+    """Distributes the records over the logs, each an address and a number. Prints what to do
+    next."""
+    for index, (address, number) in enumerate(logs):
+        values = [b"record %d" % record for record in range(index, options.records, len(logs))]
+        produce_to(address, options.topic, values, number)
     print(",".join(cluster.servers), flush=True)
-    _say_how_to_go_on(chosen, cluster.servers)
+    _say_how_to_go_on(options, cluster.servers)
     _keep(cluster)
 
 
 def _keep(cluster: LocalCluster[Any]) -> None:
-    """Until Ctrl-C, or until no broker is left."""
+    """Waits until Ctrl-C, or until no broker is left."""
     while True:
         time.sleep(1)
         if not cluster.running:
@@ -184,23 +183,23 @@ def _keep(cluster: LocalCluster[Any]) -> None:
 # --- words ------------------------------------------------------------------------------
 
 
-def _announce(chosen: argparse.Namespace) -> None:
-    name = f"{chosen.command} {chosen.version}"
+def _announce(options: argparse.Namespace) -> None:
+    name = f"{options.command} {options.version}"
     _say(f"Starting {name} (the first time fetches it, about a minute) ...")
 
 
-def _say_how_to_go_on(chosen: argparse.Namespace, servers: Sequence[str]) -> None:
-    """A job file that works as it is, and the next commands."""
-    topic, dialect = chosen.topic, chosen.command
-    listed = ", ".join(f'"{server}"' for server in servers)
-    if chosen.records:
-        _say(f"Topic {topic}: {chosen.records:,} records.")
+def _say_how_to_go_on(options: argparse.Namespace, servers: Sequence[str]) -> None:
+    """Prints a complete job file and the next commands."""
+    topic, dialect = options.topic, options.command
+    quoted_servers = ", ".join(f'"{server}"' for server in servers)
+    if options.records:
+        _say(f"Topic {topic}: {options.records:,} records.")
     _say(
         f"These are the servers of a job file. In another terminal, write {topic}.yaml:\n\n"
         f"job: {topic}\n"
         "source:\n"
         f"  dialect: {dialect}\n"
-        f"  servers: [{listed}]\n"
+        f"  servers: [{quoted_servers}]\n"
         f"  topics: [{topic}]\n"
         f"sink: {{table: lake/{topic}}}\n\n"
         f"and then: rangeland run {topic}.yaml\n"

@@ -16,7 +16,7 @@ from rangeland.errors import Conflict, RangelandError, Unreachable, UsageError
 
 TIMEOUT_S = 60
 
-# Its own log would repeat on stderr what the errors already say, and more.
+# Its own log would repeat the errors on stderr, at greater length.
 _QUIET = {"log_level": 0, "log.connection.close": False}
 
 
@@ -40,7 +40,7 @@ def library(module: str = "confluent_kafka") -> Any:
 
 
 def join_servers(bootstrap: str | Sequence[str]) -> str:
-    """``host:port,host:port`` from a list of servers or what is joined already."""
+    """``host:port,host:port`` from a list of servers, or from text that already has that form."""
     return bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
 
 
@@ -60,7 +60,7 @@ def consumer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
     return library().Consumer({"bootstrap.servers": join_servers(bootstrap), **_QUIET, **settings})
 
 
-# What brokers answer while leaders change; it passes on its own.
+# The errors of brokers while leaders change; they pass on their own.
 _PASSING = {
     "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_FOR_PARTITION",
@@ -77,7 +77,7 @@ _PASSING = {
 
 @contextmanager
 def our_errors(what: str) -> Iterator[None]:
-    """Turns what confluent-kafka raises into `Unreachable`, `Conflict` or `UsageError`."""
+    """Turns the errors of confluent-kafka into `Unreachable`, `Conflict` or `UsageError`."""
     try:
         yield
     except library().KafkaException as error:

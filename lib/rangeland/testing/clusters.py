@@ -1,4 +1,4 @@
-"""What all clusters of brokers on this machine share: processes, a folder, and cleanup.
+"""The base of all clusters of brokers on this machine: processes, a folder, and cleanup.
 
 Each process of a cluster has a name, or a number if brokers have numbers. By that name it can be
 killed, stopped, paused and restarted, on the same port and with the same data. Subclasses define
@@ -22,8 +22,8 @@ Name = TypeVar("Name", int, str)
 
 
 class LocalCluster(Startable, Generic[Name]):
-    """The base of all clusters. ``kind`` is a word for people; ``names`` are those of the
-    processes, in the order they start in, and ``usual`` is the one that is meant if none is named.
+    """The base of all clusters. ``kind`` is a word for people; ``names`` are the names of the
+    processes, in the order in which they start, and ``usual`` is the default one.
 
     A temporary directory is made and removed unless ``directory`` is given; a given one keeps
     configuration and logs, and loses the data at the end."""
@@ -35,8 +35,10 @@ class LocalCluster(Startable, Generic[Name]):
         self, version: str, names: Sequence[Name], usual: Name, directory: Path | None
     ) -> None:
         if version not in self.versions:
-            known = ", ".join(self.versions)
-            raise UsageError(f"{self.kind} {version} is not available", do=f"use one of: {known}")
+            versions = ", ".join(self.versions)
+            raise UsageError(
+                f"{self.kind} {version} is not available", do=f"use one of: {versions}"
+            )
         self.version = version
         self.names: list[Name] = list(names)
         """The names of all processes."""
@@ -53,7 +55,7 @@ class LocalCluster(Startable, Generic[Name]):
         of a log if one does not come up."""
         if self._directory is not None:
             raise UsageError("The cluster is already started", do="use restart for one broker")
-        fetch_jars(self._jars)  # before anything is made: the first time takes a while
+        fetch_jars(self._jars)  # before anything is created: the first time takes a while
         prefix = f"rangeland-{self.kind.lower()}-"
         self._directory = self._given_directory or temporary_directory(prefix)
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -75,7 +77,7 @@ class LocalCluster(Startable, Generic[Name]):
             remove_directory(self._directory / "data")
         self._directory = None
 
-    # --- what tests do to it -----------------------------------------------------------
+    # --- for tests ---------------------------------------------------------------------
 
     @property
     def running(self) -> list[Name]:
@@ -88,11 +90,11 @@ class LocalCluster(Startable, Generic[Name]):
 
     def process(self, name: Name | None = None) -> Process:
         """One process, for its pid, log and memory."""
-        chosen = self._name_or_usual(name)
-        if chosen not in self._nodes:
-            known = ", ".join(map(str, self._nodes)) or "none, it is not started"
-            raise UsageError(f"There is no {chosen} in the cluster", do=f"there are: {known}")
-        return self._nodes[chosen]
+        key = self._name_or_usual(name)
+        if key not in self._nodes:
+            names = ", ".join(map(str, self._nodes)) or "none, it is not started"
+            raise UsageError(f"There is no {key} in the cluster", do=f"there are: {names}")
+        return self._nodes[key]
 
     def kill(self, name: Name | None = None) -> None:
         """SIGKILL: a crash. Port and data are kept for `restart`."""
@@ -110,15 +112,15 @@ class LocalCluster(Startable, Generic[Name]):
         self.process(name).resume()
 
     def restart(self, name: Name | None = None, *, wait: bool = True) -> None:
-        """Starts one again on its port and data; stops it first if it runs. Returns when it is
-        ready, or at once."""
-        chosen = self._name_or_usual(name)
-        self.process(chosen).stop()
-        self._nodes[chosen] = self._start_one(chosen)
+        """Starts one again on its port and data; stops it first if it runs. With ``wait`` it
+        returns when the process is ready."""
+        key = self._name_or_usual(name)
+        self.process(key).stop()
+        self._nodes[key] = self._start_one(key)
         if wait:
-            self._wait_for(chosen)
+            self._wait_for(key)
 
-    # --- how it is done ----------------------------------------------------------------
+    # --- implementation ----------------------------------------------------------------
 
     @property
     def directory(self) -> Path:
@@ -139,7 +141,7 @@ class LocalCluster(Startable, Generic[Name]):
         return list(self._nodes.values())
 
     def _run(self, name: str, command: Sequence[str]) -> Process:
-        """Starts a program, with a log of its own in the folder ``logs``."""
+        """Starts a program, with its own log in the folder ``logs``."""
         logs = self.directory / "logs"
         logs.mkdir(exist_ok=True)
         return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
@@ -153,7 +155,7 @@ class LocalCluster(Startable, Generic[Name]):
 
     @abstractmethod
     def _start_all(self) -> None:
-        """Chooses ports, writes configuration and starts all; the directory is there."""
+        """Chooses ports, writes configuration and starts all; the directory exists."""
 
     @abstractmethod
     def _start_one(self, name: Name) -> Process:
@@ -161,7 +163,7 @@ class LocalCluster(Startable, Generic[Name]):
 
     @abstractmethod
     def _wait_for(self, name: Name) -> None:
-        """Until one is ready."""
+        """Waits until one is ready."""
 
 
 class NumberedCluster(LocalCluster[int]):
@@ -190,7 +192,7 @@ class NumberedCluster(LocalCluster[int]):
         return self.directory / f"{self.kind.lower()}-{broker}.properties"
 
     def data_directory(self, broker: int) -> Path:
-        """What a broker stores."""
+        """The folder with a broker's data."""
         return self.directory / "data" / f"{self.kind.lower()}-{broker}"
 
     def _start_all(self) -> None:
@@ -200,4 +202,4 @@ class NumberedCluster(LocalCluster[int]):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Writes all that must be there before a broker starts; directory and ports are."""
+        """Writes everything that a broker needs before it starts; directory and ports exist."""

@@ -1,7 +1,7 @@
-"""Reads whole topics with confluent-kafka, as the reference for what a log contains.
+"""Reads whole topics with confluent-kafka, as the reference for the contents of a log.
 
-Tests compare what Rangeland landed with what this client reads. Slow and simple; for small topics
-only.
+Tests compare the rows that Rangeland landed with the records that this client reads. Slow and
+simple; for small topics only.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def offsets(
     bootstrap: str | Sequence[str], topic: str, *, version: str = ""
 ) -> dict[int, tuple[int, int]]:
     """Partition -> (log start, high watermark). A leader that is too new to know its high
-    watermark is asked again; one that is somewhat older may still name a lower one than
-    was acknowledged, for the part of a second in which its followers catch up."""
+    watermark is asked again; one that is slightly older may still name a lower one than was
+    acknowledged, for the fraction of a second in which its followers catch up."""
     settings = reaching_back(version)
     reader = consumer(bootstrap, {"group.id": "rangeland-testing", **settings})
     try:
@@ -52,12 +52,12 @@ def offsets(
 
 
 def _watermarks(reader: Any, topic: str, partition: int) -> tuple[int, int]:
-    place = library().TopicPartition(topic, partition)
+    topic_partition = library().TopicPartition(topic, partition)
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             with our_errors(f"The offsets of {topic}/{partition} were not read"):
-                start, end = reader.get_watermark_offsets(place, timeout=TIMEOUT_S)
+                start, end = reader.get_watermark_offsets(topic_partition, timeout=TIMEOUT_S)
                 return start, end
         except Unreachable:
             if time.monotonic() > deadline:
@@ -72,8 +72,8 @@ def consume(
     isolation: str = "read_committed",
     version: str = "",
 ) -> list[Consumed]:
-    """All records from the log start to the end as it is now, by partition and offset.
-    ``version`` is the brokers', where they are too old to be asked for it.
+    """All records from the log start to the current end, by partition and offset.
+    ``version`` is the brokers' version, if they are too old to report it.
 
     Under ``read_committed`` the end is the last stable offset."""
     settings = {
@@ -85,39 +85,41 @@ def consume(
         **reaching_back(version),
     }
     library_ = library()
-    found_offsets = offsets(bootstrap, topic, version=version)
-    waiting = {number for number, (start, end) in found_offsets.items() if end > start}
-    place, eof = library_.TopicPartition, library_.KafkaError._PARTITION_EOF
-    found: list[Consumed] = []
+    ends = offsets(bootstrap, topic, version=version)
+    unfinished = {number for number, (start, end) in ends.items() if end > start}
+    TopicPartition, eof = library_.TopicPartition, library_.KafkaError._PARTITION_EOF
+    records: list[Consumed] = []
     reader = consumer(bootstrap, settings)
     deadline = time.monotonic() + TIMEOUT_S
     try:
         with our_errors(f"Topic {topic} was not read"):
-            reader.assign([place(topic, number, library_.OFFSET_BEGINNING) for number in waiting])
-            while waiting:
+            reader.assign(
+                [TopicPartition(topic, number, library_.OFFSET_BEGINNING) for number in unfinished]
+            )
+            while unfinished:
                 message = reader.poll(0.5)
                 if time.monotonic() > deadline:
-                    why = f"partitions {sorted(waiting)} did not end in {TIMEOUT_S} s"
-                    raise Unreachable(f"Topic {topic} was not read", why=why)
+                    reason = f"partitions {sorted(unfinished)} did not end in {TIMEOUT_S} s"
+                    raise Unreachable(f"Topic {topic} was not read", why=reason)
                 if message is None:
                     continue
                 if message.error() is None:
-                    found.append(_record_of(message))
+                    records.append(_record_of(message))
                 elif message.error().code() == eof:
-                    waiting.discard(message.partition())
+                    unfinished.discard(message.partition())
                 else:
                     raise library_.KafkaException(message.error())
     finally:
         reader.close()
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+    return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 def _partitions(bootstrap: str | Sequence[str], topic: str, settings: dict[str, Any]) -> list[int]:
     with our_errors(f"The partitions of {topic} were not read"):
-        found = admin(bootstrap, settings).list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-        if found.error is not None:
-            raise library().KafkaException(found.error)
-    return sorted(found.partitions)
+        metadata = admin(bootstrap, settings).list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        if metadata.error is not None:
+            raise library().KafkaException(metadata.error)
+    return sorted(metadata.partitions)
 
 
 def _record_of(message: Any) -> Consumed:

@@ -1,4 +1,4 @@
-"""Context managers that start and close things, whatever happens inside."""
+"""Context managers that start and close servers and clients, whatever happens inside."""
 
 from __future__ import annotations
 

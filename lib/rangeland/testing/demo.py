@@ -1,7 +1,7 @@
 """``rangeland demo``: the whole story on one machine, explained step by step and checked.
 
 A real broker, a topic with awkward records, a job file, and then the commands: plan, run, run
-again, more records, run, backfill, verify and repair; at last a sample of the values, and a table
+again, more records, run, backfill, verify and repair; finally a sample of the values, and a table
 with their fields as columns. It calls the same functions as the command line. Each of its claims is
 a ``Promise``, which is checked with another client and SQL; a broken one ends the demo with an
 error. It cleans up after itself.
@@ -120,24 +120,24 @@ def _tell_story(
         servers = cluster.start().bootstrap
         story.tell(f"   It is up at {servers[0]}.")
     with story.step(f"Write {number(records)} records to the topic {TOPIC}, 4 partitions"):
-        written = open_shop(servers, TOPIC, records)
+        first_records = open_shop(servers, TOPIC, records)
         story.tell(
-            f"   {number(written.tombstones)} of them are tombstones, "
-            f"{number(written.with_headers)} have headers, some came in a transaction;\n"
-            f"   {number(written.rolled_back)} more were rolled back and must never be seen."
+            f"   {number(first_records.tombstones)} of them are tombstones, "
+            f"{number(first_records.with_headers)} have headers, some came in a transaction;\n"
+            f"   {number(first_records.rolled_back)} more were rolled back and must never be seen."
         )
     with story.step("Start Spark with Delta, and write a job file"):
         stage = Stage(servers, folder, open_local_spark("rangeland demo", folder), output)
         _write_job_file(story, stage)
-    _land_it(story, stage, written)
-    appended, version = _land_what_is_new(story, stage, more)
+    _land_it(story, stage, first_records)
+    new_records, version = _land_what_is_new(story, stage, more)
     _backfill_it(story, stage, version)
     _repair_it(story, stage)
     with story.step("Look at the table with SQL, and at the log with another client"):
         log = digest_of_log(servers, TOPIC)
-        _compare_with_log(story, stage, written + appended, log)
+        _compare_with_log(story, stage, first_records + new_records, log)
         _show_rows(story, stage)
-    _land_columns(story, stage, written + appended)
+    _land_columns(story, stage, first_records + new_records)
 
 
 def _write_job_file(story: Story, stage: Stage) -> None:
@@ -150,8 +150,8 @@ def _write_job_file(story: Story, stage: Stage) -> None:
 
 def _land_it(story: Story, stage: Stage, written: Written) -> None:
     with story.step("rangeland plan orders.yaml: what would be landed? It writes nothing"):
-        planned = stage.run(preview)
-        story.tell(render_plan(planned))
+        plan = stage.run(preview)
+        story.tell(render_plan(plan))
         story.promise("a plan alone creates no table", False, stage.table.exists())
     with story.step("rangeland run orders.yaml: land it"):
         first = stage.run(run)
@@ -162,7 +162,7 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
         story.promise(
             "no record that was rolled back is a row", written.rolled_back, counts.aborted
         )
-        story.promise("what was planned is what was landed", planned.draft.plan.width, counts.total)
+        story.promise("exactly the plan was landed", plan.draft.plan.width, counts.total)
     with story.step("rangeland run orders.yaml, once more: nothing should happen"):
         second = stage.run(run)
         story.tell(render_result(second))
@@ -173,11 +173,11 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
 
 def _land_what_is_new(story: Story, stage: Stage, more: int) -> tuple[Written, int | None]:
     with story.step(f"Append {number(more)} records and run again: only those are landed"):
-        appended = more_orders(stage.servers, TOPIC, more)
+        new_records = more_orders(stage.servers, TOPIC, more)
         third = stage.run(run)
         story.tell(render_result(third))
         story.promise("exactly the new records are landed", f"landed {more}", _in_short(third))
-        return appended, third.table_version
+        return new_records, third.table_version
 
 
 def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
@@ -195,15 +195,15 @@ def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
 
 def _repair_it(story: Story, stage: Stage) -> None:
     with story.step("Somebody deletes rows. rangeland verify orders.yaml: which are missing?"):
-        deleted = stage.sql("DELETE FROM {table} WHERE partition = 1 AND offset % 1000 < 10")[0][0]
-        torn = stage.run(verify)
-        story.tell(render_verify(torn))
-        missing = sum(hole.width for hole in torn.audit.holes)
-        story.promise("exactly the deleted rows are missing", deleted, missing)
+        count = stage.sql("DELETE FROM {table} WHERE partition = 1 AND offset % 1000 < 10")[0][0]
+        damaged = stage.run(verify)
+        story.tell(render_verify(damaged))
+        holes = sum(hole.width for hole in damaged.audit.holes)
+        story.promise("exactly the deleted rows are missing", count, holes)
     with story.step("rangeland backfill orders.yaml --missing: land them again"):
-        mended = stage.run(partial(backfill, kind=PlanKind.HOLES))
-        story.tell(render_result(mended))
-        story.promise("exactly those are landed", f"landed {deleted}", _in_short(mended))
+        repair = stage.run(partial(backfill, kind=PlanKind.HOLES))
+        story.tell(render_result(repair))
+        story.promise("exactly those are landed", f"landed {count}", _in_short(repair))
         story.promise(
             "each landed offset is in the table once again", True, stage.run(verify).is_well
         )
@@ -226,10 +226,12 @@ def _compare_with_log(story: Story, stage: Stage, total: Written, log: Digest) -
 
 
 def _land_columns(story: Story, stage: Stage, total: Written) -> None:
-    with story.step("rangeland sample orders.yaml --out orders.ddl: what is in the values?"):
-        seen = stage.run(lambda job, spark, progress: sample(job, progress, 100))
-        stage.schema_file.write_text(f"{seen.schema}\n", encoding="utf-8")
-        story.tell(render_sample(seen, stage.schema_file.name))
+    with story.step(
+        "rangeland sample orders.yaml --out orders.ddl: which fields do the values have?"
+    ):
+        sample_result = stage.run(lambda job, spark, progress: sample(job, progress, 100))
+        stage.schema_file.write_text(f"{sample_result.schema}\n", encoding="utf-8")
+        story.tell(render_sample(sample_result, stage.schema_file.name))
     with story.step("Name these fields in another job file, and run it: values become columns"):
         text = TYPED_FILE.format(
             servers=stage.servers[0],
@@ -239,18 +241,18 @@ def _land_columns(story: Story, stage: Stage, total: Written) -> None:
         )
         stage.typed_file.write_text(text, encoding="utf-8")
         story.tell(Text(indent(text.rstrip(), "   "), "dim"))
-        typed = stage.run_typed(run)
-        story.tell(render_result(typed))
+        result = stage.run_typed(run)
+        story.tell(render_result(result))
         claim = "every visible record is a row of that table too"
-        story.promise(claim, f"landed {total.visible}", _in_short(typed))
+        story.promise(claim, f"landed {total.visible}", _in_short(result))
         columns = {name: f"`{name}`" for name in FIELDS}
         values = {name: f"get_json_object(CAST(value AS STRING), '$.{name}')" for name in FIELDS}
-        found = [
+        sums = [
             tuple(stage.sql(f"SELECT {SUMS.format(**names)} FROM {{{table}}}")[0])
             for names, table in ((values, "table"), (columns, "typed"))
         ]
         claim = "its columns have what Spark's get_json_object finds in the bytes (sums, checksums)"
-        story.promise(claim, *found)
+        story.promise(claim, *sums)
         rows = stage.sql(
             "SELECT _partition, _offset, id, user, event, price FROM {typed} "
             "WHERE _offset IN (0, 1) ORDER BY _partition, _offset LIMIT 5"
@@ -282,10 +284,10 @@ def _show_rows(story: Story, stage: Stage) -> None:
 # --- helpers -----------------------------------------------------------------------
 
 
-def _promise_sum(story: Story, which: str, result: RunResult, stage: Stage) -> None:
+def _promise_sum(story: Story, run_name: str, result: RunResult, stage: Stage) -> None:
     ends = ends_of(stage.servers, TOPIC)
     width = sum(end - start for start, end in ends.values())
-    story.promise(f"{which} accounts for every offset of the log", width, result.counts.total)
+    story.promise(f"{run_name} accounts for every offset of the log", width, result.counts.total)
 
 
 def _in_short(result: RunResult) -> str:
@@ -319,17 +321,17 @@ def _summary(story: Story, records: int, folder: Path | None) -> dict[str, Any]:
         "ok": all(promise.held for promise in story.promises),
         "records": records,
         "promises": [asdict(promise) for promise in story.promises],
-        "steps": [{"what": what, "seconds": taken} for what, taken in story.seconds.items()],
+        "steps": [{"what": title, "seconds": seconds} for title, seconds in story.seconds.items()],
         "folder": str(folder) if folder else None,
         "seconds": round(time.monotonic() - story.began, 3),
     }
 
 
 def _closing_words(story: Story, folder: Path | None) -> RenderableType:
-    taken = duration(time.monotonic() - story.began)
-    kept = count_noun(len(story.promises), "promise")
-    words: list[RenderableType] = [
-        Text(f"\nAll {kept} kept, in {taken}.", "bold green"),
+    elapsed = duration(time.monotonic() - story.began)
+    count = count_noun(len(story.promises), "promise")
+    parts: list[RenderableType] = [
+        Text(f"\nAll {count} kept, in {elapsed}.", "bold green"),
         safe_text(
             "What happened: a run asked the broker where each partition begins and ends, recorded "
             "these ranges as a plan, read exactly those, accounted for every offset, and made rows "
@@ -340,9 +342,9 @@ def _closing_words(story: Story, folder: Path | None) -> RenderableType:
         ),
     ]
     if folder is None:
-        words.append(safe_text("The broker, topic, table and job file have been removed."))
+        parts.append(safe_text("The broker, topic, table and job file have been removed."))
     else:
-        words.append(
+        parts.append(
             safe_text(
                 f"\nThe table and the job file are in {folder}. Look at them with:\n"
                 f"  cat {folder}/orders.yaml\n"
@@ -351,10 +353,10 @@ def _closing_words(story: Story, folder: Path | None) -> RenderableType:
                 f"  rm -r {folder}"
             )
         )
-    words.append(
+    parts.append(
         safe_text(
             "Next: `python -m rangeland.testing kafka --records 1000000` starts a broker to try "
             "a job file of your own on; `rangeland --help` has the commands."
         )
     )
-    return Group(*words)
+    return Group(*parts)

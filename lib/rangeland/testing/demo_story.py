@@ -1,4 +1,4 @@
-"""What a demo is made of: steps that are announced and timed, promises that are checked, and the
+"""The parts of a demo: steps that are announced and timed, promises that are checked, and the
 environment in which commands run."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Something the demo claims, and what was observed."""
+    """A claim of the demo, and the observation."""
 
     claim: str
     held: bool
@@ -45,15 +45,15 @@ class Story:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Prints what happens next, and afterwards how long it took."""
+        """Prints the title of the next step, and afterwards how long it took."""
         self.console.print(Text(f"\n{len(self.seconds) + 1}. {title}", "bold cyan"))
         began = time.monotonic()
         yield
         self.seconds[title] = round(time.monotonic() - began, 3)
         self.console.print(Text(f"   {duration(self.seconds[title])}", "dim"))
 
-    def tell(self, what: str | RenderableType) -> None:
-        self.console.print(safe_text(what) if isinstance(what, str) else what)
+    def tell(self, content: str | RenderableType) -> None:
+        self.console.print(safe_text(content) if isinstance(content, str) else content)
 
     def promise(self, claim: str, expected: object, seen: object) -> None:
         """Records whether a promise was kept; ``check`` ends the demo."""
@@ -78,13 +78,13 @@ class Story:
 
 def open_local_spark(app_name: str, folder: Path) -> SparkSession:
     """The active session if there is one, else a small local one with all of its files in
-    ``folder``. Raises what ``open_spark`` raises."""
+    ``folder``. Raises the errors of ``open_spark``."""
     return open_spark(
         app_name,
         {
             "spark.local.dir": str(folder / "spark"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
-            # A table of a demo is small; two hundred partitions of nothing take their time.
+            # A demo's table is small; two hundred empty partitions would take a while.
             "spark.sql.shuffle.partitions": "2",
             "spark.databricks.delta.snapshotPartitions": "2",
         },

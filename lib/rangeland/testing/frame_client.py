@@ -1,7 +1,7 @@
 """One connection to a server with length-prefixed frames, for tests that send raw requests.
 
-It is independent of the library's own connections. Whatever fails, or takes half a minute, is an
-error.
+It is independent of the library's own connections. Any failure, and any wait of half a minute, is
+an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_FRAME_BYTES = 1 << 30
 
 
 class FrameClient(Closing):
-    """A connection to ``host:port``. What does not work raises `Unreachable`."""
+    """A connection to ``host:port``. Any failure raises `Unreachable`."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")

@@ -32,37 +32,37 @@ def main(parent: int) -> None:
 
 
 def _listen(parent: int) -> tuple[set[int], set[str]]:
-    """Follows the lines until the parent is gone; returns what it left behind."""
+    """Reads commands until the parent is gone; returns the groups and paths that it left behind."""
     groups: set[int] = set()
     paths: set[str] = set()
-    rest = b""
+    partial = b""
     while True:
-        # The pipe alone is not enough: a forked child of the parent may hold it open. And
-        # what the parent wrote before it died is still to be read.
-        orphaned = os.getppid() != parent
-        if not select.select([0], [], [], 0 if orphaned else LOOK_EVERY_S)[0]:
-            if orphaned:
+        # The pipe alone is not enough: a forked child of the parent may hold it open. And anything
+        # the parent wrote before it died must still be read.
+        is_orphaned = os.getppid() != parent
+        if not select.select([0], [], [], 0 if is_orphaned else LOOK_EVERY_S)[0]:
+            if is_orphaned:
                 break
             continue
         block = os.read(0, 65536)
         if not block:
             break
-        *lines, rest = (rest + block).split(b"\n")
+        *lines, partial = (partial + block).split(b"\n")
         for line in lines:
             _obey(os.fsdecode(line), groups, paths)
     return groups, paths
 
 
 def _obey(line: str, groups: set[int], paths: set[str]) -> None:
-    verb, _, what = line.partition(" ")
+    verb, _, argument = line.partition(" ")
     if verb == "watch":
-        groups.add(int(what))
+        groups.add(int(argument))
     elif verb == "forget":
-        groups.discard(int(what))
+        groups.discard(int(argument))
     elif verb == "remove":
-        paths.add(what)
+        paths.add(argument)
     elif verb == "keep":
-        paths.discard(what)
+        paths.discard(argument)
 
 
 def _kill_group(group: int) -> None:
@@ -73,7 +73,7 @@ def _kill_group(group: int) -> None:
 
 
 def _remove(path: str) -> None:
-    """A process that is being killed may still write: a few rounds, then leave it."""
+    """Tries several times, since a process that is being killed may still write."""
     for _ in range(20):
         shutil.rmtree(path, ignore_errors=True)
         if not os.path.exists(path):

@@ -1,6 +1,6 @@
 """Jafka brokers on this machine (the Kafka 0.7 line), small and short-lived.
 
-`JafkaCluster` is one or more brokers that do not know each other: each has its own partitions, and
+`JafkaCluster` is one or more brokers that do not know one another: each has its own partitions, and
 only a ZooKeeper, if there is one, lists them. Start it with ``start`` or ``with``. It can kill,
 stop, pause and restart a broker by its id (1, 2, ...), on the same port and with the same data,
 and it leaves nothing behind.
@@ -64,11 +64,11 @@ class JafkaCluster(NumberedCluster):
         super().__init__(version, brokers, heap_mb, {**own, **(properties or {})}, directory)
         self.zookeeper = zookeeper
 
-    # --- what tests do to it -----------------------------------------------------------
+    # --- for tests ---------------------------------------------------------------------
 
     @property
     def members(self) -> dict[str, str]:
-        """Broker name (its id) to ``127.0.0.1:port``, of all brokers, up or not."""
+        """Broker name (its id) to ``127.0.0.1:port``, for all brokers, up or not."""
         return {str(broker): self.address(broker) for broker in self.ids}
 
     @property
@@ -81,7 +81,7 @@ class JafkaCluster(NumberedCluster):
         """The files of one log, in order; each is named by its first byte's offset."""
         return sorted((self.data_directory(broker) / f"{topic}-{partition}").glob("*.jafka"))
 
-    # --- how it is done ----------------------------------------------------------------
+    # --- implementation ----------------------------------------------------------------
 
     def _prepare(self) -> None:
         for broker in self.ids:
@@ -98,8 +98,7 @@ class JafkaCluster(NumberedCluster):
         }
         if self.zookeeper:
             settings |= {"zk.connect": self.zookeeper, **_ZOOKEEPER_SETTINGS}
-        merged = {**_SETTINGS, **settings, **self.properties}
-        write_settings(self._config(broker), merged)
+        write_settings(self._config(broker), {**_SETTINGS, **settings, **self.properties})
 
     def _start_one(self, name: int) -> Process:
         if name in self._nodes:
@@ -119,7 +118,7 @@ class JafkaCluster(NumberedCluster):
         )
 
     def _wait_to_be_gone(self, broker: int) -> None:
-        """A broker ends at once if the session of its crashed self still holds its id."""
+        """A broker ends at once if the session of its crashed process still holds its id."""
         deadline = time.monotonic() + PATIENCE_S
         while self.zookeeper and self._is_registered(broker):
             if time.monotonic() > deadline:
@@ -132,5 +131,5 @@ class JafkaCluster(NumberedCluster):
     def _is_registered(self, broker: int) -> bool:
         address, _, chroot = (self.zookeeper or "").partition("/")
         root = f"/{chroot}".rstrip("/")
-        mine = f"{root}/brokers/ids/{broker}"
-        return mine in ephemeral_nodes(int(address.rpartition(":")[2]))
+        nodes = ephemeral_nodes(int(address.rpartition(":")[2]))
+        return f"{root}/brokers/ids/{broker}" in nodes

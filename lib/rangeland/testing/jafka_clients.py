@@ -75,9 +75,9 @@ def produce(
     packed: bool = False,
     batch: int = 200,
 ) -> int:
-    """Appends ``values`` to a partition of one broker, which has to flush every write; gives
-    where the log ends then. ``packed``: in gzip, ``batch`` of them in one entry. Raises
-    `Unreachable` if the broker does not take them."""
+    """Appends ``values`` to a partition of one broker, which has to flush every write; returns the
+    new end of the log. ``packed``: in gzip, ``batch`` of them in one entry. Raises `Unreachable` if
+    the broker does not accept them."""
     with JafkaClient(address) as client:
         size = client.end_offset(topic, partition)
         for start in range(0, len(values), batch):

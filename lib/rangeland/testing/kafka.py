@@ -62,7 +62,7 @@ rootLogger.appenderRef.stdout.ref=stdout
 
 
 class _Cluster(NumberedCluster):
-    """What both kinds share: how a broker is started, and when it is there. ``{node}`` in the
+    """The base of both kinds: how a broker is started, and when it is ready. ``{node}`` in the
     values of ``properties`` becomes the broker's id.
 
     A temporary directory is made and removed unless ``directory`` is given; a given one
@@ -88,10 +88,10 @@ class _Cluster(NumberedCluster):
         """``["127.0.0.1:port", ...]`` of all brokers, up or not, by id."""
         return [self.address(node) for node in self.ids]
 
-    # --- how it is done ----------------------------------------------------------------
+    # --- implementation ----------------------------------------------------------------
 
     def _start_all(self) -> None:
-        """Until each broker sees all of them."""
+        """Returns once each broker sees all of them."""
         super()._start_all()
         for node in self.ids:
             self._wait_until_seen(node, set(self.ids))
@@ -121,17 +121,17 @@ class _Cluster(NumberedCluster):
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
         }
-        merged = {**_SETTINGS, **own, **settings, **self.properties}
-        of_node = {k: str(v).replace("{node}", str(node)) for k, v in merged.items()}
-        write_settings(self._config(node), of_node)
+        all_settings = {**_SETTINGS, **own, **settings, **self.properties}
+        node_settings = {k: str(v).replace("{node}", str(node)) for k, v in all_settings.items()}
+        write_settings(self._config(node), node_settings)
 
     def _wait_for(self, name: int) -> None:
-        """Until it is back in the cluster."""
+        """Waits until it is back in the cluster."""
         self._wait_until_seen(name, {name})
 
-    def _wait_until_seen(self, node: int, others: set[int]) -> None:
+    def _wait_until_seen(self, node: int, brokers: set[int]) -> None:
         self._nodes[node].wait_until(
-            lambda: others <= self._seen_by(node), "all brokers to be seen", PATIENCE_S
+            lambda: brokers <= self._seen_by(node), "all brokers to be seen", PATIENCE_S
         )
 
     def _seen_by(self, node: int) -> set[int]:
@@ -173,7 +173,7 @@ class KafkaCluster(_Cluster):
             write_settings(self.data_directory(node) / "meta.properties", ids)
 
     def _format_with_tool(self, node: int, cluster: str) -> dict[str, bytes]:
-        """The content of the files that the tool has written, by name."""
+        """The contents of the files that the tool wrote, by name."""
         # One word with its value: an id that begins with a dash would be taken for a flag.
         identity = f"--cluster-id={cluster}"
         arguments = ["format", identity, "-c", str(self._config(node))]
@@ -188,7 +188,7 @@ class KafkaCluster(_Cluster):
         return {str(path.relative_to(data)): path.read_bytes() for path in files}
 
 
-# By version. The tool takes a JVM for each node, and writes the same but for ids.
+# By version. The tool takes a JVM for each node, and writes the same files except for ids.
 _formatted: dict[str, dict[str, bytes]] = {}
 
 
@@ -222,10 +222,10 @@ class KafkaZooKeeperCluster(_Cluster):
             self._write_config(node, settings)
 
     def _listeners(self, node: int) -> dict[str, object]:
-        if self.version.startswith("0.8."):  # it knows no listeners yet
-            here = "127.0.0.1"
+        if self.version.startswith("0.8."):  # it has no listeners yet
+            host = "127.0.0.1"
             port = self.ports[node]
-            return {"host.name": here, "advertised.host.name": here, "port": port}
+            return {"host.name": host, "advertised.host.name": host, "port": port}
         address = f"PLAINTEXT://{self.address(node)}"
         return {"listeners": address, "advertised.listeners": address}
 
@@ -236,8 +236,8 @@ class KafkaZooKeeperCluster(_Cluster):
         replicas: int = 1,
         config: Mapping[str, object] | None = None,
     ) -> None:
-        """Creates a topic as the brokers' own tool does, by writing what the controller looks
-        for: the oldest brokers have no request for it."""
+        """Creates a topic as the brokers' own tool does, by writing the nodes that the controller
+        watches: the oldest brokers have no request for it."""
         brokers = [self.ids[n % len(self.ids)] for n in range(len(self.ids) + partitions)]
         spread = {str(n): brokers[n : n + replicas] for n in range(partitions)}
         settings = {name: str(value) for name, value in (config or {}).items()}
@@ -249,20 +249,20 @@ class KafkaZooKeeperCluster(_Cluster):
         wait_for_topic(self.bootstrap, topic, partitions)
 
     def _seen_by(self, node: int) -> set[int]:
-        """The brokers that a broker knows. Those of 0.8 know of none before there is a topic."""
+        """The brokers that a broker knows. Brokers of 0.8 know none before there is a topic."""
         if not self.version.startswith("0.8."):
             return super()._seen_by(node)
         if not is_listening(self.ports[node]):
             return set()
-        held = ephemeral_nodes(int(self.zookeeper.rpartition(":")[2]))
-        return {other for other in self.ids if f"/brokers/ids/{other}" in held}
+        nodes = ephemeral_nodes(int(self.zookeeper.rpartition(":")[2]))
+        return {broker for broker in self.ids if f"/brokers/ids/{broker}" in nodes}
 
     def _start_one(self, name: int) -> Process:
-        """A broker ends at once if the session of its crashed self still holds its id."""
+        """A broker ends at once if the session of its crashed process still holds its id."""
         assert self._keeper is not None
         port = int(self.zookeeper.rpartition(":")[2])
-        mine = f"/brokers/ids/{name}"
-        self._keeper.wait_until(lambda: _is_free(mine, port), f"{mine} to expire")
+        path = f"/brokers/ids/{name}"
+        self._keeper.wait_until(lambda: _is_free(path, port), f"{path} to expire")
         return super()._start_one(name)
 
     def _start_zookeeper(self) -> None:
@@ -284,7 +284,7 @@ class KafkaZooKeeperCluster(_Cluster):
 
 
 def _is_free(node: str, port: int) -> bool:
-    """No session holds the node, as far as a ZooKeeper says that may only just be waking up."""
+    """Whether no session holds the node; False while the ZooKeeper is starting."""
     try:
         return node not in ephemeral_nodes(port)
     except Unreachable:

@@ -4,7 +4,7 @@ Binding to port 0 would return ports that outgoing connections use as well. Then
 broker that is down could be taken, even by a client that keeps trying to reach it and ends up
 connected to itself. Ports below that range stay free for a restart.
 
-A port belongs to the process that was given it until that process ends, also while nothing listens
+A port belongs to the process that took it until that process ends, even while nothing listens
 on it: a broker takes seconds to start, and tests run in several processes at once.
 """
 
@@ -21,28 +21,31 @@ FIRST_PORT = 15_000
 LAST_PORT = 32_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
-_mine: dict[int, int] = {}
+_ports: dict[int, int] = {}
 """The file descriptor that marks a port as ours for all processes of this machine."""
 _random = random.SystemRandom()  # not the shared generator: test runs seed that one
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` distinct ports nobody listens on; none is given twice, or to two processes."""
+    """``count`` distinct ports on which nobody listens; none is returned twice, or to two
+    processes."""
     first, last = _bounds()
-    found: list[int] = []
+    ports: list[int] = []
     for _ in range(1000 + 10 * count):
-        if len(found) == count:
-            return found
+        if len(ports) == count:
+            return ports
         port = _random.randint(first, last)
         if take(port):
-            found.append(port)
-    why = f"{len(found)} of {count} were found in {first}-{last}"
-    raise Unreachable("There are no free ports", why=why, do="stop whatever is listening on them")
+            ports.append(port)
+    reason = f"{len(ports)} of {count} were found in {first}-{last}"
+    raise Unreachable(
+        "There are no free ports", why=reason, do="stop whatever is listening on them"
+    )
 
 
 def take(port: int) -> bool:
-    """Whether the port was free, and is now given to this process."""
-    if port in _mine or not is_free(port):
+    """Takes a port for this process; False if it is not free."""
+    if port in _ports or not is_free(port):
         return False
     # A name without a file, which the kernel forgets when the process ends.
     mark = socket.socket(socket.AF_UNIX)
@@ -52,7 +55,7 @@ def take(port: int) -> bool:
     except OSError:
         mark.close()
         return False
-    _mine[port] = mark.detach()
+    _ports[port] = mark.detach()
     return True
 
 

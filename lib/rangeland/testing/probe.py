@@ -1,6 +1,6 @@
 """Asks a server one question over a plain socket, to find out whether it is up.
 
-So test clusters know their state without a client library and without the code under test. Kafka
+This shows test clusters their state without a client library and without the code under test. Kafka
 brokers are asked for metadata (version 0, which 0.8 to 4.x support), and ZooKeeper for its
 ephemeral nodes (its four-letter command `dump`).
 
@@ -39,8 +39,8 @@ def ephemeral_nodes(zookeeper_port: int, timeout_s: float = 5) -> set[str]:
             connection.sendall(b"dump")
             response = b"".join(iter(lambda: connection.recv(65536), b""))
     except OSError as error:
-        what = f"ZooKeeper on port {zookeeper_port} did not answer"
-        raise Unreachable(what, why=str(error), port=zookeeper_port) from error
+        message = f"ZooKeeper on port {zookeeper_port} did not answer"
+        raise Unreachable(message, why=str(error), port=zookeeper_port) from error
     return {line.strip() for line in response.decode().splitlines() if line.startswith("\t/")}
 
 
@@ -70,25 +70,25 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        block = connection.recv(size - len(received))
+    data = bytearray()
+    while len(data) < size:
+        block = connection.recv(size - len(data))
         if not block:
             raise EOFError
-        received += block
-    return bytes(received)
+        data += block
+    return bytes(data)
 
 
 def _brokers(response: bytes) -> tuple[dict[int, int], int]:
     """The brokers, and the position after them."""
     (count,) = struct.unpack_from(">i", response, 4)
-    byte_index, found = 8, {}
+    byte_index, ports = 8, {}
     for _ in range(count):
         node, host_size = struct.unpack_from(">ih", response, byte_index)
         byte_index += 6 + host_size
-        (found[node],) = struct.unpack_from(">i", response, byte_index)
+        (ports[node],) = struct.unpack_from(">i", response, byte_index)
         byte_index += 4
-    return found, byte_index
+    return ports, byte_index
 
 
 def _leaders(response: bytes) -> dict[str, dict[int, int]]:
@@ -96,17 +96,17 @@ def _leaders(response: bytes) -> dict[str, dict[int, int]]:
     _, byte_index = _brokers(response)
     (count,) = struct.unpack_from(">i", response, byte_index)
     byte_index += 4
-    found: dict[str, dict[int, int]] = {}
+    topics: dict[str, dict[int, int]] = {}
     for _ in range(count):
         _error, size = struct.unpack_from(">hh", response, byte_index)
         byte_index += 4 + size
         topic = response[byte_index - size : byte_index].decode()
         (partitions,) = struct.unpack_from(">i", response, byte_index)
-        byte_index, found[topic] = byte_index + 4, {}
+        byte_index, topics[topic] = byte_index + 4, {}
         for _ in range(partitions):
             _error, number, leader, replicas = struct.unpack_from(">hiii", response, byte_index)
             byte_index += 14 + 4 * replicas
             (in_sync,) = struct.unpack_from(">i", response, byte_index)
             byte_index += 4 + 4 * in_sync
-            found[topic][number] = leader
-    return found
+            topics[topic][number] = leader
+    return topics

@@ -6,7 +6,7 @@ contain the last lines.
 
 Cleanup has three levels: the context manager, `atexit`, and the guard (see `guard.py`) for a
 Python that was killed. A process waits for a word on its stdin before it executes the real
-program, so the guard knows of every process that runs.
+program, so the guard knows every process that runs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from rangeland.testing import guard
 from rangeland.testing.ports import is_listening
 
 PATIENCE_S = 300
-"""How long to wait for what must happen. A limit that a quiet machine nearly reaches fails on a
-busy one; this one is only there so that nothing hangs for ever."""
+"""How long to wait for an event that must happen. A limit that an idle machine nearly reaches fails
+on a busy one; this one only prevents a test from hanging forever."""
 
 TAIL_LINES = 15
 _TELLING = re.compile(r"\b(FATAL|ERROR|Caused by)\b|Exception\b")
 _POLL_S = 0.05
-# The program takes the shell's place once the word has come; if the pipe closes instead,
-# the parent is dead and there is nobody to work for.
+# The program replaces the shell once the word has arrived; if the pipe closes instead, the parent
+# is dead and nobody needs the process.
 _WAIT_FOR_WORD = 'read -r word || exit 1; exec "$@" </dev/null'
 
 
@@ -97,28 +97,28 @@ class Process:
         return self._popen.poll()
 
     def wait_for_port(self, port: int, timeout_s: float = PATIENCE_S) -> None:
-        """Until the port accepts connections. Raises `Unreachable` if the process ends or
+        """Waits until the port accepts connections. Raises `Unreachable` if the process ends or
         the time is up."""
         self.wait_until(lambda: is_listening(port), f"port {port} to open", timeout_s)
 
     def wait_for_line(self, pattern: str, timeout_s: float = PATIENCE_S) -> str:
-        """Until a line printed since the start matches; returns that line."""
-        wanted = re.compile(pattern)
-        found: list[str] = []
+        """Waits for a line, printed since the start, that matches; returns it."""
+        regex = re.compile(pattern)
+        lines: list[str] = []
 
         def look() -> bool:
-            found.extend(line for line in self._printed_lines() if wanted.search(line))
-            return bool(found)
+            lines.extend(line for line in self._printed_lines() if regex.search(line))
+            return bool(lines)
 
         self.wait_until(look, f"a line like {pattern!r}", timeout_s)
-        return found[0]
+        return lines[0]
 
     def wait_until(
-        self, happened: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S
+        self, condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S
     ) -> None:
-        """Until ``happened()``, as long as the process runs."""
+        """Waits until ``condition()``, as long as the process runs."""
         deadline = time.monotonic() + timeout_s
-        while not happened():
+        while not condition():
             if not self.running:
                 raise self.process_error(f"it ended with code {self.exit_code} before {what}")
             if time.monotonic() > deadline:
@@ -126,7 +126,7 @@ class Process:
             time.sleep(_POLL_S)
 
     def wait_for_end(self, timeout_s: float = PATIENCE_S) -> int:
-        """Until the process has ended; returns its exit code."""
+        """Waits until the process has ended; returns its exit code."""
         try:
             code = self._popen.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -135,7 +135,7 @@ class Process:
         return code
 
     def stop(self, timeout_s: float = 30) -> None:
-        """SIGTERM, and SIGKILL if that was not enough in time. No error if it has ended."""
+        """SIGTERM, and SIGKILL if the process does not end in time. No error if it has ended."""
         if not self.running:
             return
         self._signal(signal.SIGTERM)
@@ -154,11 +154,11 @@ class Process:
         self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing. Returns when it stands still,
-        as its threads may go on for a moment after the signal. Nothing if it has ended."""
+        """SIGSTOP: it keeps its connections and answers nothing. Returns when all threads have
+        stopped, which may take a moment after the signal. Does nothing if it has ended."""
         if self.running:
             self._signal(signal.SIGSTOP)
-            self.wait_until(self._stands_still, "its threads to stand still")
+            self.wait_until(self._is_stopped, "its threads to stop")
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
@@ -169,22 +169,22 @@ class Process:
 
     def process_error(self, why: str) -> Unreachable:
         """An error about this process with the last lines of its log in it."""
-        printed = self._printed_lines()
-        last = printed[-TAIL_LINES:]
-        telling = [line for line in printed[:-TAIL_LINES] if _TELLING.search(line)][-TAIL_LINES:]
-        tail = "\n".join([*telling, "...", *last] if telling else last)
-        shown = (
+        lines = self._printed_lines()
+        last = lines[-TAIL_LINES:]
+        causes = [line for line in lines[:-TAIL_LINES] if _TELLING.search(line)][-TAIL_LINES:]
+        tail = "\n".join([*causes, "...", *last] if causes else last)
+        reason = (
             f"{why}. From the end of its log:\n{tail}\n" if tail else f"{why}; it printed nothing"
         )
-        return Unreachable(f"{self.name} is not up", why=shown, log=str(self.log), pid=self.pid)
+        return Unreachable(f"{self.name} is not up", why=reason, log=str(self.log), pid=self.pid)
 
     def _printed_lines(self) -> list[str]:
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace").splitlines()
 
-    def _stands_still(self) -> bool:
-        """Whether all threads are stopped; true where the system lists none."""
+    def _is_stopped(self) -> bool:
+        """Whether all threads are stopped; True if the system lists none."""
         try:
             files = list(Path(f"/proc/{self.pid}/task").glob("*/stat"))
             return all(file.read_text().rpartition(") ")[2][0] in "TtZX" for file in files)
@@ -229,27 +229,27 @@ def remove_directory(path: Path) -> None:
     _tell_guard(f"keep {path}")
 
 
-# --- what is left when Python ends ------------------------------------------------------
+# --- cleanup when Python ends -----------------------------------------------------------
 
 _running: list[Process] = []
 _directories: list[tuple[int, Path]] = []
 _guard_lock = threading.Lock()
-_guards: dict[int, IO[bytes]] = {}  # by our process id: a forked child gets a guard of its own
+_guards: dict[int, IO[bytes]] = {}  # by our process id: a forked child gets its own guard
 
 
 def _tell_guard(line: str) -> None:
     with _guard_lock:
         if os.getpid() not in _guards:
             _guards[os.getpid()] = _start_guard()
-        # Without its guard a process still has the two other nets; it is not worth failing.
+        # Without its guard a process still has the two other levels of cleanup.
         with contextlib.suppress(BrokenPipeError):
             _guards[os.getpid()].write(os.fsencode(line) + b"\n")
 
 
 def _start_guard() -> IO[bytes]:
-    ours, theirs = os.pipe()
-    pipe = os.fdopen(theirs, "wb", buffering=0)
-    with os.fdopen(ours, "rb") as end:
+    read_end, write_end = os.pipe()
+    pipe = os.fdopen(write_end, "wb", buffering=0)
+    with os.fdopen(read_end, "rb") as end:
         command = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
         child = subprocess.Popen(command, stdin=end, start_new_session=True)
     atexit.register(_end, os.getpid(), child)
@@ -257,15 +257,15 @@ def _start_guard() -> IO[bytes]:
 
 
 def _end(owner: int, child: subprocess.Popen[bytes]) -> None:
-    """Ends everything with Python: a short TERM for all, KILL for the rest, then the guard."""
+    """Ends everything with Python: TERM and a short wait, KILL for the rest, then the guard."""
     if owner != os.getpid():
         return
-    ours = [process for process in _running if process._owner == owner]
-    for process in ours:
+    processes = [process for process in _running if process._owner == owner]
+    for process in processes:
         process._signal(signal.SIGTERM)
         process._signal(signal.SIGCONT)
     deadline = time.monotonic() + 5
-    for process in ours:
+    for process in processes:
         process.stop(timeout_s=max(0.0, deadline - time.monotonic()))
     for maker, path in list(_directories):
         if maker == owner:

@@ -32,13 +32,13 @@ from rangeland.testing.probe import leaders_seen_by
 Servers = str | Sequence[str]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 WHOLE_BATCHES_MS = 10_000
-"""A linger that no batch reaches: each is full, or the last. The end of writing ends it."""
+"""A linger that no batch reaches: each is full, or the last, which is sent when writing ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is to be written. None is null, ``b""`` is empty. ``partition`` and
-    ``timestamp_ms`` None leave the choice to the client."""
+    """A record to write. None is null, ``b""`` is empty. With ``partition`` and ``timestamp_ms``
+    None the client chooses."""
 
     value: bytes | None
     key: bytes | None = None
@@ -76,14 +76,14 @@ def create_topics(
 ) -> None:
     """Creates topics and waits until every broker that is up knows all their leaders.
 
-    Raises `Conflict` if one exists, `Unreachable` if the leaders are not there in time."""
+    Raises `Conflict` if one exists, `Unreachable` if the leaders are not known in time."""
     new_topic = library("confluent_kafka.admin").NewTopic
     settings = {name: str(value) for name, value in (config or {}).items()}
-    wanted = [new_topic(topic, partitions, replicas, config=settings) for topic in topics]
-    client = admin(bootstrap)  # kept by a name: without it, it would end before its responses
-    for topic, done in client.create_topics(wanted, request_timeout=TIMEOUT_S).items():
+    new_topics = [new_topic(topic, partitions, replicas, config=settings) for topic in topics]
+    client = admin(bootstrap)  # referenced, or it would be closed before its responses
+    for topic, future in client.create_topics(new_topics, request_timeout=TIMEOUT_S).items():
         with our_errors(f"Topic {topic} was not created"):
-            done.result()
+            future.result()
     for topic in topics:
         wait_for_topic(bootstrap, topic, partitions)
 
@@ -91,16 +91,16 @@ def create_topics(
 def wait_for_topic(bootstrap: Servers, topic: str, partitions: int) -> None:
     """Waits until every broker that is up knows the leaders of all partitions. Raises
     `Unreachable`."""
-    known = partial(_known_everywhere, bootstrap, topic, partitions)
-    _wait_until(known, f"Not every broker knows the leaders of {topic}")
+    is_known = partial(_known_everywhere, bootstrap, topic, partitions)
+    _wait_until(is_known, f"Not every broker knows the leaders of {topic}")
 
 
 def delete_topic(bootstrap: Servers, topic: str) -> None:
     """Deletes a topic and waits until no broker that is up knows it."""
     client = admin(bootstrap)
-    for done in client.delete_topics([topic], request_timeout=TIMEOUT_S).values():
+    for future in client.delete_topics([topic], request_timeout=TIMEOUT_S).values():
         with our_errors(f"Topic {topic} was not deleted"):
-            done.result()
+            future.result()
     _wait_until(
         lambda: not any(_leaders(bootstrap, topic).values()),
         f"A broker still knows the deleted topic {topic}",
@@ -108,58 +108,59 @@ def delete_topic(bootstrap: Servers, topic: str) -> None:
 
 
 def delete_records(bootstrap: Servers, topic: str, before: Mapping[int, int]) -> None:
-    """Moves the log start of each partition in ``before`` to its offset there: as if
-    retention had removed what is below."""
-    at = library().TopicPartition
-    wanted = [at(topic, partition, offset) for partition, offset in before.items()]
+    """Moves the log start of each partition in ``before`` to its offset there, as if retention had
+    removed everything below."""
+    TopicPartition = library().TopicPartition
+    offsets = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
     client = admin(bootstrap)
-    for where, done in client.delete_records(wanted).items():
-        with our_errors(f"Records of {topic}/{where.partition} were not deleted"):
-            done.result()
+    for log, future in client.delete_records(offsets).items():
+        with our_errors(f"Records of {topic}/{log.partition} were not deleted"):
+            future.result()
 
 
 def leader_of(bootstrap: Servers, topic: str, partition: int = 0) -> int:
     """The broker id of the leader, -1 while there is none."""
-    seen = _leaders(bootstrap, topic).values()
-    return max((leaders.get(partition, -1) for leaders in seen), default=-1)
+    views = _leaders(bootstrap, topic).values()
+    return max((leaders.get(partition, -1) for leaders in views), default=-1)
 
 
 def wait_for_leader(
     bootstrap: Servers, topic: str, partition: int = 0, *, other_than: int = -1
 ) -> int:
     """Waits until every broker that is up names one leader that is not ``other_than``."""
-    found: list[int] = []
+    candidates: list[int] = []
 
     def is_agreed() -> bool:
-        seen = _leaders(bootstrap, topic).values()
-        named = {leaders.get(partition, -1) for leaders in seen}
-        found[:] = named
-        return len(named) == 1 and not named & {-1, other_than}
+        views = _leaders(bootstrap, topic).values()
+        leader_ids = {leaders.get(partition, -1) for leaders in views}
+        candidates[:] = leader_ids
+        return len(leader_ids) == 1 and not leader_ids & {-1, other_than}
 
     _wait_until(is_agreed, f"There is no new leader of {topic}/{partition}")
-    return found[0]
+    return candidates[0]
 
 
 def _known_everywhere(bootstrap: Servers, topic: str, partitions: int) -> bool:
-    seen = _leaders(bootstrap, topic)
-    return bool(seen) and all(
-        len(leaders) == partitions and min(leaders.values()) >= 0 for leaders in seen.values()
+    views = _leaders(bootstrap, topic)
+    return bool(views) and all(
+        len(leaders) == partitions and min(leaders.values()) >= 0 for leaders in views.values()
     )
 
 
 def _leaders(bootstrap: Servers, topic: str) -> dict[str, dict[int, int]]:
-    """What each server that answers says: partition -> leader, empty if it knows no topic."""
+    """The leaders by partition, as each server that answers sees them; empty if it does not know
+    the topic."""
     responses = {
         server: leaders_seen_by(server, topic) for server in join_servers(bootstrap).split(",")
     }
     return {server: leaders for server, leaders in responses.items() if leaders is not None}
 
 
-def _wait_until(happened: Callable[[], bool], what: str) -> None:
+def _wait_until(condition: Callable[[], bool], message: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not happened():
+    while not condition():
         if time.monotonic() > deadline:
-            raise Unreachable(what, why=f"waited {TIMEOUT_S} s", do="look at the brokers' logs")
+            raise Unreachable(message, why=f"waited {TIMEOUT_S} s", do="look at the brokers' logs")
         time.sleep(0.05)
 
 
@@ -184,9 +185,9 @@ def produce(
 
     ``partition`` is for records that name none themselves. A batch ends at
     ``batch_bytes``, ``batch_records`` or after ``linger_ms`` (`WHOLE_BATCHES_MS` for batches whose
-    ends do not depend on how busy the machine is). Without ``idempotent`` a
-    retry may write twice, as it may in the field; keep brokers whole where counts matter.
-    ``version`` is the brokers', where they are too old to be asked for it."""
+    ends do not depend on how busy the machine is). Without ``idempotent`` a retry may write twice,
+    as in production; do not disturb brokers where counts matter.
+    ``version`` is the brokers' version, if they are too old to report it."""
     settings = _settings(codec, batch_bytes, batch_records, linger_ms) | reaching_back(version)
     # One request at a time: a retry after a later one would change the order.
     settings |= {"enable.idempotence": True} if idempotent else {"max.in.flight": 1}
@@ -262,7 +263,7 @@ def fill(
 ) -> int:
     """Creates a topic, unless it ``is_made``, and fills it with page views, 8-byte keys and JSON
     values of about 175 bytes, evenly over its partitions. Equal seeds give equal records. Returns
-    the bytes of keys and values. Some 3 s per million records. ``version``: see `produce`."""
+    the bytes of keys and values. About 3 s per million records. ``version``: see `produce`."""
     if not is_made:
         create_topic(bootstrap, topic, partitions, replicas)
     views = page_views(records, seed)
@@ -281,7 +282,7 @@ def spread(
 ) -> int:
     """Writes keys and values evenly and in order over the partitions of a topic, and returns their
     bytes.
-    ``batch_records``: at most that many in a batch."""
+    ``batch_records``: the most records in a batch."""
     settings = _settings(codec, 256 << 10, batch_records, 50) | reaching_back(version)
     # One request at a time: a batch that is sent again, to a new leader, stays in its place.
     settings |= {"acks": 1, "max.in.flight": 1}
@@ -295,8 +296,8 @@ def spread(
 
 
 def page_views(count: int, seed: int = 1) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and JSON values like those a web shop logs; half noise, half repetition, so that
-    codecs have something to do."""
+    """Keys and JSON values as a web shop logs them; half noise, half repetition, so that codecs
+    have something to compress."""
     draw = random.Random(seed).random
     events = (b"view", b"click", b"buy", b"scroll")
     value = (
@@ -351,16 +352,16 @@ class _Writer:
         self._queued = 0
 
     def write(self, records: Iterable[Record], partition: int | None) -> int:
-        before = self._queued
+        start = self._queued
         for record in records:
             options: dict[str, Any] = {}
             if record.headers:
                 options["headers"] = list(record.headers)
             if record.timestamp_ms is not None:
                 options["timestamp"] = record.timestamp_ms
-            place = record.partition if record.partition is not None else partition
-            self.put(record.value, record.key, -1 if place is None else place, **options)
-        return self._queued - before
+            target = record.partition if record.partition is not None else partition
+            self.put(record.value, record.key, -1 if target is None else target, **options)
+        return self._queued - start
 
     def put(self, value: bytes | None, key: bytes | None, partition: int, **options: Any) -> None:
         """Queues one record; waits while the queue is full."""
@@ -376,12 +377,14 @@ class _Writer:
 
     def finish(self) -> None:
         """Waits for all acknowledgements. Raises if a record was not acknowledged."""
-        left = self.client.flush(TIMEOUT_S)
-        what = f"Not every record was written to the topic {self._topic}"
+        unacknowledged = self.client.flush(TIMEOUT_S)
+        message = f"Not every record was written to the topic {self._topic}"
         if self._failures:
-            raise client_error(what, self._failures[0])
-        if left:
-            raise Unreachable(what, why=f"{left} were not acknowledged in {TIMEOUT_S} s")
+            raise client_error(message, self._failures[0])
+        if unacknowledged:
+            raise Unreachable(
+                message, why=f"{unacknowledged} were not acknowledged in {TIMEOUT_S} s"
+            )
 
     def _report(self, error: Any, message: Any) -> None:
         if error is not None:

@@ -105,7 +105,7 @@ class RocketmqCluster(LocalCluster[str]):
         self._name_server = dict(name_server or {})
         self._jvm = jvm
 
-    # --- what tests do to it -----------------------------------------------------------
+    # --- for tests ---------------------------------------------------------------------
 
     @property
     def brokers(self) -> list[str]:
@@ -124,19 +124,20 @@ class RocketmqCluster(LocalCluster[str]):
         brokers: list[str] | None = None,
         attributes: str = "",
     ) -> None:
-        """Creates a topic on ``brokers`` (masters), or all, and on their slaves, which else hear of
-        it within a minute. Returns when all name servers know all of them for it."""
-        chosen = self.masters if brokers is None else brokers
-        at = [name for name in self.brokers if name.removesuffix(SLAVE) in chosen]
-        for name in at:
+        """Creates a topic on ``brokers`` (masters), or all, and on their slaves, which would
+        otherwise hear of it within a minute. Returns when all name servers list all of them for
+        it."""
+        masters = self.masters if brokers is None else brokers
+        names = [name for name in self.brokers if name.removesuffix(SLAVE) in masters]
+        for name in names:
             with RocketmqClient(self.address(name)) as client:
                 client.ask(create_topic(topic, queues, attributes))
-        for server, name in itertools.product(self.name_servers, at):
+        for server, name in itertools.product(self.name_servers, names):
             self._wait_for_route(self.process(server), server, topic, name)
 
     def delete_topic(self, topic: str) -> None:
         """Deletes a topic with all its messages. Returns when the name servers have forgotten it.
-        Needs the property ``timerWheelEnable``, without which brokers fail at it."""
+        Needs the property ``timerWheelEnable``: without it brokers fail to delete topics."""
         at_broker = RemotingRequest(_DELETE_TOPIC_AT_BROKER, {"topic": topic})
         for name in self.brokers:
             with RocketmqClient(self.address(name)) as client:
@@ -151,7 +152,7 @@ class RocketmqCluster(LocalCluster[str]):
                 PATIENCE_S,
             )
 
-    # --- how it is done ----------------------------------------------------------------
+    # --- implementation ----------------------------------------------------------------
 
     def store(self, name: str = "broker-a") -> Path:
         """The folder of a broker's commit log and queues."""
@@ -196,7 +197,7 @@ class RocketmqCluster(LocalCluster[str]):
 
     def _start_one(self, name: str) -> Process:
         home = self.directory / "homes" / name
-        temporary = home / "tmp"  # RocksDB and TLS unpack what they need there
+        temporary = home / "tmp"  # RocksDB and TLS unpack their libraries there
         temporary.mkdir(parents=True, exist_ok=True)
         is_server = name in self.name_servers
         heap_mb = 96 if is_server else self.heap_mb
@@ -218,7 +219,7 @@ class RocketmqCluster(LocalCluster[str]):
 
     def _wait_for(self, name: str) -> None:
         """A broker is ready when the name servers know it, about 15 s after a crash. Every
-        broker has a topic of its own name."""
+        broker has a topic that is named after it."""
         self._nodes[name].wait_for_port(self.ports[name], PATIENCE_S)
         if name in self.name_servers:
             return
@@ -247,7 +248,7 @@ class RocketmqCluster(LocalCluster[str]):
 
 
 def _port_of_two() -> int:
-    """A port whose second one before is free as well: a broker listens on both."""
+    """A port P such that P - 2 is free as well: a broker listens on both."""
     for _ in range(100):
         (port,) = free_ports(1)
         if take(port - 2):

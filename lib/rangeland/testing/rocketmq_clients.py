@@ -21,7 +21,7 @@ from rangeland.testing.frame_client import TIMEOUT_S, FrameClient
 
 AHEAD = 64
 DELAY = "DELAY"
-"""The property of a message that the broker keeps elsewhere until it is due."""
+"""The property of a message that the broker stores elsewhere until it is due."""
 
 
 class RocketmqClient(FrameClient):
@@ -33,16 +33,16 @@ class RocketmqClient(FrameClient):
         self._responses: dict[int, Any] = {}
 
     def send(self, request: Any) -> int:
-        """The id that ``receive`` wants."""
+        """Sends a request, and returns its id for ``receive``."""
         request_id, data = self._session.encode(request)
         self.send_raw(data)
         return request_id
 
     def receive(self, request_id: int) -> Any:
         while request_id not in self._responses:
-            answered = self._session.decode(self.receive_raw())
-            if answered is not None:
-                self._responses[answered[0]] = answered[1]
+            reply = self._session.decode(self.receive_raw())
+            if reply is not None:
+                self._responses[reply[0]] = reply[1]
             elif due := self._session.due():
                 self.send_raw(due)
         return self._responses.pop(request_id)
@@ -51,8 +51,8 @@ class RocketmqClient(FrameClient):
         """``check``: raises `Unreachable` for a response that reports an error."""
         response = self.receive(self.send(request))
         if check and isinstance(request, RemotingRequest) and response.code != SUCCESS:
-            why = f"{error_code_of(response.code).name}: {response.remark}"
-            raise Unreachable(f"{self.address} refused request {request.code}", why=why)
+            reason = f"{error_code_of(response.code).name}: {response.remark}"
+            raise Unreachable(f"{self.address} refused request {request.code}", why=reason)
         return response
 
 
@@ -66,9 +66,9 @@ def produce(
     sys_flag: int = 0,
     born_ms: int | None = None,
 ) -> list[int]:
-    """Appends ``values`` to a queue of a master; gives their offsets once all can be pulled: a
-    master says that it has a message before it enters it in its queue. ``sys_flag`` is sent as
-    it is: values that are packed say so there. Raises `Unreachable` if one is not taken."""
+    """Appends ``values`` to a queue of a master; returns their offsets once all can be pulled: a
+    master acknowledges a message before it enters it in its queue. ``sys_flag`` is sent unchanged;
+    it says whether values are packed. Raises `Unreachable` if one is not accepted."""
     about = Partition(topic, queue)
     born = time.time_ns() // 1_000_000 if born_ms is None else born_ms
     offsets: list[int] = []
@@ -80,8 +80,8 @@ def produce(
             ]
             for response in map(client.receive, ids):
                 if response.code != SUCCESS:
-                    why = f"{error_code_of(response.code).name}: {response.remark}"
-                    raise Unreachable(f"{address} refused a message", why=why)
+                    reason = f"{error_code_of(response.code).name}: {response.remark}"
+                    raise Unreachable(f"{address} refused a message", why=reason)
                 offsets.append(number_of(response, "queueOffset"))
         if offsets and DELAY not in (properties or {}):
             _wait_for(client, about, max(offsets))

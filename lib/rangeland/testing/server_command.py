@@ -1,4 +1,4 @@
-"""How servers are started: the command of a small JVM, and the files that it reads."""
+"""The command that starts a server in a small JVM, and the files that it reads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def java_command(
     properties: Mapping[str, object],
     options: Sequence[str] = (),
 ) -> list[str]:
-    """Runs a class of a set of jars, the first of the ``arguments``."""
+    """The command that runs a class of a set of jars, the first of the ``arguments``."""
     heap = [f"-Xms{heap_mb // 4}m", f"-Xmx{heap_mb}m"]
-    defined = [f"-D{name}={value}" for name, value in properties.items()]
-    command = [find_java(), *heap, *SMALL_JVM, *defined, *options]
+    definitions = [f"-D{name}={value}" for name, value in properties.items()]
+    command = [find_java(), *heap, *SMALL_JVM, *definitions, *options]
     return [*command, "-cp", class_path(jars), *arguments]
 
 
@@ -35,7 +35,7 @@ def write_settings(path: Path, settings: Mapping[str, object]) -> Path:
 
 
 def log4j_settings(folder: Path, level: str = "INFO") -> str:
-    """The address of a file in the folder that has log4j 1 print everything."""
+    """The address of a file in the folder that makes log4j 1 print everything."""
     path = folder / "log4j.properties"
     path.write_text(_LOG4J.format(level=level))
     return path.as_uri()

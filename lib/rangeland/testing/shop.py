@@ -29,7 +29,7 @@ ABORTED_KEY = b"rolled back"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How many records were written; ``visible`` are those that are not rolled back."""
+    """How many records were written; ``visible`` ones were not rolled back."""
 
     visible: int = 0
     rolled_back: int = 0
@@ -42,7 +42,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What a set of records comes to, whatever their order."""
+    """Counts and checksums of a set of records, whatever their order."""
 
     records: int
     null_values: int
@@ -57,12 +57,14 @@ def open_shop(servers: Sequence[str], topic: str, records: int) -> Written:
     in_transaction = max(PARTITIONS, records // 20)
     rolled_back = max(PARTITIONS, records // 1000)
     plain = list(_views(records - in_transaction, seed=1))
-    committed = list(_views(in_transaction, seed=2))
+    in_commit = list(_views(in_transaction, seed=2))
     produce(servers, topic, plain, codec="lz4", linger_ms=50)
-    refused = (Record(b"never seen", ABORTED_KEY, partition=n % 4) for n in range(rolled_back))
-    produce_transaction(servers, topic, refused, commit=False)
-    produce_transaction(servers, topic, committed, commit=True, codec="zstd")
-    return _count(plain) + _count(committed) + Written(rolled_back=rolled_back)
+    rolled_back_records = (
+        Record(b"never seen", ABORTED_KEY, partition=n % 4) for n in range(rolled_back)
+    )
+    produce_transaction(servers, topic, rolled_back_records, commit=False)
+    produce_transaction(servers, topic, in_commit, commit=True, codec="zstd")
+    return _count(plain) + _count(in_commit) + Written(rolled_back=rolled_back)
 
 
 def more_orders(servers: Sequence[str], topic: str, records: int) -> Written:
@@ -78,13 +80,13 @@ def ends_of(servers: Sequence[str], topic: str) -> dict[int, tuple[int, int]]:
 
 
 def digest_of_log(servers: Sequence[str], topic: str) -> Digest:
-    """What confluent-kafka reads of the topic, under ``read_committed``."""
-    found = consume(servers, topic)
+    """The digest of the topic as confluent-kafka reads it, under ``read_committed``."""
+    records = consume(servers, topic)
     return Digest(
-        len(found),
-        sum(record.value is None for record in found),
-        sum(zlib.crc32(record.key or b"") for record in found),
-        sum(zlib.crc32(record.value or b"") for record in found),
+        len(records),
+        sum(record.value is None for record in records),
+        sum(zlib.crc32(record.key or b"") for record in records),
+        sum(zlib.crc32(record.value or b"") for record in records),
     )
 
 

@@ -6,13 +6,13 @@ import logging
 
 from kazoo.client import KazooClient
 
-# What the client logs about servers that are down is expected here.
+# Here it is normal that the client logs about servers that are down.
 _silent = logging.Logger("rangeland.testing.zookeeper", level=logging.CRITICAL)
 
 
 class Visitor:
-    """A client for one look, by ``with``; what it holds is gone at the end. A ``session``, by its
-    id and password, is taken over, and ends then."""
+    """A client for one look, by ``with``; its ephemeral nodes are gone at the end. A ``session``,
+    by its id and password, is taken over, and ends then."""
 
     timeout = KazooClient().handler.timeout_exception
 
