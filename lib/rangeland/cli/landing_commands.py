@@ -31,8 +31,6 @@ from rangeland.errors import RangelandError, UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rangeland.fleet.fleet_result import FleetResult
-    from rangeland.fleet.fleet_run import Fleet, JobsProgress
     from rangeland.fleet.table_job import TableJob
     from rangeland.planning.plan_kind import PlanKind
     from rangeland.progress_events import Progress
@@ -101,14 +99,12 @@ def run(
     output.writes = True
 
     def table_command() -> TableCommand:
-        from rangeland.planning.plan_kind import PlanKind
+        from rangeland.fleet.fleet_run import run_all
         from rangeland.render.result_view import render_result
         from rangeland.run import run as run_job
 
         return TableCommand(
-            lambda table_job, *context: run_job(table_job.job, *context),
-            render_result,
-            partial(_run_all, kind=PlanKind.RUN),
+            lambda table_job, *context: run_job(table_job.job, *context), render_result, run_all
         )
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
@@ -206,13 +202,14 @@ def backfill(
     kind = backfill_kind(missing=missing, replace=replace)
 
     def table_command() -> TableCommand:
+        from rangeland.fleet.fleet_run import run_all
         from rangeland.render.result_view import render_result
         from rangeland.run import backfill as backfill_job
 
         return TableCommand(
             lambda table_job, spark, progress: backfill_job(table_job.job, spark, progress, kind),
             render_result,
-            partial(_run_all, kind=kind),
+            partial(run_all, kind=kind),
         )
 
     if dry_run:
@@ -222,18 +219,6 @@ def backfill(
 
 
 # --- shared --------------------------------------------------------------------
-
-
-def _run_all(
-    fleet: Fleet,
-    spark: SparkSession,
-    progress: JobsProgress,
-    parallel: int | None,
-    kind: PlanKind,
-) -> FleetResult[RunResult]:
-    from rangeland.fleet.fleet_run import run_all
-
-    return run_all(fleet, spark, progress, parallel, kind)
 
 
 def _preview(

@@ -1,4 +1,4 @@
-"""What sets the logs of one dialect apart from those of the others."""
+"""The capabilities in which dialects differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver learns from brokers: leaders, topics, offsets and cleanup policies."""
+"""Facts that the driver learns from brokers: leaders, topics, offsets and cleanup policies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What every dialect can do: the base class, and how a dialect is loaded by name.
 
 A dialect is one folder with a subclass of ``Dialect``, whose instance the package calls
-``DIALECT``. A fourth dialect is a fourth folder, which the contract tests find. Outside of it
-only the choices in the job file name it, and ``decode`` if its log has a format of its own.
+``DIALECT``. A fourth dialect is a fourth folder, which the contract tests find. Outside that folder
+only the choices in the job file name it, and ``decode`` if its log has its own format.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def dialect_names() -> list[str]:
     """The folders next to this file."""
     import rangeland.dialects as package
 
-    return sorted(found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg)
+    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.ispkg)
 
 
 @cache

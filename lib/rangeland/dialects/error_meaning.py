@@ -1,4 +1,4 @@
-"""What a broker's error code means for the caller, in the same terms for all dialects.
+"""The meaning of a broker's error code for the caller, in the same terms for all dialects.
 
 A dialect has a table of codes; its ``error_code_of`` turns a number into a line of that table, and
 the fetch loop turns the meaning in it into an action or an error. No protocol's numbers are known
@@ -81,7 +81,7 @@ class ErrorCode:
     description: str
 
     def describe(self, remark: str = "") -> str:
-        """The code's name, and what the broker remarked, or else what the code means."""
+        """The code's name, and the broker's remark or else the code's description."""
         return f"{self.name}: {remark or self.description}"
 
 

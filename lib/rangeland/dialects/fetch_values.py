@@ -1,4 +1,4 @@
-"""What a fetch asks for, what it returns, and what is known about the returned bytes."""
+"""The request of a fetch, its result, and facts about the returned bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs many jobs side by side in one Spark session.
 
-Each job is a run of its own, with its own table, ledger, plan and proof; what they share is the
-session and the survey of their cluster. One that fails stops no other. The driver may be killed
+Each job is a separate run, with its own table, ledger, plan and proof; the jobs share the session
+and the survey of their cluster. One that fails does not stop the others. The driver may be killed
 at any moment: the next run finishes each table's plan by itself.
 """
 

@@ -64,7 +64,7 @@ class LoadedFile:
 def load_files(
     paths: Iterable[Path], load: Callable[[Path], tuple[Job, JobText]], *, asks_cluster: bool
 ) -> tuple[list[LoadedFile], list[FailedFile]]:
-    """The files, and those that cannot be used. Needs no Spark: an unreachable cluster shows
+    """The files, and the ones that cannot be used. Needs no Spark: an unreachable cluster shows
     before a session is started."""
     files: list[LoadedFile] = []
     failures: list[FailedFile] = []

@@ -1,6 +1,6 @@
 """The section ``decode`` of a job file: how keys and values become typed columns.
 
-What a format cannot do is refused here, when the job file is loaded.
+Options that a format does not support are refused here, when the job file is loaded.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class Decode(Section):
         for name in ("value", "key"):
             payload = getattr(self, name)
             if payload.has_fields and payload.schema_ is None and self.registry is None:
-                expected = f"{payload.expected_schema}, or a section decode.registry"
-                raise MisplacedKey(expected, name, "schema")
+                schema = f"{payload.expected_schema}, or a section decode.registry"
+                raise MisplacedKey(schema, name, "schema")
         if self.registry is not None and not self.fields_with_schema_ids:
             raise UnneededKey("neither keys nor values name schemas", "registry")
         return self

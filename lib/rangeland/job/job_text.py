@@ -2,7 +2,7 @@
 
 One parse of the YAML gives both values and positions, so that an error can name file, line and
 field. ``extends`` merges the text of several files; each value keeps the position it came from.
-Overrides (``--set a.b=c``) are applied last. What the fields mean is left to ``job_file``.
+Overrides (``--set a.b=c``) are applied last. The meaning of the fields is left to ``job_file``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def parse_job_text(text: str, name: str) -> JobText:
     """Text that is not in a file; messages call it ``name``."""
     parsed = parse_text(text, name)
     if EXTENDS in parsed.values:
-        raise_bad_extends(parsed, "a whole job, since text that is not in a file cannot extend one")
+        raise_bad_extends(parsed, "a whole job: text that is not in a file cannot extend one")
     return parsed
 
 

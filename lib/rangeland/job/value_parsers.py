@@ -2,7 +2,7 @@
 
 ``8GiB`` is bytes, ``2026-01-01T00:00Z`` is an instant, ``earliest`` is a bound. Each kind of value
 has a parser and the JSON schema of what the parser accepts, for editors; a test checks that the two
-agree. Parsers raise ValueError with what was expected.
+agree. Parsers raise ValueError with the expected values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOPIC_FIELD = "{topic}"
 
 # Strict: `true` is not a number, although Python treats it as 1.
 Whole = Annotated[int, Field(strict=True)]
-# At most a week: protocols have 32 bits for it, and sockets have limits of their own.
+# At most a week: protocols have 32 bits for it, and sockets have their own limits.
 Milliseconds = Annotated[int, Field(strict=True, gt=0, le=7 * 86_400_000)]
 
 # --- sizes ------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_bound(value: object) -> Bound:
-    """One bound as in a job file. Raises ValueError with what was expected."""
+    """One bound as in a job file. Raises ValueError with the expected values."""
     if isinstance(value, bool):
         raise ValueError(EXPECTED_BOUND)
     if isinstance(value, int):

@@ -197,8 +197,8 @@ def _complaint(log: str) -> str:
 
 
 def spark_jar_folders() -> list[Path]:
-    """The folders with Spark's own jars: that of ``SPARK_HOME`` first, then that of the installed
-    PySpark. Found without importing PySpark."""
+    """The folders with Spark's own jars: first in ``SPARK_HOME``, then in the installed PySpark.
+    Found without importing PySpark."""
     home = os.environ.get("SPARK_HOME", "")
     spec = find_spec("pyspark")
     packages = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []

@@ -55,7 +55,7 @@ def main(
 ) -> int:
     """Does ``work`` and returns the exit code. ``settings`` are overrides as for ``--set``, which
     the caller's own override in turn. ``flags`` maps the script's own switches to their help;
-    ``ScriptEntry.flags`` has those that were given."""
+    ``ScriptEntry.flags`` has the ones that were given."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with command_output(words) as output:
         output.writes = True

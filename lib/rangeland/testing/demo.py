@@ -37,10 +37,11 @@ from rangeland.render.verify_view import render_verify
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.client_library import library
+from rangeland.testing.consumer import offsets
 from rangeland.testing.demo_story import Stage, Story, open_local_spark
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
-from rangeland.testing.shop import Digest, Written, digest_of_log, ends_of, more_orders, open_shop
+from rangeland.testing.shop import Digest, Written, digest_of_log, more_orders, open_shop
 from rangeland.wording import count_noun, duration, number
 
 VERSION = "4.1.0"
@@ -181,7 +182,7 @@ def _land_what_is_new(story: Story, stage: Stage, more: int) -> tuple[Written, i
 
 
 def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
-    ends = ends_of(stage.servers, TOPIC)
+    ends = offsets(stage.servers, TOPIC)
     first = json.dumps({TOPIC: {str(p): start for p, (start, _) in ends.items()}})
     last = json.dumps({TOPIC: {str(p): end for p, (_, end) in ends.items()}})
     with story.step("rangeland backfill orders.yaml with the same range: it is already landed"):
@@ -285,7 +286,7 @@ def _show_rows(story: Story, stage: Stage) -> None:
 
 
 def _promise_sum(story: Story, run_name: str, result: RunResult, stage: Stage) -> None:
-    ends = ends_of(stage.servers, TOPIC)
+    ends = offsets(stage.servers, TOPIC)
     width = sum(end - start for start, end in ends.values())
     story.promise(f"{run_name} accounts for every offset of the log", width, result.counts.total)
 

@@ -1,7 +1,7 @@
 """The log of the demo: page views of a small shop, with everything that makes a log awkward.
 
 Tombstones, headers, a committed transaction and one that was rolled back. The number of records of
-each kind is kept, to compare it with what was landed; another client reads the log for the same
+each kind is kept, to compare it with the landed rows; another client reads the log for the same
 purpose.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from operator import add
 
-from rangeland.testing.consumer import consume, offsets
+from rangeland.testing.consumer import consume
 from rangeland.testing.producer import (
     Record,
     create_topic,
@@ -72,11 +72,6 @@ def more_orders(servers: Sequence[str], topic: str, records: int) -> Written:
     views = list(_views(records, seed=3))
     produce(servers, topic, views, codec="snappy")
     return _count(views)
-
-
-def ends_of(servers: Sequence[str], topic: str) -> dict[int, tuple[int, int]]:
-    """Partition -> (first offset, end), as confluent-kafka sees them."""
-    return offsets(servers, topic)
 
 
 def digest_of_log(servers: Sequence[str], topic: str) -> Digest:

@@ -1,4 +1,4 @@
-"""Jafka's error codes, one line each: the name of a number and what it means for a reader.
+"""Jafka's error codes, one line each: the name of a number and its meaning for a reader.
 
 The numbers are those of ErrorMapping, which Jafka has inherited from Kafka 0.7. There are few,
 because a broker closes the connection if it does not understand a request.

@@ -1,4 +1,4 @@
-"""Kafka's error codes, one line each: the name of a number and what it means for a reader.
+"""Kafka's error codes, one line each: the name of a number and its meaning for a reader.
 
 Codes that only writers and administrators see are listed so that errors can name them. Names and
 numbers are those of Errors.java, as of Kafka 4.1.

@@ -2,7 +2,7 @@
 
 Pure. Nothing outside this module sees the special values of the protocol (-1 latest, -2 earliest,
 -1 nothing). A fetch uses topic ids if all requested partitions have one; otherwise its version
-stays below those that need them.
+stays below the versions that need them.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def find_leaders(
 
 def cluster_request(topics: Sequence[str] | None) -> BrokerRequest:
     """For the brokers and these topics; None: all of them."""
-    requested = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
-    return BrokerRequest(m.MetadataRequest(topics=requested, allow_auto_topic_creation=False))
+    names = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
+    return BrokerRequest(m.MetadataRequest(topics=names, allow_auto_topic_creation=False))
 
 
 def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
@@ -88,8 +88,8 @@ def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView
         return view
     code = error_code_of(UNKNOWN_TOPIC[0])
     unknown = TopicView("", code.meaning, code.name, is_unknown=True, may_be_hidden=True)
-    requested = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
-    return replace(view, topics=requested)
+    views = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
+    return replace(view, topics=views)
 
 
 def read_cluster(response: m.MetadataResponse) -> ClusterView:

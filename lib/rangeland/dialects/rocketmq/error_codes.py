@@ -1,4 +1,4 @@
-"""RocketMQ's response codes, one line each: the name of a number and what it means for a reader.
+"""RocketMQ's response codes, one line each: the name of a number and its meaning for a reader.
 
 For a pull the code is not enough: one code stands for several statuses of the broker's store,
 and the remark contains the status as one word. A slave whose master is up even answers "retry"

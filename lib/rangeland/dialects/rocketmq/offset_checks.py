@@ -37,7 +37,7 @@ class MisplacedMessage(NamedTuple):
 
 class ResponseRun(NamedTuple):
     """The messages at bytes ``[start, end)`` account for ``[from_offset, until_offset)``.
-    ``misplaced``: what is wrong after them, if anything."""
+    ``misplaced``: the misplaced message after them, if any."""
 
     start: int
     end: int

@@ -174,12 +174,12 @@ def offsets_covered(response: RemotingResponse) -> int:
 def usable_pulls(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
     """The pulls sent ahead with which a series from ``offset`` on can begin: without a gap, and all
     of them good."""
-    found: list[SentPull] = []
+    pulls: list[SentPull] = []
     for sent in ahead:
         if isinstance(sent.request, Pull) and sent.request.offset == offset and sent.is_good:
-            found.append(sent)
+            pulls.append(sent)
             offset = sent.end
-    return found
+    return pulls
 
 
 def _is_end(response: RemotingResponse) -> bool:

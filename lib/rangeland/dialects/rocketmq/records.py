@@ -127,9 +127,9 @@ def _chunk(
     batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool
 ) -> DecodedChunk:
     rows = batch.num_rows
-    others = next_offset - from_offset - rows
-    counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": others})
-    if others < 0:
+    remaining = next_offset - from_offset - rows
+    counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": remaining})
+    if remaining < 0:
         raise ProofFailed(
             f"offsets [{from_offset}, {next_offset}) became {rows} rows",
             from_offset=from_offset,

@@ -252,7 +252,7 @@ class _JoinedPulls:
         body = response.body if response.code == SUCCESS else NOTHING
         if response.pull.offset < start:
             if self._is_misplaced(body, response.pull.offset, until):
-                return False  # pulled on its own, it will show what is wrong
+                return False  # a separate pull will show which messages are misplaced
             body = messages_from(body, start)
         if not self.has_gaps and not is_complete(body, start, until):
             # The missing offsets are pulled again, from the first of them.

@@ -111,7 +111,7 @@ class RocketmqSession(ProtocolSession):
         return request_id, b"".join(self._send(new))
 
     def _series(self, series: PullSeries) -> tuple[list[SentPull], list[SentPull]]:
-        """The pulls of a series, and those that are sent ahead for the next one."""
+        """The pulls of a series, and the pulls that are sent ahead for the next one."""
         queue, tags = series.about, series.tags
         key = (queue, series.until_offset)
         if tags and not self._topics.needs_all(queue.topic):
@@ -212,7 +212,7 @@ class RocketmqSession(ProtocolSession):
         elif self._topics.is_for_batches(topic) is False:
             self._strides[series.about, series.tags].learn(pending.sent)
         else:
-            responses = responses[:1]  # what was returned by tags may be incomplete
+            responses = responses[:1]  # pulls by tags may have missed messages
         is_compacted = self._topics.is_compacted(topic) is True
         return request_id, SeriesResponse(series, responses, follow_ups, is_compacted)
 

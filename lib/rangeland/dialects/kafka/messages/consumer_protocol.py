@@ -1,4 +1,4 @@
-"""The messages that consumers send each other through the coordinator, which does not read them.
+"""The messages that consumers exchange through the coordinator, which does not read them.
 
 Each begins with a version; a reader that only knows older versions ignores the rest. Upstream:
 ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json, and the layout of
@@ -27,7 +27,7 @@ class ConsumerProtocolHeader:
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription:
-    """Source: ConsumerProtocolSubscription.json. ``owned_partitions`` are those that the
+    """Source: ConsumerProtocolSubscription.json. ``owned_partitions`` are the partitions that the
     member still has from the generation ``generation_id``."""
 
     topics: Array[String]

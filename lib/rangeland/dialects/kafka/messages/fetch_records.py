@@ -82,7 +82,7 @@ class NodeEndpoint:
 
 @struct
 class FetchResponse:
-    """Source: FetchResponse.json. ``error_code`` is that of the whole request (session errors,
+    """Source: FetchResponse.json. ``error_code`` is for the whole request (session errors,
     unknown ids); each partition has its own. ``node_endpoints``: the addresses of the leaders
     that accompany errors 6 and 74."""
 
