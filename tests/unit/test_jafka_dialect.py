@@ -341,10 +341,10 @@ def test_sets_nested_without_end_are_refused() -> None:
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (packed(plain([b"a"])[:-1]), "of the message at byte 0 in it"),
-        (packed(entry(b"a") + entry(b"b", crc=1)), "of message 1 in it, its checksum"),
-        (packed(entry(b"a", magic=0)), "of the message at byte 0 in it, its format"),
-        (packed(entry(b"a") + packed(entry(b"b", crc=1))), "of message 1 in it, its checksum"),
+        (packed(plain([b"a"])[:-1]), "in its message at byte 0"),
+        (packed(entry(b"a") + entry(b"b", crc=1)), "in its message 1, its checksum"),
+        (packed(entry(b"a", magic=0)), "in its message at byte 0, its format"),
+        (packed(entry(b"a") + packed(entry(b"b", crc=1))), "in its message 1, its checksum"),
         (entry(b"not gzip", codec=1), "gzip data cannot be unpacked"),
         (entry(packed(b"")[10:], codec=1, crc=7), r"its checksum is wrong \(codec 1\)"),
         (entry(b"snappy", codec=2), r"its codec \(2\) is not known"),

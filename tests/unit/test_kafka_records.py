@@ -188,7 +188,7 @@ def test_a_header_that_contradicts_itself_is_refused(batch: Batch) -> None:
 
 @pytest.mark.parametrize("base", [0, 5, 9])
 def test_batches_that_overlap_or_go_back_are_refused(base: int) -> None:
-    assert "after offset 9" in str(refusal(ten(0), ten(base)))
+    assert "it follows offset 9" in str(refusal(ten(0), ten(base)))
 
 
 def test_a_malformed_record_is_named_by_batch_and_record() -> None:

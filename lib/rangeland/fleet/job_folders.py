@@ -29,11 +29,11 @@ def job_files(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def files_in(folder: Path, suffixes: Collection[str], what: str) -> list[Path]:
+def files_in(folder: Path, suffixes: Collection[str], noun: str) -> list[Path]:
     """The files with one of these endings directly inside a folder. Raises UsageError if there are
     none."""
     inside = sorted(p for p in folder.iterdir() if p.suffix in suffixes and p.is_file())
     if not inside:
         endings = " or ".join(f"*{suffix}" for suffix in suffixes)
-        raise UsageError(f"the folder {folder} has no {what}", do=f"name a folder with {endings}")
+        raise UsageError(f"the folder {folder} has no {noun}", do=f"name a folder with {endings}")
     return inside

@@ -101,15 +101,17 @@ def table_jobs(file: LoadedFile, spark: SparkSession) -> list[TableJob]:
     return [TableJob(job, text, file.job) for job, text in pairs]
 
 
-def landed_topics(template: Job, spark: SparkSession, others: Iterable[str] = ()) -> list[str]:
-    """The topics of a pattern that have a table with a ledger, apart from ``others``, which are
-    already known. Tables in folders are found by their names, tables in a catalog by their ledgers,
-    since their names do not show the names of topics. Raises StorageFailed if the tables cannot be
-    listed."""
+def landed_topics(
+    template: Job, spark: SparkSession, cluster_topics: Iterable[str] = ()
+) -> list[str]:
+    """The topics of a pattern that have a table with a ledger, apart from ``cluster_topics``, which
+    are already known. Tables in folders are found by their names, tables in a catalog by their
+    ledgers, since their names do not show the names of topics. Raises StorageFailed if the tables
+    cannot be listed."""
     pattern = template.source.topic_pattern
     if pattern is None:
         return []
-    known_topics = set(others)
+    known_topics = set(cluster_topics)
     if template.sink.is_catalog_name:
         tables = {_key(table_of_topic(template.sink, topic)) for topic in known_topics}
         topics = _in_catalog(template, spark, tables)

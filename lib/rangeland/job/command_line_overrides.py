@@ -62,27 +62,27 @@ def read_bound(flag: str, text: str) -> Any:
     return value
 
 
-def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partition:
+def read_partition(job: Job, topic: str, text: str, broker: str = "") -> Partition:
     """The partition with a number, or with ``1-0``, which names the broker too. Its broker stays
     empty if only the table can tell which one is meant.
 
     Raises UsageError for anything else, and for a broker that should not be named."""
     try:
-        partition = parse_partition(topic, which)
+        partition = parse_partition(topic, text)
     except ValueError as error:
-        raise _partition_error(which, str(error)) from error
+        raise _partition_error(text, str(error)) from error
     if broker and partition.broker not in ("", broker):
-        raise _partition_error(which, f"a partition of broker {broker}, as --broker says")
+        raise _partition_error(text, f"a partition of broker {broker}, as --broker says")
     per_broker = load_dialect(job.source.dialect).capabilities.numbered_per_broker
     partition = Partition(topic, partition.number, partition.broker or broker)
     if partition.broker and not per_broker:
-        raise _partition_error(which, "a number: brokers share partitions")
+        raise _partition_error(text, "a number: brokers share partitions")
     return partition
 
 
-def _partition_error(which: str, expected: str) -> UsageError:
+def _partition_error(text: str, expected: str) -> UsageError:
     return UsageError(
-        f"the partition {which} is not understood",
+        f"the partition {text} is not understood",
         why=f"expected {expected}",
         do="write its number, or broker-number such as 1-0 where brokers number their own",
     )

@@ -13,10 +13,10 @@ from rangeland.job.section import MisplacedKey, Section, UnneededKey
 from rangeland.job.source_security import Security
 from rangeland.job.value_parsers import (
     Milliseconds,
+    PartitionName,
     Server,
     Size,
     Topic,
-    Which,
     parse_named_broker,
 )
 from rangeland.model import Address, Cluster, Isolation
@@ -75,7 +75,7 @@ class Source(Section):
         "It has RE2's syntax, without lookaround and back references, which can take forever. Each "
         "run evaluates it again; internal topics never match.",
     )
-    partitions: dict[str, Annotated[tuple[Which, ...], Field(min_length=1)]] = Field(
+    partitions: dict[str, Annotated[tuple[PartitionName, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
         min_length=1,
         json_schema_extra={"title": "topic: [partition]", "examples": [{"orders": [0, 1]}]},

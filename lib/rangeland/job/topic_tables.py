@@ -53,7 +53,7 @@ def table_of_topic(sink: Sink, topic: str) -> str:
 
 
 def check_tables_are_distinct(template: Job, topics: Iterable[str]) -> None:
-    """Raises JobFileError where two topics would land in one table."""
+    """Raises JobFileError if two topics would land in one table."""
     owners: dict[str, str] = {}
     for topic in topics:
         table = table_of_topic(template.sink, topic)

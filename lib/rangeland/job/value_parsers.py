@@ -163,12 +163,12 @@ def parse_bounds(value: object) -> Bounds:
     return Bounds(Earliest(), by_partition, only_listed=True)
 
 
-def parse_partition(topic: str, which: object) -> Partition:
+def parse_partition(topic: str, text: object) -> Partition:
     """``0``, or ``1-0`` for partition 0 of broker 1 if brokers number their own partitions.
     Raises ValueError."""
-    match = re.fullmatch(r"(?:(.+)-)?([0-9]+)", str(which))
+    match = re.fullmatch(r"(?:(.+)-)?([0-9]+)", str(text))
     if match is None or len(match[2]) > 9:
-        raise ValueError(f"partition numbers for topic {topic!r}, or broker-number, not {which!r}")
+        raise ValueError(f"partition numbers for topic {topic!r}, or broker-number, not {text!r}")
     return Partition(topic, int(match[2]), match[1] or "")
 
 
@@ -260,7 +260,7 @@ Server = Annotated[
 ]
 
 
-def parse_which(value: object) -> object:
+def parse_partition_name(value: object) -> object:
     """A partition's number, or ``broker-number``."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
@@ -269,14 +269,16 @@ def parse_which(value: object) -> object:
     raise ValueError("a partition's number, or broker-number such as 1-0")
 
 
-WHICH: Schema = {
+PARTITION_NAME: Schema = {
     "title": "partition",
     "anyOf": [
         {"type": "integer", "minimum": 0},
         {"type": "string", "pattern": "^.+-[0-9]+$", "examples": ["1-0"]},
     ],
 }
-Which = Annotated[Any, BeforeValidator(parse_which), WithJsonSchema(WHICH)]
+PartitionName = Annotated[
+    Any, BeforeValidator(parse_partition_name), WithJsonSchema(PARTITION_NAME)
+]
 Topic = Annotated[
     str,
     WithJsonSchema(

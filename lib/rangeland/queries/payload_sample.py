@@ -46,7 +46,7 @@ class SampleResult:
     """Spark DDL: of bare JSON as it is, or else of the job's format; empty without any."""
     fields: tuple[InferredField, ...] = ()
     rows: tuple[ShownValue, ...] = ()
-    """Some values, as the job decodes them: by field where they have fields."""
+    """Some values, as the job decodes them: by field if they have fields."""
     undecodable: int | None = None
     """How many records the job cannot decode; None if it decodes none."""
 

@@ -76,21 +76,21 @@ _PASSING = {
 
 
 @contextmanager
-def our_errors(what: str) -> Iterator[None]:
+def our_errors(message: str) -> Iterator[None]:
     """Turns the errors of confluent-kafka into `Unreachable`, `Conflict` or `UsageError`."""
     try:
         yield
     except library().KafkaException as error:
-        raise client_error(what, error.args[0]) from error
+        raise client_error(message, error.args[0]) from error
 
 
-def client_error(what: str, error: Any) -> RangelandError:
+def client_error(message: str, error: Any) -> RangelandError:
     """Our error for a ``KafkaError``: codes below zero are the library's own (no connection,
     time is up), the others came from a broker."""
     code, name = error.code(), error.name()
     if code == library().KafkaError.TOPIC_ALREADY_EXISTS:
-        return Conflict(what, why="there is a topic of that name", do="use another", code=code)
+        return Conflict(message, why="there is a topic of that name", do="use another", code=code)
     if code < 0 or name in _PASSING or error.retriable():
         remedy = "check that the brokers are up"
-        return Unreachable(what, why=f"{error.str()} ({name})", do=remedy, code=code)
-    return UsageError(what, why=f"the broker refused: {error.str()} ({name})", code=code)
+        return Unreachable(message, why=f"{error.str()} ({name})", do=remedy, code=code)
+    return UsageError(message, why=f"the broker refused: {error.str()} ({name})", code=code)

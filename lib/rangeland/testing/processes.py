@@ -114,15 +114,15 @@ class Process:
         return lines[0]
 
     def wait_until(
-        self, condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S
+        self, condition: Callable[[], bool], goal: str, timeout_s: float = PATIENCE_S
     ) -> None:
         """Waits until ``condition()``, as long as the process runs."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             if not self.running:
-                raise self.process_error(f"it ended with code {self.exit_code} before {what}")
+                raise self.process_error(f"it ended with code {self.exit_code} before {goal}")
             if time.monotonic() > deadline:
-                raise self.process_error(f"waited {timeout_s:g} s for {what}")
+                raise self.process_error(f"waited {timeout_s:g} s for {goal}")
             time.sleep(_POLL_S)
 
     def wait_for_end(self, timeout_s: float = PATIENCE_S) -> int:
