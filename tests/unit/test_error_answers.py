@@ -220,4 +220,4 @@ def test_a_worker_without_the_kernel_is_not_the_mistake_of_who_runs_the_command(
     }
     with pytest.raises(RangelandError) as caught:
         check_workers_are_usable([worker | {"pyspark": pyspark.__version__}])
-    assert (caught.value.acts, caught.value.exit_code) == (CLUSTER_OPERATOR, 64)
+    assert (caught.value.acts, caught.value.exit_code) == (CLUSTER_OPERATOR, 78)

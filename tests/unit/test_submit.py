@@ -604,7 +604,7 @@ def test_a_worker_with_another_version_is_refused(name: str) -> None:
 
 def test_all_hosts_without_the_kernel_are_named() -> None:
     found = [a_worker(host=host, kernel="there is none") for host in ("two", "three", "two")]
-    with pytest.raises(UsageError, match=r"three, two .*there is none") as caught:
+    with pytest.raises(MissingRequirement, match=r"three, two .*there is none") as caught:
         python_workers.check_workers_are_usable([a_worker(), *found])
     assert caught.value.facts["hosts"] == ["three", "two"]
 
@@ -634,7 +634,7 @@ def test_on_this_machine_nobody_waits_for_workers() -> None:
 
 def test_without_a_kernel_on_this_machine_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_workers, "kernel_error", lambda: "there is none")
-    with pytest.raises(UsageError, match=r"no compiled kernel.*there is none"):
+    with pytest.raises(MissingRequirement, match=r"no compiled kernel.*there is none"):
         python_workers.PythonWorkers(is_local=True).wait(as_unreachable)
 
 
