@@ -62,8 +62,8 @@ class RunResult(JsonResult):
     """The sequences of plans that another driver had entered and this one has finished."""
     already_landed: tuple[Range, ...] = ()
     """What was asked for and had been landed before, or by another driver."""
-    held: tuple[str, ...] = ()
-    """The losses for which a policy holds partitions, as sentences."""
+    held_losses: tuple[DecidedLoss, ...] = ()
+    """The losses at which a policy holds partitions."""
     warnings: tuple[str, ...] = ()
     losses: tuple[LossEvent, ...] = ()
     """What these plans could not land."""
@@ -76,6 +76,11 @@ class RunResult(JsonResult):
     bytes."""
     schemas: tuple[WriterSchema, ...] | None = None
     """The schemas that the landed values name; None if keys and values stay bytes."""
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """``held_losses`` as sentences."""
+        return tuple(str(loss) for loss in self.held_losses)
 
     @property
     def counts(self) -> Counts:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.column_mapping import shown_schema, stored_schema
-from rangeland.errors import ALL_OR_NOTHING, Conflict, RangelandError, StorageFailed
+from rangeland.errors import ALL_OR_NOTHING, Conflict, EngineFailed, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
@@ -88,14 +88,15 @@ def compare(
 ) -> ReplacedRange:
     """Compares the rows before and after a replacement, offset by offset. The new rows may have
     more columns; an offset with several rows is the same only if all of them are. Raises
-    StorageFailed if Spark cannot compare or read them."""
+    EngineFailed if Spark cannot compare or read them."""
     from pyspark.errors import PySparkException
 
     try:
         old = _with_columns_of(new, old)
         return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
     except PySparkException as error:  # such as a column of a type that has no order
-        raise StorageFailed("could not compare new rows with old", why=first_line(error)) from error
+        failed = EngineFailed("could not compare new rows with old", why=first_line(error))
+        raise failed.with_answers(data=RangelandError.data) from error
 
 
 def _with_columns_of(new: Any, old: Any) -> Any:

@@ -27,6 +27,7 @@ from rangeland.delta.transaction_log.table_commit import (
 from rangeland.errors import (
     FOUND_BEFORE_PLANS,
     PLAN_STAYS,
+    EngineFailed,
     RangelandError,
     StorageFailed,
 )
@@ -206,10 +207,10 @@ class PlanCommitter:
             return FilesGone(gone)
         if (unfit := self._replacement.unfit(outcome)) is not None:
             return unfit
-        self._compare(plan, outcome)
+        differences = self._differences(plan, outcome)
         self._progress.step("replacing rows")
         try:
-            return self._replacement.land(plan, outcome, since)
+            landed = self._replacement.land(plan, outcome, since)
         except StorageFailed as error:
             self._target.table.refresh()
             if not (files := self._target.table.gone_files()):
@@ -219,17 +220,19 @@ class PlanCommitter:
             if superseded is None:
                 raise gone_error from error
             return superseded
+        if differences is not None and isinstance(landed, CommittedOutcome):
+            self.replaced = (self.replaced or ReplacedRange()) + differences
+        return landed
 
-    def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
-        """Counts what the replacement changes. For information only: the plan goes on if rows of
-        some type cannot be compared."""
+    def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
+        """What the replacement would change; None where rows cannot be compared. It is only for
+        information, so a failure is a warning."""
         self._progress.step("comparing with the rows in the table")
         try:
-            replaced = self._replacement.differences(plan, outcome)
-        except StorageFailed as error:
+            return self._replacement.differences(plan, outcome)
+        except (EngineFailed, StorageFailed) as error:
             self._warn(str(error))
-            return
-        self.replaced = (self.replaced or ReplacedRange()) + replaced
+            return None
 
     def _outcome_of(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,

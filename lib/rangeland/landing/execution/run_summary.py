@@ -31,19 +31,20 @@ def result_of_plans(
     plan whose partitions were held at their beginning has landed nothing, although it is in the
     table."""
     ours = [f for f in finished if f.is_ours]
-    met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
+    landed_by_others = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     left_out = () if draft is None else draft.already_landed
-    already_landed = {str(r): r for r in (*left_out, *met)}.values()
+    already_landed = {
+        (r.partition, *r.interval): r for r in (*left_out, *landed_by_others)
+    }.values()
     losses: list[LossEvent] = []
-    held = {loss.partition: str(loss) for loss in (() if draft is None else draft.held)}
+    held = {loss.partition: loss for loss in (() if draft is None else draft.held)}
     for f in finished:
-        events = target.history.losses(f.plan.id)
-        of_plan = [event for event in events if event.plan_hash]
-        losses += of_plan
+        events = [event for event in target.history.losses(f.plan.id) if event.plan_hash]
+        losses += events
         # Each slice has its own loss; the checkpoint stays where the first of them begins.
         held |= {
-            event.loss.partition: str(event.loss)
-            for event in reversed(of_plan)
+            event.loss.partition: event.loss
+            for event in reversed(events)
             if event.loss.action is Action.HOLD
         }
     if any(f.outcome.ranges for f in ours):
@@ -72,7 +73,7 @@ def result_of_plans(
         bytes_written=sum(file.size_bytes for file in files),
         recovered=tuple(f.plan.sequence for f in finished if f.recovered),
         already_landed=tuple(already_landed),
-        held=tuple(held.values()),
+        held_losses=tuple(held.values()),
         losses=tuple(losses),
         added_columns=_added_columns(ours) if job.decode.is_typed else None,
         schemas=_schemas(ours, row_format, warn) if job.decode.is_typed else None,
