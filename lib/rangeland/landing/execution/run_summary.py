@@ -1,4 +1,4 @@
-"""The result of one command, summed over the plans that it has finished."""
+"""The result of one command, summed over the plans it has finished."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def result_of_plans(
     warn: Callable[[str], None],
 ) -> RunResult:
     """The result of a command that has finished these plans. ``draft`` is the last one, if any. A
-    plan whose partitions were held at their beginning has landed nothing, although it is in the
-    table."""
+    plan whose partitions were all held at their beginning is in the table and has landed
+    nothing."""
     ours = [f for f in finished if f.is_ours]
     landed_by_others = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     left_out = () if draft is None else draft.already_landed
@@ -92,11 +92,11 @@ def _schemas(
     values = None if row_format is None else row_format.value
     schemas = []
     for schema_id, count in sorted(total.items()):
-        found: SubjectVersion | None = None
+        registered: SubjectVersion | None = None
         try:
-            found = registered_as(values, schema_id)
+            registered = registered_as(values, schema_id)
         except RangelandError as error:  # what has landed is safe
             warn(f"the subject of schema {schema_id} is unknown: {error}")
-        name = (found.subject, found.version) if found else ()
+        name = (registered.subject, registered.version) if registered else ()
         schemas.append(WriterSchema(schema_id, count, *name))
     return tuple(schemas)
