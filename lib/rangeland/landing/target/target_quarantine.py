@@ -14,7 +14,7 @@ from rangeland.spark.catalog_names import QUARANTINE_SUFFIX
 
 
 class TargetQuarantine:
-    """The quarantine of a table. It is created with the first bytes that are kept."""
+    """The quarantine of a table. It is created when the first bytes are kept."""
 
     def __init__(self, table: TargetTable) -> None:
         self._table = table
@@ -29,10 +29,10 @@ class TargetQuarantine:
         quarantine = self._open()
         if not outcome.quarantine_files:
             if outcome.attempt:
-                quarantine.commit(outcome)  # drops what an earlier attempt had kept
+                quarantine.commit(outcome)  # drops the bytes that an earlier attempt had kept
             return None
-        if gone := quarantine.gone_files(outcome):
-            return FilesGone(gone)
+        if paths := quarantine.gone_files(outcome):
+            return FilesGone(paths)
         quarantine.commit(outcome)
         self._table.register(QUARANTINE_SUFFIX, quarantine.path)
         return None
