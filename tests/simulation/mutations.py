@@ -323,8 +323,8 @@ DAMAGE = (
         "what was read again from quarantine is read once more",
         Change(
             "landing.special_plans.redrive:_ranges_in_force",
-            "ranges=tuple(leave_out(wanted.ranges, landed))",
-            "ranges=wanted.ranges",
+            "ranges=tuple(leave_out(request.ranges, landed))",
+            "ranges=request.ranges",
         ),
     ),
 )
