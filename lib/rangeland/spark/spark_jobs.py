@@ -80,14 +80,14 @@ def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], Rangel
     is true or a task fails, and the error if there was one."""
     done = tasks.spark.sparkContext.accumulator({}, ByKey())
     ended = tasks.spark.sparkContext.accumulator({}, ByKey())
-    failed = None
+    failure = None
     try:
         watch(tasks.spark, _reading_action(tasks, done, ended), done, tasks.on_read, tasks.stop)
     except TasksStopped:
         pass
     except RangelandError as error:
-        failed = error
-    return list(ended.value.values()), failed
+        failure = error
+    return list(ended.value.values()), failure
 
 
 def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], list[Any]]:
@@ -148,20 +148,20 @@ def watch(
     logger.info("Spark job started", extra={"group": group})
     start = time.monotonic()
     thread.start()
-    failed: RangelandError | None = None
+    failure: RangelandError | None = None
     stopped = False
     try:
         while thread.is_alive():
             thread.join(POLL_S)
             offsets = dict(done.value)
             error = offsets.pop(ERROR, None)
-            if error is not None and failed is None:
+            if error is not None and failure is None:
                 # One task has failed for good: the results of the others are not needed.
-                failed = error
+                failure = error
                 logger.info("Cancelling the Spark job: %s", error, extra={"group": group})
                 context.cancelJobGroup(group)
             on_read(offsets)
-            if failed is None and (stopped or stop()):
+            if failure is None and (stopped or stop()):
                 # Repeated until it ends: the job may not have started at the first call.
                 stopped = True
                 context.cancelJobGroup(group)
@@ -170,8 +170,8 @@ def watch(
         raise
     seconds = round(time.monotonic() - start, 3)
     logger.info("Spark job ended", extra={"group": group, "seconds": seconds})
-    if failed is not None:
-        raise failed
+    if failure is not None:
+        raise failure
     if stopped and isinstance(ended[0], BaseException):
         raise TasksStopped
     return task_results(ended[0])
@@ -216,12 +216,12 @@ def failed_task(spark: SparkSession, group: str) -> int | None:
     try:
         java, jvm = context._jsc.sc(), cast(Any, context._jvm)
         java.listenerBus().waitUntilEmpty()
-        failed = jvm.java.util.ArrayList()
-        failed.add(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+        statuses = jvm.java.util.ArrayList()
+        statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
         tracker, nothing = context.statusTracker(), jvm.scala.Option.empty()
         for number in sorted(tracker.getJobIdsForGroup(group), reverse=True):
             for stage in reversed(cast(Any, tracker.getJobInfo(number)).stageIds):
-                tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, failed)
+                tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, statuses)
                 if tasks.nonEmpty():
                     return int(tasks.head().index())
     except Exception:  # another Spark may have other names
