@@ -37,9 +37,9 @@ class TargetQuarantine:
         self._table.register(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
-    def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
+    def batches(self, is_wanted: IsWanted) -> Iterator[QuarantinedBatch]:
         """The wanted batches of all that were ever kept, one file at a time."""
-        return iter(()) if self._table.path is None else self._open().batches(wanted)
+        return iter(()) if self._table.path is None else self._open().batches(is_wanted)
 
     def _open(self) -> Quarantine:
         return Quarantine(self._table.delta, self._table.uri)
