@@ -7,7 +7,8 @@ and may take a while ("Waiting for ..."). A line about a partition has ``partiti
 
 The command line calls ``configure``; a script may configure ``logging`` in any other way. The
 driver sends ``current_settings`` to its tasks. Only the standard library is imported here, since
-every task imports this module."""
+every task imports this module.
+"""
 
 from __future__ import annotations
 

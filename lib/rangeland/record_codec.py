@@ -13,7 +13,8 @@ records of earlier versions lack the newest columns.
 A class with a *view* has the columns that it lists, in that order: ``field`` or ``field=column``,
 which may also be a property; ``*field`` adds the columns of a dataclass, which would otherwise be a
 record in the record; ``field?`` is left out if it has its default. Columns that a view always
-writes must be there to be read."""
+writes must be there to be read.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 The slices of the failed task are read through the transform again, then half of them, and so on,
 for a few seconds. Only slices that failed in a trial are named, so for a transform that fails now
 and then, or only with all of its input, the result is a wider range. If a policy leaves such
-records out, all of them are searched for."""
+records out, all of them are searched for.
+"""
 
 from __future__ import annotations
 

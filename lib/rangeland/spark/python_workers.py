@@ -3,7 +3,8 @@
 A cluster's workers run their own Python, with whatever is installed and shipped there. The probe is
 a small Spark job whose function needs only the standard library: on each worker it imports what a
 task will import, and reports what is missing. The driver checks the reports. Workers that join
-later are not probed; ``spark_errors`` explains the failures that Spark reports for them."""
+later are not probed; ``spark_errors`` explains the failures that Spark reports for them.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Under ``spark-submit`` and in notebooks a session, or its settings, already exists and is used
 unchanged. Otherwise a local session is started; commands start only the parts that they need
 (``deferred_session``). A session with unsupported versions, or without Delta, is refused with
-advice."""
+advice.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ It needs a newer Parquet than most Sparks have, and Delta for Spark may bring an
 So a separate class loader has its jars, which looks there first and then in the session: for
 Hadoop, Jackson, and the log stores of Delta and users. py4j finds classes by name, in the session
 only. So a Java class, ``DeltaKernelFacade``, which Spark's own Janino compiles in that class
-loader, offers Delta Kernel's static methods as methods of an object."""
+loader, offers Delta Kernel's static methods as methods of an object.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Each landing leaves two files of one row, and opening a file costs more than rea
 So runs move the rows of older files into larger ones, as ``OPTIMIZE`` does: the same rows, in a
 commit that changes no data. A file absorbs only smaller ones, so a row is moved a logarithmic
 number of times. Replaced files stay until a ``VACUUM`` of the ledger: drivers with an older view of
-it still read them."""
+it still read them.
+"""
 
 from __future__ import annotations
 

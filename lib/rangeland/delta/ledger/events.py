@@ -4,7 +4,8 @@ A *plan* has the ranges to read; an *outcome* has what landed, with the files. I
 share a plan, a *part* has what one of them has read of it so far. A *loss* has the reason why one
 range could not be read, and the action; the losses of an outcome are written with it, in one
 commit. A plan also has the coverage at its time, and the plans that were then unfinished, so that
-coverage is computed from the newest entries alone, however long the ledger is."""
+coverage is computed from the newest entries alone, however long the ledger is.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 The coverage rule is built on this: an offset lands once, in any kind of run. All offsets of an
 outcome's ranges count as landed, including control records and accepted losses, except where the
-log ended before them: records written there later have not landed."""
+log ended before them: records written there later have not landed.
+"""
 
 from __future__ import annotations
 

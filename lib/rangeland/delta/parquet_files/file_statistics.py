@@ -3,7 +3,8 @@
 Delta uses them to skip files, so a bound may be loose but never wrong: strings are cut to 32
 characters with a tie-breaker on the upper bound, timestamps are in milliseconds with the upper
 bound rounded up, and a column with a NaN gets no bounds. Binary, boolean and nested columns only
-get a null count."""
+get a null count.
+"""
 
 from __future__ import annotations
 

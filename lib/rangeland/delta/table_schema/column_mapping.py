@@ -3,7 +3,8 @@
 In such a table every field has a number and a physical name, kept in its metadata. Files, their
 statistics and partition values use the physical names, so that a column can be renamed or dropped
 without rewriting files. Parquet files also have the numbers: with mapping by id, readers find
-columns by number alone. Schemas are Delta's JSON."""
+columns by number alone. Schemas are Delta's JSON.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 A landing appends files and never rewrites any, so features about deleting, changing or reading rows
 do not matter. Constraints on rows are checked before the rows are committed
 (``table_constraints``). A feature that requires the writer to compute something in every row is
-refused if a column uses it. A feature that is not listed here is refused."""
+refused if a column uses it. A feature that is not listed here is refused.
+"""
 
 from __future__ import annotations
 

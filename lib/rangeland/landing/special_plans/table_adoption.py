@@ -4,7 +4,8 @@ If table and ledger disagree, nothing lands until an operator has decided (see `
 Adopting means going on with this table. Whatever the ledger calls landed stays landed, and rows of
 the job's topics that the ledger does not know count as landed from now on. The decision is a plan
 of the job's own sequence that reads nothing, so later runs need no special case. Rows that are in
-the ledger and not in the table are holes, which ``backfill --missing`` lands again."""
+the ledger and not in the table are holes, which ``backfill --missing`` lands again.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ or skipped by a policy before anything was read.
 Each is written once. The losses of an outcome are part of its commit. Losses without an outcome
 have a transaction named after their content, so the hundredth run that sees a loss adds nothing.
 Losses beside a plan are written before it is entered: a driver that finds it entered has none to
-report."""
+report.
+"""
 
 from __future__ import annotations
 
