@@ -151,7 +151,7 @@ def _landed_partition(landings: Landings, partition: Partition) -> Partition:
 
 
 def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
-    """Where an offset that never landed lies, relative to those that did."""
+    """The place of an offset that never landed, relative to offsets that did."""
     ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]
     if not ranges:
         return f"nothing of {partition} has landed in it"
