@@ -1,7 +1,7 @@
 """Lands bounded offset ranges of a log in Delta tables, exactly once, and proves it.
 
-The names a job may import. They are loaded when they are used: executors import this
-package too, and have no need for most of it.
+The names that a job may import. They are loaded when they are used: executors import this package
+too, and do not need most of it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FrozenPlan:
-    """A plan of what a run of the job would land now. ``read`` always reads exactly these offsets;
+    """A plan for what a run of the job would land now. ``read`` always reads exactly these offsets;
     ``apply`` lands them, or raises Conflict if the plan no longer applies."""
 
     job: Job
@@ -58,7 +58,7 @@ class FrozenPlan:
         return self.preview.to_json()
 
     def read(self, spark: SparkSession) -> Any:
-        """A data frame with the columns of the contract. Lands nothing."""
+        """A data frame with the columns of the table. Lands nothing."""
         parallelism = int(spark.sparkContext.defaultParallelism)
         tasks = pack_tasks(self.plan.slices, self.job.slices.target_bytes, parallelism)
         topics = {s.partition.topic for s in self.plan.slices}
@@ -78,7 +78,7 @@ def plan(job: Job, spark: SparkSession, progress: Progress | None = None) -> Fro
 
 
 def land(job: Job, spark: SparkSession, progress: Progress | None = None) -> RunResult:
-    """Lands what the job asks for, exactly once, as ``rangeland run`` does."""
+    """Lands the job's range exactly once, as ``rangeland run`` does."""
     return commands.run(job, spark, progress or NoProgress())
 
 
@@ -90,16 +90,17 @@ def run_jobs(
     settings: Sequence[str] = (),
     progress: JobsProgress | None = None,
 ) -> FleetResult[RunResult]:
-    """Lands what many job files ask for, as ``rangeland run`` does: ``paths`` are files or folders,
-    and a file whose ``sink.table`` contains ``{topic}`` lands each topic in a table of its own.
-    ``parallel`` tables are landed at a time: by default two for each core, at most 16.
-    ``settings`` are overrides as for ``--set``. What fails is in the result; this raises only
-    UsageError, for a folder without job files."""
-    shown = progress or NoJobsProgress()
+    """Lands many job files, as ``rangeland run`` does: ``paths`` are files or folders, and a file
+    whose ``sink.table`` contains ``{topic}`` lands each topic in its own table. ``parallel`` is how
+    many tables land at a time: by default two for each core, at most 16. ``settings`` are overrides
+    as for ``--set``. Failures are in the result; this raises only UsageError, for a folder without
+    job files."""
+    jobs_progress = progress or NoJobsProgress()
     files, failed = load_files(
         job_files(map(Path, paths)), lambda path: load_job(path, settings), asks_cluster=True
     )
-    return run_all(fleet_of(files, failed, spark, shown), spark, shown, parallel)
+    fleet = fleet_of(files, failed, spark, jobs_progress)
+    return run_all(fleet, spark, jobs_progress, parallel)
 
 
 def backfill(
@@ -110,9 +111,9 @@ def backfill(
     missing: bool = False,
     replace: bool = False,
 ) -> RunResult:
-    """Lands the job's range independently of its scheduled runs, as ``rangeland backfill``
-    does. ``missing`` lands what the table has lost, in any range; ``replace`` lands the range
-    again and replaces its rows."""
+    """Lands the job's range independently of its scheduled runs, as ``rangeland backfill`` does.
+    ``missing`` lands rows that the table has lost, in any range; ``replace`` lands the range again
+    and replaces its rows."""
     kind = backfill_kind(missing=missing, replace=replace)
     return commands.backfill(job, spark, progress or NoProgress(), kind)
 

@@ -6,7 +6,7 @@ import time
 
 
 class Deadline:
-    """A moment by the monotonic clock, so many seconds from now."""
+    """A moment this many seconds from now, by the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds

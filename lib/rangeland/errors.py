@@ -26,7 +26,7 @@ ALL_OR_NOTHING = (
     "either all rows of the plan were landed or none: the next run finds out which, and lands "
     "nothing twice"
 )
-"""What is known of the data after errors that may have come between the commit and its
+"""The answer about the data after errors that may have come between the commit and its
 confirmation."""
 PLAN_STAYS = (
     "no rows from this run were landed; its plan is in the ledger for the next run to finish"
@@ -60,43 +60,43 @@ class RangelandError(Exception):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Plain JSON values: those that it was given, and those derived from its typed values."""
+        """Plain JSON values: its own facts, and those derived from its typed values."""
         return dict(self.own_facts)
 
     def with_words(self, *, what: str = "", why: str = "", do: str = "") -> Self:
-        """A copy that says this instead."""
+        """A copy with these words in place of its own."""
         return self._copy(what=what, why=why, do=do)
 
     def with_answers(self, *, data: str = "", retry: str = "", acts: str = "") -> Self:
-        """A copy with other answers than its class has."""
+        """A copy with answers that differ from those of its class."""
         return self._copy(data=data, retry=retry, acts=acts)
 
     def with_facts(self, **facts: Any) -> Self:
-        """A copy with these facts among its own."""
+        """A copy with these facts added to its own."""
         return self._copy(own_facts=self.own_facts | facts)
 
     def _copy(self, **attributes: Any) -> Self:
-        """A copy with these attributes; an empty one stays as it is."""
-        other = copy.copy(self)
-        vars(other).update({name: value for name, value in attributes.items() if value})
-        other.args = (other.what,)
-        other.__cause__ = self.__cause__
-        return other.with_traceback(self.__traceback__)
+        """A copy with these attributes; empty ones are ignored."""
+        copied = copy.copy(self)
+        vars(copied).update({name: value for name, value in attributes.items() if value})
+        copied.args = (copied.what,)
+        copied.__cause__ = self.__cause__
+        return copied.with_traceback(self.__traceback__)
 
     def after_landing(self, plans: int) -> Self:
-        """This error, for a command that had landed other plans before."""
+        """This error, for a command that has already landed other plans."""
         if not plans:
             return self
         done = f"{count_noun(plans, 'plan')} had been landed completely"
         return self.with_answers(data=f"{done}; after that, {self.data}")
 
     def __str__(self) -> str:
-        """All of it, beginning without a capital letter, for use within another message."""
+        """The whole message, without a capital letter, for use within another message."""
         return self._with_advice(end_sentence(self._statement))
 
     @property
     def message(self) -> str:
-        """All of it as sentences, for people."""
+        """The whole message as sentences, for people."""
         return self._with_advice(sentence(self._statement))
 
     @property
@@ -111,7 +111,7 @@ class RangelandError(Exception):
 
 
 def error_json(error: RangelandError) -> dict[str, Any]:
-    """The error with its exit code, facts, and what it means for data, retries and people."""
+    """The error with its exit code and facts, and its meaning for data, retries and people."""
     return {
         "error": public_name(error),
         "message": error.message,
@@ -124,7 +124,7 @@ def error_json(error: RangelandError) -> dict[str, Any]:
 
 
 def public_name(error: RangelandError) -> str:
-    """The name of its class, or of the one that it is derived from here."""
+    """The name of its class, or of the class in this module that it derives from."""
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
 
 
@@ -156,7 +156,7 @@ class JobFileError(RangelandError):
 class AccessDenied(RangelandError):
     """A broker, ZooKeeper or another server refuses this client: its login, a right, or TLS.
 
-    Its ``operator`` acts, and the job's author before that where the ``login_is_in_doubt``.
+    Its ``operator`` acts; if the ``login_is_in_doubt``, the job's author acts first.
     ``closed_at``: the only evidence is that the peer closed the connection at this step of a
     login, so it is certain only if it happens twice."""
 
@@ -228,7 +228,8 @@ class StorageFailed(RangelandError):
 
 
 class EngineFailed(RangelandError):
-    """Spark did not start, lost the executors or Python workers that were reading, or stopped."""
+    """Spark did not start or stopped, a query of it failed, or it lost executors or Python
+    workers."""
 
     exit_code = 75
     data = ALL_OR_NOTHING
@@ -237,10 +238,10 @@ class EngineFailed(RangelandError):
 
 
 class RemoteProtocolError(RangelandError):
-    """A broker or a registry sent what its protocol does not allow, or an impossible number. It
-    may be another kind of server, one that is restarting, or the bytes were damaged on the way.
+    """A broker or a registry violated its protocol or sent an impossible number. It may be another
+    kind of server or be restarting, or the bytes may have been damaged on the way.
 
-    ``length`` and ``first_bytes`` are those of a frame that was refused."""
+    ``length`` and ``first_bytes`` are those of a refused frame."""
 
     exit_code = 75
     retry = "yes, later"
@@ -267,17 +268,16 @@ class RemoteProtocolError(RangelandError):
 
 
 class LocalProtocolError(RangelandError):
-    """We were about to send or do what the protocol does not allow."""
+    """We were about to violate the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
     """Bytes of a log that cannot be decoded, as offsets.
 
-    The damaged batch begins at ``base_offset``; reading can resume at ``next_offset``, None
-    where the end of the batch is unknown. ``good_until``: everything before it has been
-    decoded, where that is known. ``has_bytes``: the broker still returns the bytes, so they
-    can be kept."""
+    The damaged batch begins at ``base_offset``; reading can resume at ``next_offset``, None if the
+    end of the batch is unknown. ``good_until``: everything before it has been decoded, if that is
+    known. ``has_bytes``: the broker still returns the bytes, so they can be kept."""
 
     base_offset: int
     next_offset: int | None = None
@@ -293,7 +293,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class DamagedLog:
-    """The partition that damage is in, and how far it was read, where that is known."""
+    """The partition that has the damage, and how far it was read, if that is known."""
 
     partition: Partition
     read_until: int | None = None
@@ -306,7 +306,7 @@ class DamagedLog:
 class BadRecord(RangelandError):
     """Bytes of the log cannot be decoded: checksum, magic, codec or layout.
 
-    ``damage`` is None where the offset of the batch is unknown, ``log`` where the partition is."""
+    ``damage`` is None if the offset of the batch is unknown, ``log`` if the partition is."""
 
     exit_code = 65
     acts = "the owner of the topic"
@@ -336,7 +336,7 @@ class BadRecord(RangelandError):
 
 
 class UndecodablePayload(BadRecord):
-    """A record of the log is intact, and its key or value is not what the job's schema says."""
+    """A record of the log is intact, but its key or value does not fit the job's schema."""
 
     retry = "not before the schema or the policy in the job file is changed"
     acts = f"{JOB_AUTHOR}, or the owner of the topic"

@@ -1,5 +1,5 @@
 """Groups values, or sums counts, by a key. Plans have up to ten thousand ranges, slices or losses,
-so they are grouped once, not searched again for each. Pure.
+so they are grouped once, not searched for each. Pure.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ P = TypeVar("P", bound=_InPartition)
 
 
 def group_by(values: Iterable[V], key: Callable[[V], K]) -> dict[K, list[V]]:
-    """Keys and values in the order in which they are given."""
-    found: dict[K, list[V]] = {}
+    """Keys and values in the order in which they appear."""
+    groups: dict[K, list[V]] = {}
     for value in values:
-        found.setdefault(key(value), []).append(value)
-    return found
+        groups.setdefault(key(value), []).append(value)
+    return groups
 
 
 def sum_by_key(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
-    """The sum of the counts of each key, in the order in which keys are first given."""
+    """The sum of the counts of each key, in the order in which keys first appear."""
     total: dict[K, int] = {}
     for key, count in pairs:
         total[key] = total.get(key, 0) + count
@@ -38,5 +38,5 @@ def sum_by_key(pairs: Iterable[tuple[K, int]]) -> dict[K, int]:
 
 
 def by_partition(values: Iterable[P]) -> dict[Partition, list[P]]:
-    """Ranges, slices or losses, in the order in which they are given."""
+    """Ranges, slices or losses, in the order in which they appear."""
     return group_by(values, lambda value: value.partition)

@@ -1,13 +1,13 @@
 """Logging: how the ``rangeland`` logger writes to stderr, in the driver and in tasks.
 
 Each module that logs has a ``logger = logging.getLogger(__name__)``. A line begins with a capital
-letter. It says in the past tense what has happened ("Committed ..."), or with "-ing" what begins
-and may take a while ("Waiting for ..."). One that concerns a partition has ``partition_fields`` as
-its ``extra``.
+letter. It reports in the past tense what has happened ("Committed ..."), or with "-ing" what begins
+and may take a while ("Waiting for ..."). A line about a partition has ``partition_fields`` as its
+``extra``.
 
-The command line calls ``configure``; a script may configure ``logging`` in any way it likes
-instead. ``current_settings`` is what the driver sends to its tasks. Only the standard library is
-imported here, since every task imports this module.
+The command line calls ``configure``; a script may configure ``logging`` in any other way. The
+driver sends ``current_settings`` to its tasks. Only the standard library is imported here, since
+every task imports this module.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class LogSettings:
 
 
 def configure(settings: LogSettings, task: str = "") -> None:
-    """Has the ``rangeland`` logger write to stderr. ``task`` names the Spark task in each line.
-    A second call replaces the first."""
+    """Makes the ``rangeland`` logger write to stderr. ``task`` names the Spark task in each line. A
+    second call replaces the first."""
     reset()
     logger = logging.getLogger(ROOT)
     handler = _StderrHandler(settings)
@@ -73,8 +73,8 @@ def reset() -> None:
 
 
 def current_settings() -> LogSettings:
-    """The settings that were configured; otherwise text, at the level that the driver's own logging
-    has."""
+    """The settings that were configured; otherwise text, at the level of the driver's own
+    logging."""
     for handler in _own_handlers():
         return handler.settings
     logger = logging.getLogger(ROOT)
@@ -83,7 +83,7 @@ def current_settings() -> LogSettings:
 
 
 def partition_fields(partition: Partition, offset: int | None = None) -> dict[str, object]:
-    """The ``extra`` of a line that concerns a partition; ``broker`` where partitions have one."""
+    """The ``extra`` of a line about a partition, with its ``broker`` if it has one."""
     fields: dict[str, object] = {"topic": partition.topic, "partition": partition.number}
     if partition.broker:
         fields["broker"] = partition.broker
@@ -98,8 +98,8 @@ def escape_controls(text: object) -> str:
 
 
 class _StderrHandler(logging.Handler):
-    """Writes to what ``sys.stderr`` is at that moment: a progress display replaces it, so that
-    lines appear above its bars."""
+    """Writes to the current ``sys.stderr``: a progress display replaces it, so that lines appear
+    above its bars."""
 
     def __init__(self, settings: LogSettings) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: ts, level, logger, message, task, and the record's own fields."""
+    """One object per line: ts, level, logger, message, task, and the record's own fields."""
 
     def __init__(self, task: str = "") -> None:
         super().__init__()
@@ -161,7 +161,7 @@ def _own_handlers() -> list[_StderrHandler]:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:
-    """What was passed as ``extra``."""
+    """The fields that were passed as ``extra``."""
     fields = vars(record).items()
     return {name: value for name, value in fields if name not in _STANDARD_FIELDS}
 

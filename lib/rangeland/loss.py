@@ -28,7 +28,7 @@ class LossKind(StrEnum):
     UNDECODABLE = "undecodable"
     """A record whose key or value does not fit the schema of the job."""
     MISSING = "missing"
-    """The log goes on after them, and nothing explains the gap."""
+    """The log continues after them, and nothing explains the gap."""
     UNREACHABLE = "unreachable"
     """Not lost: the partition has no leader now, or a transaction in it is open."""
 
@@ -44,17 +44,17 @@ class LossTraits:
     cause: str
     """What it means, as recorded in the ledger."""
     remedy: str
-    """How to go on where it ends a run."""
+    """How to go on if it ends a run."""
     actions: tuple[Action, ...] = (Action.FAIL, Action.SKIP, Action.HOLD)
-    """What a job file may choose. What it must not skip is never skipped."""
+    """The actions that a job file may choose."""
     read_again: tuple[Action, ...] = ()
     """With these actions a plan is read once more if its log has lost such offsets while it was
-    read. Where a log was truncated and written again, there is nothing to hold: what it has now is
-    read."""
+    being read. If a log was truncated and written again, there is nothing to hold: its new records
+    are read."""
     is_found_by_reading: bool = False
     """A survey does not show it."""
     is_whole_log: bool = False
-    """All of the log is gone, not only these offsets."""
+    """The whole log is gone, not only these offsets."""
     is_still_to_come: bool = False
     """The log ended before these offsets. Records written there later are new, and will be
     landed."""
@@ -120,8 +120,8 @@ TRAITS: Final[Mapping[LossKind, LossTraits]] = {
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets ``[from_offset, until_offset)`` that cannot be read, why, and the evidence. What is
-    done about them is not decided yet, or is left to whoever has the loss: see ``DecidedLoss``."""
+    """Offsets ``[from_offset, until_offset)`` that cannot be read, why, and the evidence. The
+    action is not decided yet, or is up to the caller: see ``DecidedLoss``."""
 
     partition: Partition
     from_offset: int
@@ -131,7 +131,7 @@ class Loss:
     is_sure: bool = True
     """False: it may turn out not to be a loss, so it is not skipped."""
     topic_id: str | None = None
-    """The incarnation of the topic that has lost them, where it is known."""
+    """The incarnation of the topic that has lost them, if it is known."""
 
     @property
     def interval(self) -> tuple[int, int]:
@@ -163,7 +163,7 @@ class Loss:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As in the JSON form of plans."""
+        """In the JSON form of plans."""
         return {
             **partition_facts(self.partition),
             "from_offset": self.from_offset,
@@ -178,7 +178,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class DecidedLoss(Loss):
-    """A loss, and what is done about it."""
+    """A loss with its action."""
 
     action: Action = field(kw_only=True)
 

@@ -1,7 +1,7 @@
-"""The values that all packages share. What they do follows from their own fields.
+"""The values that all packages share. Their methods depend on their own fields alone.
 
-A *Bound* is what was asked for, an *Offset* (plain ``int``) is what it resolved to: they never mix,
-and the -1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is inclusive and
+A *Bound* is a request, an *Offset* (plain ``int``) is what it resolved to: they never mix, and the
+-1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is inclusive and
 ``until_offset`` exclusive everywhere. Sizes are bytes, instants are milliseconds since 1970 (UTC).
 """
 
@@ -20,7 +20,7 @@ class Partition:
     topic: str
     number: int
     broker: str = ""
-    """Set where a dialect numbers its partitions per broker; elsewhere empty."""
+    """Set if the dialect numbers partitions per broker, otherwise empty."""
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.broker + '-' if self.broker else ''}{self.number}"
@@ -31,7 +31,7 @@ class Partition:
         return Partition(self.topic, self.number)
 
 
-# --- bounds: what was asked for -------------------------------------------------------------
+# --- bounds: the request -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Bounds:
 
     default: Bound
     listed: dict[Partition, Bound] = field(default_factory=dict)
-    """The exceptions. One without a broker applies to the partition with that number on every
-    broker."""
+    """The exceptions. An exception without a broker applies to the partitions with that number on
+    all brokers."""
     only_listed: bool = False
     """Partitions that are not listed are not part of the request."""
 
@@ -91,9 +91,9 @@ class Bounds:
         return (*(() if self.only_listed else (self.default,)), *self.listed.values())
 
     def of(self, partition: Partition) -> Bound | None:
-        for named in (partition, partition.of_any_broker):
-            if named in self.listed:
-                return self.listed[named]
+        for name in (partition, partition.of_any_broker):
+            if name in self.listed:
+                return self.listed[name]
         return None if self.only_listed else self.default
 
 
@@ -114,7 +114,7 @@ class Cluster:
     """The cluster that a log belongs to."""
 
     id: str = ""
-    """Its own id, or the name that the job gives it; empty if it has neither."""
+    """Its own id, or the name that the job gives it; empty if there is neither."""
     addresses: tuple[str, ...] = ()
     """Its brokers and the job's servers; not all of them if there are very many."""
 
@@ -151,7 +151,7 @@ class Leader:
     """None if the broker is too old to have topic ids."""
     replicas: tuple[Address, ...] = ()
     replica_ids: tuple[int, ...] = ()
-    """The ids of ``replicas``, in the same order, where a dialect has them."""
+    """The ids of ``replicas``, in the same order, if the dialect has them."""
     is_replica: bool = False
     """The leader is down, and this replica serves the partition. It may lag behind."""
     copies: int = 0
@@ -177,11 +177,11 @@ class LogState:
     epoch_end: int | None = None
     """The end of the checkpoint's leader epoch, if the leader has changed since."""
     expires_until: int | None = None
-    """The first offset that retention will still have left when everything is expected to have been
-    read; None if unknown."""
+    """The first offset that retention will have left by the time everything is expected to have
+    been read; None if unknown."""
 
     def to_slice(self, index: int = 0, from_offset: int | None = None) -> Slice:
-        """The log, or what it has from an offset on, as one slice."""
+        """The log, or its part from an offset on, as one slice."""
         begin = self.start_offset if from_offset is None else from_offset
         id_, address = self.leader.topic_id, self.leader.address
         return Slice(index, self.partition, begin, self.end_offset, topic_id=id_, leader=address)
@@ -189,8 +189,8 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """The transaction that holds back the last stable offset: it begins at ``first_offset``. What
-    the broker does not report is None."""
+    """The transaction that holds back the last stable offset: it begins at ``first_offset``. Fields
+    that the broker does not report are None."""
 
     first_offset: int
     producer_id: int | None = None
@@ -211,7 +211,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookups:
-    """What the cluster says about the bounds of a job, for the partitions that have logs."""
+    """The cluster's answers about the bounds of a job, for the partitions that have logs."""
 
     for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
     """The offset for each (partition, time_ms); None if no record is that late."""
@@ -220,9 +220,9 @@ class OffsetLookups:
     of_groups: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
     """The offset of each (partition, group); None if the group has committed none there."""
     entries: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
-    """The begin and end of the entry around a requested offset that may be inside one."""
+    """The beginning and end of the entry around a requested offset that may be inside one."""
     uncommitted_ends: dict[Partition, int] = field(default_factory=dict)
-    """How far logs go that an open transaction holds back before an offset that was asked for."""
+    """How far logs go that an open transaction holds back before a requested offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +236,10 @@ class Absences:
     unseen_topics: frozenset[str] = frozenset()
     """Topics that do not exist or are not visible to this client."""
     answered_brokers: frozenset[str] = frozenset()
-    """The brokers that answered, where brokers have names; nothing is known about the partitions of
+    """The brokers that answered, if brokers have names; nothing is known about the partitions of
     the others."""
     unanswered_brokers: dict[str, str] = field(default_factory=dict)
-    """The brokers that did not answer, and why, where brokers have names."""
+    """The brokers that did not answer, and why, if brokers have names."""
 
     def why_unreachable(self, partition: Partition) -> str | None:
         """The reason why a partition has no leader now, or why the only broker that knows it does
@@ -261,9 +261,9 @@ class Survey:
     lookups: OffsetLookups = field(default_factory=OffsetLookups)
     absent: Absences = field(default_factory=Absences)
     retention: dict[str, Retention] = field(default_factory=dict)
-    """The retention of each topic, where it is known."""
+    """The retention of each topic, if it is known."""
     confirmed_by: dict[Partition, str] = field(default_factory=dict)
-    """Which brokers have confirmed an unexpected response about a partition."""
+    """The brokers that have confirmed an unexpected response about a partition."""
     cluster: Cluster | None = None
     """None if no broker was asked."""
     reports_versions: dict[Address, bool] = field(default_factory=dict)
@@ -302,7 +302,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A section of a range: what a task reads at a time. The slices of a range cover it exactly."""
+    """A section of a range that a task reads by itself. The slices of a range cover it exactly."""
 
     index: int
     partition: Partition
@@ -344,11 +344,11 @@ class Counts:
     compacted: int = 0
     """Offsets that log compaction has removed, while their neighbours are still there."""
     filtered: int = 0
-    """Records without a row: the transform made none, or they have none of the requested tags."""
+    """Records without a row: the transform made none, or they lack the requested tags."""
     quarantined: int = 0
     """Offsets that are kept as raw bytes."""
     lost: int = 0
-    """Offsets that cannot be read, where a policy allowed the run to continue."""
+    """Offsets that cannot be read; a policy let the run continue without them."""
 
     @property
     def total(self) -> int:
@@ -386,10 +386,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedBytes:
-    """The bytes of a batch that cannot be decoded, and what else decoding them takes."""
+    """The bytes of a batch that cannot be decoded, and the other inputs of decoding."""
 
     records: bytes
-    """The bytes as they came."""
+    """The bytes as they arrived."""
     aborted: tuple[tuple[int, int], ...]
     """The aborted transactions, as in a fetch."""
     reason: str

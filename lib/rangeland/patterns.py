@@ -1,6 +1,6 @@
 """Topic patterns: regular expressions that match in linear time, for any pattern and topic.
 
-They are RE2's, which come with Arrow: like Python's, but without lookaround and back references,
+They are RE2's, which come with Arrow: like Python's, but without lookaround and backreferences,
 which cannot be matched in linear time. A pattern matches a whole name.
 """
 
@@ -24,9 +24,9 @@ def check_pattern_is_valid(pattern: str) -> None:
 
 def match_topics(pattern: str, topics: Iterable[str]) -> list[str]:
     """The topics whose whole name matches, in the given order. Raises ValueError."""
-    listed = tuple(topics)
-    found = _match_texts(_anchor(pattern), listed)
-    return [topic for topic, is_match in zip(listed, found, strict=True) if is_match]
+    names = tuple(topics)
+    matched = _match_texts(_anchor(pattern), names)
+    return [topic for topic, is_match in zip(names, matched, strict=True) if is_match]
 
 
 @lru_cache(10_000)
@@ -45,9 +45,9 @@ def _match_texts(pattern: str, texts: Sequence[str]) -> list[bool]:
     import pyarrow.compute as pc
 
     try:
-        found: list[bool] = pc.match_substring_regex(
+        matched: list[bool] = pc.match_substring_regex(
             pa.array(texts, pa.string()), pattern=pattern
         ).to_pylist()
     except pa.ArrowInvalid as error:
         raise ValueError(str(error).partition("expression: ")[2] or str(error)) from None
-    return found
+    return matched

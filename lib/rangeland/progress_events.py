@@ -13,13 +13,13 @@ from rangeland.planning.plan import Plan
 
 
 class Progress(Protocol):
-    """Receives what a run reports while it works. One thread at a time calls it."""
+    """Receives the reports of a run at work. Only one thread at a time calls it."""
 
     def step(self, text: str) -> None:
         """A step begins, such as "asking 3 brokers"."""
 
     def planned(self, plan: Plan, recovered: bool) -> None:
-        """This plan is read next; ``recovered`` if an earlier driver had entered it."""
+        """This plan is read next; ``recovered``: an earlier driver had entered it."""
 
     def read(self, read_offsets: dict[Partition, int]) -> None:
         """Reports how many offsets of each partition of the plan have been read so far."""
@@ -28,11 +28,11 @@ class Progress(Protocol):
         """Reading has ended, successfully or not."""
 
     def warn(self, text: str) -> None:
-        """Something that a person should know and that does not end the run."""
+        """A person should know this, but it does not end the run."""
 
 
 class NoProgress:
-    """A ``Progress`` that ignores what it receives."""
+    """A ``Progress`` that ignores all reports."""
 
     def step(self, text: str) -> None: ...
 

@@ -42,7 +42,7 @@ class PartitionStatus(JsonResult):
     landed: tuple[Interval, ...] = ()
     """The offsets of this log that any run or backfill has accounted for."""
     lag_ms: int | None = None
-    """The age of the first record that is not landed; None if there is none or it has no
+    """The age of the first record that has not landed; None if there is none or it has no
     timestamp."""
     owner: str | None = None
     """The member of the group that currently has the partition."""
@@ -57,8 +57,8 @@ class PartitionStatus(JsonResult):
 
     @property
     def passed_over(self) -> tuple[Interval, ...]:
-        """Offsets of the log between the first landed one and the checkpoint that were never
-        landed, because a run was asked to begin after them."""
+        """Offsets of the log between the first landed one and the checkpoint that never landed,
+        because a run was asked to begin after them."""
         end = max(self.start, self.checkpoint or 0)
         return tuple(
             overlap((self.start, end), passed_over_intervals(self.landed, self.checkpoint))
@@ -71,8 +71,8 @@ class PartitionStatus(JsonResult):
 
     @property
     def lag(self) -> int:
-        """The number of offsets up to the high watermark that are not landed, including what an
-        open transaction holds back."""
+        """The number of offsets up to the high watermark that have not landed, including those that
+        an open transaction holds back."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
 
@@ -139,7 +139,7 @@ class Status(JsonResult):
 
 @dataclass(frozen=True, slots=True)
 class CheckedItem:
-    """One thing that ``check`` has checked, and what it found."""
+    """One item that ``check`` has checked, with its finding."""
 
     VIEW = "what is_well=ok seen"
 
@@ -168,16 +168,16 @@ class CheckResult(JsonResult):
 
     @property
     def is_well(self) -> bool:
-        return all(one.is_well for one in self.findings)
+        return all(item.is_well for item in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """With the keys that every error has, if there is a problem."""
+        """Includes the keys that every error has, if there is a problem."""
         return RESULT_JSON.write(self) | (error_json(self.problem) if self.problem else {})
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult(JsonResult):
-    """The result of ``verify``: what the table has of all that was landed in it."""
+    """The result of ``verify``: how much of everything that landed is in the table."""
 
     VIEW = (
         "job table table_version is_well=ok landings landed_ranges=ranges *audit "
@@ -189,14 +189,15 @@ class VerifyResult(JsonResult):
     table_version: int | None
     landings: int
     landed_ranges: tuple[LandedRange, ...]
-    """The landed ranges that count."""
+    """The landed ranges in force."""
     audit: Audit
-    """What the table has of them."""
+    """The comparison of their offsets with the table."""
     gone_files: tuple[str, ...] = ()
     """Files that the table names and its store no longer has."""
     seconds: float = 0.0
     passed_over: tuple[Range, ...] = ()
-    """What was never landed, and no run of this job will: its checkpoint is past it."""
+    """Offsets that never landed, and that no run of this job will land: its checkpoint is past
+    them."""
 
     @property
     def is_well(self) -> bool:
@@ -208,7 +209,7 @@ class VerifyResult(JsonResult):
 
 
 class FindState(StrEnum):
-    """The fate of an offset, as far as ``find`` knows it."""
+    """What became of an offset, if ``find`` knows."""
 
     LANDED = "landed"
     """It has a row."""
@@ -224,7 +225,7 @@ class FindState(StrEnum):
     """One of the two: the ledger does not know which."""
     NOT_LANDED = "not-landed"
     UNKNOWN_ROW = "stranger"
-    """It has a row that no landing brought."""
+    """It has a row that no landing wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ class Finding(JsonResult):
     range: Range | None = None
     earlier: tuple[PlanId, ...] = ()
     why: str = ""
-    """Why it has no row, as far as the ledger knows."""
+    """Why it has no row, if the ledger knows."""
 
     @property
     def landed_at(self) -> str | None:

@@ -11,9 +11,9 @@ column that is not there, is read as None where the field allows it and as its d
 records of earlier versions lack the newest columns.
 
 A class with a *view* has the columns that it lists, in that order: ``field`` or ``field=column``,
-which may also be a property; ``*field`` adds the columns of a dataclass, which is a record of its
-own otherwise; ``field?`` is left out where it has its default. What a view always writes has to
-be there to be read.
+which may also be a property; ``*field`` adds the columns of a dataclass, which would otherwise be a
+record in the record; ``field?`` is left out if it has its default. Columns that a view always
+writes must be there to be read.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class RecordCodec:
 
     ``views`` are the views of classes; any other class has a column for each field. ``names`` has
     the names of columns by class and field, ``columns`` the types of columns that differ from
-    those of their fields. What is ``omitted`` from a class, a field or a column of a dataclass in
-    it, is not written, and its default is read."""
+    those of their fields. Fields, and columns of a dataclass in a field, that are ``omitted`` from
+    a class are not written, and their defaults are read."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class RecordCodec:
 
     def read(self, kind: type[T], record: object, /, **known: Any) -> T:
         """Reads a record as a dataclass. ``known`` are values of fields that are not in the record.
-        Raises Unreadable for a record of something else."""
+        Raises Unreadable for a record of another kind."""
         get = require_type(record, dict, kind.__name__).get
         if known:
             fields = (f for f in self._fields(kind).read if f.attribute not in known)
@@ -143,11 +143,11 @@ class RecordCodec:
 
     def columns_of(self, kind: type) -> dict[str, Shape]:
         """The columns of a class and their shapes, in the order in which they are written."""
-        found: dict[str, Shape] = {}
+        shapes: dict[str, Shape] = {}
         for field in self._fields(kind).written:
             nested = field.nested is not None
-            found |= field.column.shape if nested else {field.name: field.column.shape}
-        return {name: found[name] for name in found if name not in self._omitted.get(kind, ())}
+            shapes |= field.column.shape if nested else {field.name: field.column.shape}
+        return {name: shapes[name] for name in shapes if name not in self._omitted.get(kind, ())}
 
     def _read(self, kind: type[T], get: Callable[[str], Any]) -> T:
         return kind(**{field.attribute: field.read(get) for field in self._fields(kind).read})
@@ -178,14 +178,14 @@ class RecordCodec:
 
     def _with_view(self, kind: type, view: str) -> _Columns:
         fields = {field.name: field for field in dataclasses.fields(kind)}
-        written = tuple(self._field_in_view(kind, item, fields) for item in view.split())
-        by_name = {field.attribute: field for field in written}
+        in_view = tuple(self._field_in_view(kind, item, fields) for item in view.split())
+        by_name = {field.attribute: field for field in in_view}
         hidden = {
             name: _Field(name, name, False, False, _default(field), AS_IT_IS, None, None)
             for name, field in fields.items()
             if name not in by_name
         }
-        return _Columns(tuple((by_name | hidden)[name] for name in fields), written)
+        return _Columns(tuple((by_name | hidden)[name] for name in fields), in_view)
 
     def _field_in_view(
         self, kind: type, item: str, fields: Mapping[str, dataclasses.Field[Any]]
@@ -238,32 +238,33 @@ class RecordCodec:
             return self._records_of(name, *args)
         return ColumnType((str, str), lambda value: list(value.items()), lambda v: _map(name, v))
 
-    def _records_of(self, name: str, key: Any, values: Any) -> ColumnType:
+    def _records_of(self, name: str, key: Any, hint: Any) -> ColumnType:
         """The column type of a mapping from one dataclass to another, or to tuples of another."""
-        is_many = typing.get_origin(values) is tuple
-        value = typing.get_args(values)[0] if is_many else values
+        is_many = typing.get_origin(hint) is tuple
+        value_type = typing.get_args(hint)[0] if is_many else hint
 
         def write(mapping: Mapping[Any, Any]) -> list[Record]:
             pairs = [
-                (self.write(k), one)
-                for k, ones in sorted(mapping.items(), key=lambda item: item[0])
-                for one in (ones if is_many else (ones,))
+                (self.write(k), value)
+                for k, values in sorted(mapping.items(), key=lambda item: item[0])
+                for value in (values if is_many else (values,))
             ]
-            return [where | self.write(one) for where, one in pairs]
+            return [key_columns | self.write(value) for key_columns, value in pairs]
 
         def read(records: Any) -> dict[Any, Any]:
-            found: dict[Any, list[Any]] = {}
+            values: dict[Any, list[Any]] = {}
             for record in require_type(records, list, name):
-                found.setdefault(self.read(key, record), []).append(self.read(value, record))
-            return {k: tuple(ones) if is_many else ones[-1] for k, ones in found.items()}
+                values.setdefault(self.read(key, record), []).append(self.read(value_type, record))
+            return {k: tuple(of_key) if is_many else of_key[-1] for k, of_key in values.items()}
 
-        return ColumnType([self.columns_of(key) | self.columns_of(value)], write, read)
+        return ColumnType([self.columns_of(key) | self.columns_of(value_type)], write, read)
 
 
 def _getter_of(kind: type, attribute: str) -> Callable[..., Any]:
     """The function behind a property."""
-    found = getattr(kind, attribute)
-    function: Callable[..., Any] = found.func if isinstance(found, cached_property) else found.fget
+    descriptor = getattr(kind, attribute)
+    is_cached = isinstance(descriptor, cached_property)
+    function: Callable[..., Any] = descriptor.func if is_cached else descriptor.fget
     return function
 
 
@@ -290,14 +291,14 @@ def _list_of(name: str, inner: ColumnType, kind: type) -> ColumnType:
 
 def _parts_of(name: str, inner: list[ColumnType], parts: Sequence[str] | None) -> ColumnType:
     def read(value: Any) -> tuple[Any, ...]:
-        found = [require_type(value, dict, name).get(part) for part in parts] if parts else value
-        if not isinstance(found, list) or len(found) != len(inner):
+        values = [require_type(value, dict, name).get(part) for part in parts] if parts else value
+        if not isinstance(values, list) or len(values) != len(inner):
             raise Unreadable(f"{name}: expected a list of {len(inner)} values")
-        return tuple(one.read(part) for one, part in zip(inner, found, strict=True))
+        return tuple(column.read(part) for column, part in zip(inner, values, strict=True))
 
     if parts is None:
-        return ColumnType([one.shape for one in inner], list, read)
-    shape = dict(zip(parts, (one.shape for one in inner), strict=True))
+        return ColumnType([column.shape for column in inner], list, read)
+    shape = dict(zip(parts, (column.shape for column in inner), strict=True))
     return ColumnType(shape, lambda value: dict(zip(parts, value, strict=True)), read)
 
 
@@ -310,11 +311,11 @@ def _scalar(name: str, kind: type) -> ColumnType:
 
 
 def _member(kind: type[Enum], value: Any, name: str) -> Enum:
-    found = {one.value: one for one in kind}.get(require_type(value, str, name))
-    if found is None:
+    member = {one.value: one for one in kind}.get(require_type(value, str, name))
+    if member is None:
         expected = ", ".join(one.value for one in kind)
         raise Unreadable(f"{name}: expected one of {expected}, not {value!r}")
-    return found
+    return member
 
 
 def _map(name: str, pairs: Any) -> dict[Any, Any]:

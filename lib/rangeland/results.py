@@ -36,8 +36,8 @@ class WriterSchema:
 
 @dataclass(frozen=True, slots=True)
 class RunResult(JsonResult):
-    """The result of ``run``, ``apply`` and ``backfill``: what this call has landed. Drivers that
-    share a plan each report all of it."""
+    """The result of ``run``, ``apply`` and ``backfill``: what this call has landed. If drivers
+    share a plan, each reports all of it."""
 
     VIEW = (
         "job application sequence state table table_version landed rows files bytes_written "
@@ -55,22 +55,22 @@ class RunResult(JsonResult):
     """The ranges of its plans, and what became of each offset."""
     seconds: float
     rows: int = 0
-    """How many rows were added; with a transform not always as many as offsets were landed."""
+    """How many rows were added; with a transform, not always one for each landed offset."""
     files: int = 0
     bytes_written: int = 0
     recovered: tuple[int, ...] = ()
-    """The sequences of plans that another driver had entered and this one has finished."""
+    """The sequences of plans that another driver had entered and this one finished."""
     already_landed: tuple[Range, ...] = ()
-    """What was asked for and had been landed before, or by another driver."""
-    held: tuple[str, ...] = ()
-    """The losses for which a policy holds partitions, as sentences."""
+    """Requested ranges that had landed before, or that another driver landed."""
+    held_losses: tuple[DecidedLoss, ...] = ()
+    """The losses at which a policy holds partitions."""
     warnings: tuple[str, ...] = ()
     losses: tuple[LossEvent, ...] = ()
-    """What these plans could not land."""
+    """The losses of these plans."""
     replaced: ReplacedRange | None = None
-    """What has become of the rows that a replacement met."""
+    """How the rows of a replacement differ from those that were there."""
     passed_over: tuple[Range, ...] = ()
-    """What the checkpoint was moved past: no later run lands it."""
+    """Ranges that the checkpoint was moved past: no later run lands them."""
     added_columns: tuple[str, ...] | None = None
     """The columns that these landings have added to the table; None if keys and values stay
     bytes."""
@@ -78,8 +78,13 @@ class RunResult(JsonResult):
     """The schemas that the landed values name; None if keys and values stay bytes."""
 
     @property
+    def held(self) -> tuple[str, ...]:
+        """``held_losses`` as sentences."""
+        return tuple(str(loss) for loss in self.held_losses)
+
+    @property
     def counts(self) -> Counts:
-        return Counts.sum(one.counts for one in self.ranges)
+        return Counts.sum(r.counts for r in self.ranges)
 
     @property
     def landed(self) -> int:
@@ -96,7 +101,7 @@ class FinishedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanToFinish(JsonResult):
-    """An unfinished plan of any job of a table, and who finishes it, as one of the jobs sees it."""
+    """An unfinished plan of any job of a table, and who finishes it, seen from one of the jobs."""
 
     VIEW = "*plan finished_by"
 
@@ -111,7 +116,7 @@ class PlanPreview(JsonResult):
     draft: PlanDraft
     table: str
     logs: Sequence[LogState]
-    """What the survey found."""
+    """The logs in the survey."""
     tasks: int
     """How many Spark tasks would read."""
     unfinished_plans: tuple[PlanToFinish, ...] = ()
@@ -144,5 +149,5 @@ class PlanPreview(JsonResult):
             "notes": list(self.draft.notes),
             "at_risk": [RESULT_JSON.write(risk) for risk in self.draft.risks],
             "read_speed": RESULT_JSON.write(self.speed),
-            "pending": [RESULT_JSON.write(one) for one in self.unfinished_plans],
+            "pending": [RESULT_JSON.write(plan) for plan in self.unfinished_plans],
         }

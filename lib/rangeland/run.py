@@ -45,7 +45,7 @@ def preview(
 
 
 def run(job: Job, spark: SparkSession, progress: Progress) -> RunResult:
-    """Lands what the job asks for, exactly once, after finishing any unfinished plans."""
+    """Lands the job's range exactly once, after finishing any unfinished plans."""
     return Runner(job, spark, progress).run()
 
 
@@ -53,7 +53,7 @@ def backfill(
     job: Job, spark: SparkSession, progress: Progress, kind: PlanKind = PlanKind.BACKFILL
 ) -> RunResult:
     """Lands the job's range apart from its scheduled runs, without moving their checkpoint.
-    ``kind`` may ask for what the table has lost, or for landing the range again."""
+    ``kind`` may ask for rows that the table has lost, or for landing the range again."""
     return Runner(job, spark, progress, kind).run()
 
 
@@ -72,12 +72,13 @@ def redrive(
     done = None if dry_run else runner.run()
     progress.step("reading the quarantine")
     runner.target.refresh()
-    left = in_quarantine(job, runner.target, runner.row_format)
-    return RedriveResult(job.name, job.sink.table, tuple(left), time.monotonic() - started, done)
+    batches = in_quarantine(job, runner.target, runner.row_format)
+    seconds = time.monotonic() - started
+    return RedriveResult(job.name, job.sink.table, tuple(batches), seconds, done)
 
 
 def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
-    """Records that the table is right where it and its ledger disagree."""
+    """Records that the table is right if it and its ledger disagree."""
     return adopt_table(job, Runner(job, spark, progress).row_schema, spark, progress)
 
 

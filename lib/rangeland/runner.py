@@ -1,4 +1,4 @@
-"""One command that lands: which step follows which.
+"""One command that lands: the order of its steps.
 
 A run is a short loop. Read the state of the table and the ledger; finish every unfinished plan
 that comes first, unchanged; make a new plan and enter it; read, prove, prepare, commit. It may be
@@ -51,9 +51,7 @@ from rangeland.loss import DecidedLoss
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import (
-    rebuild_draft,
-)
+from rangeland.planning.plan_builder import rebuild_draft
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.retention_risk import risk_warnings
@@ -66,11 +64,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_LOST_RACES = 50
-"""How often other drivers may enter a plan first before a run gives up; counted from the last plan
-of its own."""
+"""How often other drivers may enter a plan first before a run gives up; counted from its own last
+plan."""
 EARLIER = 20
 """How many landings back a group's offset may lie before we assume that another client moved it."""
-_Work = Callable[[], PlanDraft | None]  # finishes plans, and returns its last draft
+_Work = Callable[[], PlanDraft | None]  # finishes plans, and returns the last draft
 
 
 class Runner:
@@ -108,12 +106,12 @@ class Runner:
         self.planner = Planner(context, kind)
 
     def _row_format(self) -> RowFormat | None:
-        seen: SeenIds = {}
+        ids: SeenIds = {}
         if not self.kind.traits.reads_log:
-            seen = quarantined_schema_ids(self.job, self.target)
-        if not seen and self.job.decode.fields_with_schema_ids:
-            seen = schema_ids_in_logs(self.job, self.surveys.early())
-        return row_format_of(self.job, seen)
+            ids = quarantined_schema_ids(self.job, self.target)
+        if not ids and self.job.decode.fields_with_schema_ids:
+            ids = schema_ids_in_logs(self.job, self.surveys.early())
+        return row_format_of(self.job, ids)
 
     def run(self) -> RunResult:
         return self._with_lease(self._land_until_done)
@@ -128,9 +126,9 @@ class Runner:
     # --- the order of a run -------------------------------------------------------------
 
     def _land_until_done(self) -> PlanDraft | None:
-        """Finishes one plan per turn: what has to be finished first, what is in the way of a plan
-        of its own, then that plan; until nothing is left to land."""
-        outrun: tuple[Range, ...] = ()
+        """Finishes one plan per turn until nothing is left to land: first the plans that come first
+        and those that block its own plan, then its own plan."""
+        lost_ranges: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
             self.check_table_and_ledger_agree()
@@ -143,8 +141,8 @@ class Runner:
                         return instead_of
                 case LandNothing(draft):
                     self._record_losses(draft.unplanned_losses(self.surveys.last.logs))
-                    # If another driver has landed the same ranges meanwhile, say so.
-                    return replace(draft, already_landed=draft.already_landed or outrun)
+                    # If another driver has landed the same ranges in the meantime, say so.
+                    return replace(draft, already_landed=draft.already_landed or lost_ranges)
                 case Enter(draft):
                     if self._enter_draft(draft, unfinished):
                         self.finished.append(self.committer.finish_new(draft.plan))
@@ -152,7 +150,7 @@ class Runner:
                             return draft
                         lost_races = 0
                     else:
-                        outrun = draft.plan.ranges
+                        lost_ranges = draft.plan.ranges
                         lost_races += 1
             self.surveys.forget_early()
             self.target.refresh()
@@ -165,12 +163,12 @@ class Runner:
         )
 
     def _apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
-        """Finishes a plan that was made earlier, as it was entered or after checking that it still
-        applies. The losses are recorded before the plan is entered, so that a driver that finds the
-        plan entered has nothing left to record."""
+        """Finishes a plan that was made earlier, after checking that it still applies unless it was
+        already entered. The losses are recorded before the plan is entered, so that a driver that
+        finds it entered has nothing left to record."""
         self.check_table_and_ledger_agree()
-        if (same := self.target.history.entered_plan(plan)) is not None:
-            self.finished.append(self.committer.finish_entered(same))
+        if (entered := self.target.history.entered_plan(plan)) is not None:
+            self.finished.append(self.committer.finish_entered(entered))
             return None
         if plan.schema_json != self.reader.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
@@ -191,34 +189,34 @@ class Runner:
             self.finished.append(self.committer.finish_new(plan))
             return draft
         self.target.refresh()
-        if (same := self.target.history.entered_plan(plan)) is not None:
-            self.finished.append(self.committer.finish_entered(same))
+        if (entered := self.target.history.entered_plan(plan)) is not None:
+            self.finished.append(self.committer.finish_entered(entered))
             return None
         raise outdated_error(plan, "another plan was entered at the same time")
 
     # --- the steps of a run -------------------------------------------------------------
 
     def check_table_and_ledger_agree(self) -> None:
-        """Raises Conflict where table and ledger disagree: nothing may be landed then."""
+        """Raises Conflict if table and ledger disagree: nothing may land then."""
         self.target.identity.check_table_and_ledger_agree()
         if not self.kind.traits.repairs:
             check_rows_remain(self.spark, self.target, self.job, self.progress)
 
     def _finish_prepared(self) -> None:
-        """Commits what is prepared: a plan that was made since counts it as landed."""
+        """Commits prepared outcomes: a plan that was made since counts them as landed."""
         history = self.target.history
-        while prepared := [u for u in history.unfinished_plans() if u.outcome is not None]:
-            self.finished.append(self.committer.finish_entered(prepared[0]))
+        while plans := [u for u in history.unfinished_plans() if u.outcome is not None]:
+            self.finished.append(self.committer.finish_entered(plans[0]))
             self.target.refresh()
             self.check_table_and_ledger_agree()
 
     def draft(self) -> PlanDraft:
-        """A plan based on what is known now."""
+        """A plan based on the current state."""
         draft = self.planner.draft()
         return replace(draft, plan=replace(draft.plan, schema_json=self.reader.schema_to_merge()))
 
     def check_draft_can_land(self, draft: PlanDraft) -> None:
-        """Raises Conflict for rows that no ledger knows, and for schemas that do not fit."""
+        """Raises Conflict for rows that are in no ledger, and for schemas that do not fit."""
         if self.kind.traits.resolves_bounds and not self.kind.traits.replaces:
             check_rows_are_known(self.spark, self.target, draft.plan.ranges)
             ids_in = partial(schema_ids_in, self.job, survey=self.surveys.last)
@@ -226,7 +224,7 @@ class Runner:
             check_schemas_are_readable(self.row_format, policy, draft.plan.slices, ids_in)
 
     def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
-        """Enters a draft, after warning of what may be a reason to stop the run."""
+        """Enters a draft, after warnings that may be a reason to stop the run."""
         self.check_draft_can_land(draft)
         risks = risk_warnings(draft.risks, self.surveys.speed)
         for text in (*passed_over_warnings(draft.passed_over), *risks):
@@ -303,7 +301,7 @@ class Runner:
         checkpoint. Backfills take no lease: they move no checkpoint and may run beside runs."""
         if self.job.group is None or not self.kind.traits.moves_checkpoint:
             return self._result(self._run_and_record_losses(work))
-        # A member that waits for executors would keep its partitions from the other drivers.
+        # A member that waits for executors would withhold its partitions from the other drivers.
         self.reader.wait_for_workers()
         survey, step = self.surveys.early(), self.progress.step
         cluster = cluster_settings(self.job).with_versions_of(survey)

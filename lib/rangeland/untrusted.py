@@ -95,7 +95,7 @@ def _decode(text: str | bytes | bytearray | memoryview, max_bytes: int) -> str:
 
 
 def _raise_for_constant(name: str) -> NoReturn:
-    raise Unreadable(f"{name} is not a number that JSON has")
+    raise Unreadable(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -106,10 +106,10 @@ def _finite(text: str) -> float:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise Unreadable("it contains a duplicate key")
-    return found
+    return values
 
 
 def _check_depth_is_bounded(value: Any) -> None:
@@ -165,29 +165,29 @@ class JsonFields:
         return self._values.get(name)
 
     def text(self, name: str, default: Any = _REQUIRED) -> str:
-        found: str = self._read(name, str, default)
-        return found
+        value: str = self._read(name, str, default)
+        return value
 
     def word(self, name: str) -> str:
         """A string; a number or a boolean as a string."""
-        found = self._values.get(name)
-        return str(found) if isinstance(found, int | float) else self.text(name)
+        value = self._values.get(name)
+        return str(value) if isinstance(value, int | float) else self.text(name)
 
     def flag(self, name: str, default: Any = _REQUIRED) -> bool:
-        found: bool = self._read(name, bool, default)
-        return found
+        value: bool = self._read(name, bool, default)
+        return value
 
     def number(
         self, name: str, low: int = 0, high: int = MAX_INT64, *, default: Any = _REQUIRED
     ) -> int:
-        found = self._values.get(name)
-        if found is None and default is not _REQUIRED:
+        value = self._values.get(name)
+        if value is None and default is not _REQUIRED:
             return int(default)
-        return whole(found, name, low, high)
+        return whole(value, name, low, high)
 
     def number_or_none(self, name: str) -> int | None:
-        found = self._values.get(name)
-        return None if found is None else whole(found, name)
+        value = self._values.get(name)
+        return None if value is None else whole(value, name)
 
     def fields(self, name: str, default: Any = _REQUIRED) -> JsonFields:
         """An object."""
@@ -198,23 +198,23 @@ class JsonFields:
         return [JsonFields(entry) for entry in self.values(name, default)]
 
     def texts(self, name: str) -> tuple[str, ...]:
-        found = self.values(name)
-        if not all(isinstance(one, str) for one in found):
+        values = self.values(name)
+        if not all(isinstance(one, str) for one in values):
             raise Unreadable(f"{name}: expected a list of texts")
-        return tuple(found)
+        return tuple(values)
 
     def values(self, name: str, default: Any = _REQUIRED) -> list[Any]:
         """A list of anything."""
-        found: list[Any] = self._read(name, list, default)
-        return found
+        values: list[Any] = self._read(name, list, default)
+        return values
 
     def _read(self, name: str, kind: type[Any], default: Any) -> Any:
-        found = self._values.get(name)
-        if found is None and default is not _REQUIRED:
+        value = self._values.get(name)
+        if value is None and default is not _REQUIRED:
             return default
-        if found is None and name not in self._values:
+        if value is None and name not in self._values:
             raise Unreadable(f"{name}: expected {_EXPECTED[kind]}, missing")
-        return require_type(found, kind, name)
+        return require_type(value, kind, name)
 
 
 def require_type(value: Any, kind: type[Any], what: str) -> Any:
@@ -251,8 +251,8 @@ def parse_address(text: str) -> Address:
 
 
 def is_quotable(address: str) -> bool:
-    """Whether an address that cannot be read may be repeated: it is short, and not a URL or the
-    like, which may hold a password or a token."""
+    """Whether an address that cannot be read may be quoted: it is short, and nothing like a URL,
+    which may contain a password or a token."""
     return len(address) <= MAX_QUOTED and _PARTS_OF_URL.search(address) is None
 
 
@@ -263,6 +263,6 @@ def _show(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     if isinstance(value, str | int | float):
-        shown = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
-        return shown if len(shown) <= SHOWN + 2 else shown[:SHOWN] + "...'"
+        text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
+        return text if len(text) <= SHOWN + 2 else text[:SHOWN] + "...'"
     return "an object" if isinstance(value, Mapping) else "a list"

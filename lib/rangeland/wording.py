@@ -7,7 +7,7 @@ from typing import Final
 
 _WORD: Final = re.compile("[a-z]+(?=[ ,;]|: |:?$)")
 """A plain word, unlike ``orders/0``, ``host:9092``, ``sink.table`` and ``--set``, which keep their
-spelling. A name that may look like a word is not the first one of a message."""
+spelling. A name that may look like a word never begins a message."""
 
 
 def count_noun(count: int, noun: str) -> str:
@@ -37,7 +37,7 @@ def duration(seconds: float) -> str:
 
 
 def capitalise(text: str) -> str:
-    """The text with a capital letter, for one that begins with a word and not with a name."""
+    """The text with a capital letter; it must begin with a word, not with a name."""
     return text[:1].upper() + text[1:]
 
 

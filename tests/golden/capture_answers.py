@@ -120,7 +120,7 @@ def _result() -> RunResult:
         bytes_written=4_000,
         recovered=(3,),
         already_landed=(Range(P0, 0, 10, "A"),),
-        held=("orders/2 is held",),
+        held_losses=(made.a_loss(2, 1, 2, LossKind.RECREATED).with_action(Action.HOLD),),
         warnings=("a warning",),
         losses=(LOSS,),
         replaced=ReplacedRange(1, 2, 3, 4),

@@ -57,7 +57,7 @@ PLANS_AND_LEDGER = (
         "a compaction whose response was lost is undone",
         Change(
             "delta.ledger.ledger_table:Ledger.compact",
-            "if any(file.path == made.path for file in self._seen().snapshot.files()):",
+            "if any(file.path == compacted.path for file in self._seen().snapshot.files()):",
             "if not self._seen().snapshot.files():",
         ),
     ),
@@ -268,7 +268,7 @@ DISPLACED = (
         "a table that was created again meanwhile is landed in",
         Change(
             "delta.transaction_log.table_commit:check_same_table",
-            "if now is None or now.table_id != snapshot.table_id:",
+            "if latest is None or latest.table_id != snapshot.table_id:",
             "if False:",
         ),
     ),
@@ -323,8 +323,8 @@ DAMAGE = (
         "what was read again from quarantine is read once more",
         Change(
             "landing.special_plans.redrive:_ranges_in_force",
-            "ranges=tuple(leave_out(wanted.ranges, landed))",
-            "ranges=wanted.ranges",
+            "ranges=tuple(leave_out(request.ranges, landed))",
+            "ranges=request.ranges",
         ),
     ),
 )

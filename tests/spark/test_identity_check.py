@@ -211,5 +211,5 @@ def test_rows_that_were_overwritten_are_noticed_and_rows_that_were_deleted_are_n
 def test_an_outcome_of_another_plan_is_not_taken_for_ones_own(lake: Lake) -> None:
     target = LandingTarget(lake.spark, lake.job())
     other = replace(lake.plan(2), made_at_ms=1)
-    with pytest.raises(Conflict, match="of another plan"):
+    with pytest.raises(Conflict, match="belongs to another plan"):
         target.prepare(other, [], [], {})

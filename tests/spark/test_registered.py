@@ -196,7 +196,7 @@ def test_a_topic_that_changes_its_schema_in_mid_range(
         assert refused.value.exit_code == 73
         assert "BIGINT" in str(refused.value)
         assert f"schema {newest}, the latest of {subject}" in str(refused.value)
-        assert f"what landed last was written with {later}" in str(refused.value)
+        assert f"the last landing was written with {later}" in str(refused.value)
         assert len(values_in(table)) == 63
         # Records of earlier schemas, for a new table with the latest one.
         other = registered(kafka, url, f"{table}-3", topic, decode=decode)

@@ -317,12 +317,13 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     fake = SimpleNamespace(
         check_rows_inside=lambda *_: None,
         unfit=lambda *_: None,
-        differences=lambda *_: ReplacedRange(),
+        differences=lambda *_: ReplacedRange(same=100),
         land=land,
     )
     finisher._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
+    assert finisher.replaced == ReplacedRange(same=100), "of the rows that landed, not of each try"
     assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]
 
 

@@ -34,9 +34,9 @@ def kept(why: str = "") -> QuarantinedRange:
 
 
 def run_with(*losses: LossEvent) -> RunResult:
-    held = tuple(str(x.loss) for x in losses if x.loss.action is Action.HOLD)
+    held = tuple(x.loss for x in losses if x.loss.action is Action.HOLD)
     return RunResult(
-        "orders", "rangeland/orders", 7, "landed", "t", 1, (), 1.0, held=held, losses=losses
+        "orders", "rangeland/orders", 7, "landed", "t", 1, (), 1.0, held_losses=held, losses=losses
     )
 
 

@@ -31,7 +31,7 @@ def test_the_schemas_of_both_are_named() -> None:
     error = refused(RowFormat(value=VALUES), ((1, 5),), ((5, 2), (6, 1)), ())
     assert str(error) == (
         "column id is BIGINT: the rows have STRING there; they have schema 9, the latest of "
-        "orders-value, and what landed last was written with 5, 6. Convert it."
+        "orders-value, and the last landing was written with 5, 6. Convert it."
     )
     assert error.facts["schema_ids"] == [5, 6, 9]
 

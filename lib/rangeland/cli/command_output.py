@@ -24,7 +24,7 @@ from rangeland.cli.interruption import NAME, Interruption, interruption_of
 from rangeland.cli.stop_signals import StopSignals
 from rangeland.errors import RangelandError, UsageError, error_json, public_name
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
-from rangeland.spark.gateway import end_jvm, let_jvm_end
+from rangeland.spark.gateway import await_jvm_end, end_jvm
 from rangeland.spark.spark_errors import unexpected_error
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _finish_archive() -> None:
     )
 
     if archive_use() is ArchiveUse.WAIT:
-        let_jvm_end(ARCHIVE_S)
+        await_jvm_end(ARCHIVE_S)
         take_complete(cached_archives())
 
 

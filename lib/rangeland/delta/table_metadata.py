@@ -1,8 +1,8 @@
 """The metadata of a Delta table, and how rows are laid out in it: frozen values only.
 
-The driver and the executors share them. They can be pickled, they hold no handle on a JVM, a
-file or a clock, and they decide nothing: ``schema_compatibility`` makes a ``TableLayout`` from
-``TableMetadata``, and ``data_files`` writes files by it.
+The driver and the executors share them. They can be pickled, have no handle on a JVM, a file or a
+clock, and decide nothing: ``schema_compatibility`` makes a ``TableLayout`` from ``TableMetadata``,
+and ``data_files`` writes files in that layout.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class TableMetadata:
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """One file that a version of the table has. ``path`` is decoded and relative to the
-    table, unless the file belongs to another table (a shallow clone): then it is a URI.
-    ``action`` is the log's own entry, which a removal must repeat exactly."""
+    """One file in a version of the table. ``path`` is decoded and relative to the table, unless the
+    file belongs to another table (a shallow clone): then it is a URI. ``action`` is the log's own
+    entry, which a removal must repeat exactly."""
 
     path: str
     size_bytes: int
@@ -54,8 +54,8 @@ _EVERYTHING = (None, "", "[]", '["true"]', "null", "false", False)
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """One entry of the log. ``transactions`` maps application ids to
-    versions; ``restored_to`` is set for a RESTORE to a version, not for one to a time."""
+    """One entry of the log. ``transactions`` maps application ids to versions; ``restored_to`` is
+    set for a RESTORE to a version, not for a RESTORE to a time."""
 
     version: int
     committed_at_ms: int
@@ -67,8 +67,8 @@ class CommitMetadata:
 
     @property
     def replaces_all(self) -> bool:
-        """Whether it removed all rows of the table before it added its own, if any. A commit
-        that deletes or replaces rows by a condition does not."""
+        """Whether it removed all rows of the table before it added its own, if any. A commit that
+        deletes or replaces rows by a condition does not."""
         operation = self.operation.upper()
         if "REPLACE TABLE" in operation or operation == "TRUNCATE":
             return True
@@ -92,8 +92,9 @@ COMPUTED_TYPES = {Function.DATE: pa.date32(), Function.HOUR: pa.timestamp("us", 
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """A column that a table is partitioned by. ``name`` is the table's column; ``source`` the row's
-    column it is computed from. ``stored_as`` is its name in the log, if that is another."""
+    """A column that a table is partitioned by. ``name`` is the table's column, ``source`` the
+    column of rows from which it is computed. ``stored_as`` is its name in the log, if that
+    differs."""
 
     name: str
     source: str
@@ -111,8 +112,8 @@ class TableLayout:
     """The layout of rows in files."""
 
     schema: pa.Schema
-    """The columns with the table's spelling and types, in the rows' order, with those partition
-    columns that are columns of the rows."""
+    """The columns with the table's spelling and types, in the order of the rows, including
+    partition columns that the rows have."""
     partition_by: tuple[PartitionColumn, ...] = ()
     required: frozenset[str] = frozenset()
     """The columns in which a null is an error."""
@@ -121,12 +122,12 @@ class TableLayout:
     mapped_schema: str = ""
     """The table's schema, as Delta's JSON, if it gives columns other names in files."""
     keeps_partitions: bool = False
-    """Partition columns are in the files, too."""
+    """Files have the partition columns as well."""
 
     @property
     def file_schema(self) -> pa.Schema:
         """The columns in the files, by the table's names. Delta usually leaves partition columns
-        out; where it does not, they come last."""
+        out; if it does not, they come last."""
         names = {column.name for column in self.partition_by}
         plain = [f for f in self.schema if f.name not in names]
         return pa.schema([*plain, *(self._partition_fields() if self.keeps_partitions else ())])
@@ -134,8 +135,8 @@ class TableLayout:
     def _partition_fields(self) -> Iterator[pa.Field]:
         for column in self.partition_by:
             computed = COMPUTED_TYPES.get(column.function)
-            given = self.schema.field(column.source)
-            yield given if computed is None else pa.field(column.name, computed)
+            source = self.schema.field(column.source)
+            yield source if computed is None else pa.field(column.name, computed)
 
 
 def indexed_columns(schema: pa.Schema) -> frozenset[str]:

@@ -1,5 +1,5 @@
-"""Takes a plan from its making to its commit, and proves from the table what has landed.
+"""Takes a plan from its draft to its commit, and proves from the table what has landed.
 
-``target`` is what is landed in. ``drafts`` makes plans and ``execution`` carries them out, each
-without the other; both use what stands beside these folders.
+``target`` is the table that a job lands in. ``drafts`` makes plans and ``execution`` carries them
+out; neither uses the other, and both use the rest.
 """

@@ -1,4 +1,4 @@
-"""What the steps of one command's landing share."""
+"""The values that the steps of one command's landing share."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LandingContext:
-    """The job, the session that reads, the table and ledger that it lands in, the surveys of its
-    cluster, where progress and warnings go, and how records become rows: made once, so that all
-    that a run reads is alike. Each step keeps what it needs as private attributes of these
+    """The job, its Spark session, the table and ledger that it lands in, the surveys of its
+    cluster, the receivers of progress and warnings, and the row format: made once, so that a run
+    reads everything alike. Each step keeps the ones it needs as private attributes of these
     names."""
 
     spark: SparkSession

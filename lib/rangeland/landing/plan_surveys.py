@@ -1,7 +1,7 @@
 """The surveys from which one command makes its plans.
 
 A survey may be needed before there is a plan: to see which schemas the records name, or which
-partitions there are to claim in a group. The next plan is made from it while it is fresh.
+partitions a group can claim. While it is fresh, the next plan is made from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ SurveyOf = Callable[[Job, SurveyRequest], Survey]
 
 
 class _EarlySurvey(NamedTuple):
-    """A survey that was taken before there was a plan, and when it began by the monotonic clock."""
+    """A survey that was taken before there was a plan, and when it began, by the monotonic
+    clock."""
 
     begun_at: float
     survey: Survey
@@ -38,8 +39,8 @@ class _EarlySurvey(NamedTuple):
 
 
 class PlanSurveys:
-    """Takes the surveys of one command. ``last`` is the newest one, without any log before the
-    first. Everything that takes one raises what ``survey_of`` raises."""
+    """Takes the surveys of one command. ``last`` is the newest one; before the first, it is empty.
+    Every method that takes a survey raises what ``survey_of`` raises."""
 
     def __init__(
         self, job: Job, history: JobHistory, progress: Progress, survey_of: SurveyOf
@@ -68,7 +69,7 @@ class PlanSurveys:
 
     def for_plan(self, position: JobPosition) -> Survey:
         """The early survey, once, if it is fresh and the range does not begin at a group's offsets,
-        which may have moved meanwhile; otherwise a new one."""
+        which may have moved since; otherwise a new one."""
         early, self._early = self._early, None
         if early is None or not early.is_fresh or early.survey.lookups.of_groups:
             return self.new(position)
@@ -76,7 +77,7 @@ class PlanSurveys:
         return self.last
 
     def new(self, position: JobPosition) -> Survey:
-        """One survey of the cluster for all that the job's range needs."""
+        """One survey of the cluster with everything that the job's range needs."""
         return self._take(self.request_for_plan(position))
 
     def of_plan(self, marks: Mapping[Partition, LogMark]) -> Survey:

@@ -48,8 +48,8 @@ def render_result(result: RunResult) -> RenderableType:
     plans = [f"plan {sequence}" for sequence in result.recovered]
     parts += list_lines("finished from an earlier run", plans, "yellow")
     parts += list_lines("already landed, left out", [str(r) for r in result.already_landed], "cyan")
-    listed_below = {str(loss) for loss in result.losses}
-    held = [text for text in result.held if text not in listed_below]
+    listed_below = {event.loss for event in result.losses}
+    held = [str(loss) for loss in result.held_losses if loss not in listed_below]
     parts += list_lines("held where they are", held, "red")
     parts += loss_lines(result.losses)
     parts += list_lines("warning", result.warnings, "yellow")

@@ -13,8 +13,8 @@ def arrow_schema(schema: Any) -> pa.Schema:
     from pyspark.sql.pandas import types
 
     convert: Any = types.to_arrow_schema
-    named = inspect.signature(convert).parameters
-    return convert(schema, **({"timezone": "UTC"} if "timezone" in named else {}))
+    parameters = inspect.signature(convert).parameters
+    return convert(schema, **({"timezone": "UTC"} if "timezone" in parameters else {}))
 
 
 def collect_rows(frame: Any) -> pa.Table:

@@ -1,8 +1,8 @@
 """Names of tables in catalogs, quoted for SQL.
 
-A job file names a table as in ``my-catalog.sales.orders-2024``, or with backticks of its own;
-SQL accepts a hyphen, a leading digit or a reserved word only in backticks. All SQL that names
-a table of a catalog uses these functions: each part is quoted, whether it needs it or not.
+A job file names a table as ``my-catalog.sales.orders-2024``, perhaps with its own backticks; SQL
+accepts a hyphen, a leading digit or a reserved word only in backticks. All SQL that names a table
+of a catalog uses these functions: each part is quoted, whether it needs it or not.
 """
 
 from __future__ import annotations

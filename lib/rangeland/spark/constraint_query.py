@@ -29,16 +29,16 @@ def first_violation(
     from pyspark import errors
     from pyspark.sql import functions as f
 
-    texts = ", ".join(one.text for one in constraints)
-    spelled = {name.lower(): name for name in frame.columns}
-    wanted = (columns.topic, columns.partition, columns.broker, columns.offset)
-    keys = [spelled[name] for name in wanted if name in spelled]
+    texts = ", ".join(constraint.text for constraint in constraints)
+    spellings = {name.lower(): name for name in frame.columns}
+    place_columns = (columns.topic, columns.partition, columns.broker, columns.offset)
+    keys = [spellings[name] for name in place_columns if name in spellings]
     try:
-        failed = [
-            f.when(~f.coalesce(f.expr(f"({one.condition})"), f.lit(False)), f.lit(number))
-            for number, one in enumerate(constraints)
+        violated_numbers = [
+            f.when(~f.coalesce(f.expr(f"({constraint.condition})"), f.lit(False)), f.lit(number))
+            for number, constraint in enumerate(constraints)
         ]
-        which = f.coalesce(*failed).alias(_WHICH)
+        which = f.coalesce(*violated_numbers).alias(_WHICH)
         rows = frame.select(*keys, which).where(f.col(_WHICH).isNotNull())
         row = rows.orderBy(*keys).first() if keys else rows.first()
     except errors.AnalysisException as error:
@@ -52,7 +52,7 @@ def first_violation(
         errors.ArrayIndexOutOfBoundsException,
         errors.DateTimeException,
         errors.NumberFormatException,
-    ) as error:  # of a row: it would be the same again
+    ) as error:  # caused by a row, so it would happen again
         raise TableRefused(
             "the table's constraints fail on new rows",
             why=f"{texts}: {first_line(error)}; nothing was committed",
@@ -60,9 +60,9 @@ def first_violation(
             "constraint, then run again",
         ) from error
     except errors.PySparkException as error:
-        failed_query = EngineFailed("could not check new rows", why=first_line(error))
-        raise failed_query.with_answers(data=RangelandError.data) from error
+        failure = EngineFailed("could not check new rows", why=first_line(error))
+        raise failure.with_answers(data=RangelandError.data) from error
     if row is None:
         return None
-    found = {name: row[spelled[name]] for name in wanted if name in spelled}
-    return ConstraintViolation(constraints[row[_WHICH]], RecordPlace.of(found, columns))
+    values = {name: row[spellings[name]] for name in place_columns if name in spellings}
+    return ConstraintViolation(constraints[row[_WHICH]], RecordPlace.of(values, columns))

@@ -1,8 +1,8 @@
-"""A local Spark session that is made in steps, each when something first needs it.
+"""A local Spark session that is made in steps, each when it is first needed.
 
 Its JVM runs from the beginning. That is enough for Delta Kernel, and so for every command that
-finds nothing to land. The SparkContext comes with the first tasks, and the rest, which takes
-longest, with the first data frame or statement in SQL: a landing without a transform needs none.
+finds nothing to land. The SparkContext is made for the first tasks, and the rest, which takes
+longest, for the first data frame or SQL statement: a landing without a transform needs neither.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ logger = logging.getLogger(__name__)
 
 
 class DeferredSession:
-    """Stands in for a ``SparkSession``: what it does not have itself is asked of the session, which
-    is made then. ``make_context`` and ``make_session`` are called once, in this order."""
+    """Stands in for a ``SparkSession``: any attribute that it lacks is looked up in the session,
+    which is then made. ``make_context`` and ``make_session`` are each called once, in this
+    order."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class DeferredSession:
     ) -> None:
         self.spark_jvm: SparkJvm = without_context(gateway)
         self.version = version
-        """Spark's."""
+        """The version of Spark."""
         self._make_context = make_context
         self._make_session = make_session
         self._context: Any = None
@@ -75,9 +76,9 @@ class DeferredSession:
 
 def _make_timed(what: str, make: Callable[[], Any]) -> Any:
     started = time.monotonic()
-    made = make()
+    part = make()
     logger.info("Made the %s", what, extra={"seconds": round(time.monotonic() - started, 3)})
-    return made
+    return part
 
 
 def parallelism_of(spark: SparkSession) -> int:
@@ -95,8 +96,8 @@ def is_local_master(master: str) -> bool:
 def local_parallelism(settings: Any, processors: Callable[[], int]) -> int:
     """Spark's default parallelism with a local master: ``local``, ``local[4]``, ``local[*]``,
     or one of these with a number of attempts, ``local[4, 2]``."""
-    if given := str(settings.get("spark.default.parallelism", "")):
-        return int(given)
+    if parallelism := str(settings.get("spark.default.parallelism", "")):
+        return int(parallelism)
     threads = (
         str(settings.get("spark.master", ""))
         .removeprefix("local")

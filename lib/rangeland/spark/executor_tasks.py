@@ -1,8 +1,8 @@
 """Runs in executors: reads the slices of one task, writes files, returns receipts.
 
-Imports are few, since a Python worker pays for them in every new process. A task either
-returns a receipt for each of its slices or raises; a retry or a speculative copy writes files
-of its own, and only the files of the result that Spark accepts are ever committed.
+Imports are few, since every new Python worker pays for them. A task either returns a receipt for
+each of its slices or raises. A retry or a speculative copy writes its own files, and only the files
+of the result that Spark accepts are ever committed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """The settings with which a task writes. Keys to the table's store are in here in clear text,
-    and in no ``repr``."""
+    """The settings with which a task writes. They hold the keys to the table's store in clear text,
+    but no ``repr`` shows those."""
 
     table: StoreSettings | str
     layout: TableLayout
@@ -46,8 +46,8 @@ class WriterSettings:
 
 
 class TaskReceipts:
-    """Counts what a task reads of its slices, and quarantines what cannot be decoded. Without
-    a quarantine that is only counted."""
+    """Counts what a task reads of its slices, and quarantines bytes that cannot be decoded. Without
+    a quarantine, those are only counted."""
 
     def __init__(
         self,
@@ -67,12 +67,10 @@ class TaskReceipts:
         if chunk.quarantined_bytes is not None:
             where = Range(slice_.partition, chunk.from_offset, chunk.until_offset, slice_.topic_id)
             self._quarantine.add(slice_.index, where, chunk.quarantined_bytes, chunk.leader)
-        for lost, kept in ((one.loss, one.quarantined_bytes) for one in chunk.records):
-            if kept is not None:
-                where = Range(
-                    slice_.partition, lost.from_offset, lost.until_offset, slice_.topic_id
-                )
-                self._quarantine.add(slice_.index, where, kept, chunk.leader)
+        for record in chunk.records:
+            if record.quarantined_bytes is not None:
+                where = Range(slice_.partition, *record.loss.interval, slice_.topic_id)
+                self._quarantine.add(slice_.index, where, record.quarantined_bytes, chunk.leader)
 
     def close(self) -> tuple[Receipt, ...]:
         """A receipt for each slice."""
@@ -87,28 +85,28 @@ class TaskReceipts:
 def read_and_write(
     slices: Sequence[Slice], settings: ReadSettings, writer: WriterSettings
 ) -> TaskResult:
-    """Reads the slices to their ends and writes their rows; nothing is visible yet.
+    """Reads the slices to their ends and writes their rows, which are not visible yet.
 
     Raises what reading or writing raises, after removing its files."""
-    counted = TaskReceipts(slices, settings, writer.quarantine)
+    receipts = TaskReceipts(slices, settings, writer.quarantine)
     files = open_writer(writer)
     try:
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
-                counted.add(chunk)
+                receipts.add(chunk)
                 if chunk.batch is not None:
                     files.write(chunk.batch)
-            return TaskResult(counted.close(), tuple(files.close()))
+            return TaskResult(receipts.close(), tuple(files.close()))
     except BaseException:
         files.abort()
-        counted.abort()
+        receipts.abort()
         raise
 
 
 @contextmanager
 def logged_reading(slices: Sequence[Slice]) -> Iterator[None]:
     """Logs when a task starts on its slices, and how it ends."""
-    fields = {"slices": ", ".join(str(one) for one in slices[:3]), "count": len(slices)}
+    fields = {"slices": ", ".join(map(str, slices[:3])), "count": len(slices)}
     logger.info("Task started", extra=fields)
     start = time.monotonic()
     try:

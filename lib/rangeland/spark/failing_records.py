@@ -1,8 +1,8 @@
 """Finds the records that a transform fails on, by trial: Spark reports neither offsets nor slices.
 
-The slices of the failed task are read through the transform again, then half of them, and so
-on, for a few seconds. Only what failed in a trial is named, so for a transform that fails now
-and then, or only with all of its input, the result is a wider range. Where a policy leaves such
+The slices of the failed task are read through the transform again, then half of them, and so on,
+for a few seconds. Only slices that failed in a trial are named, so for a transform that fails now
+and then, or only with all of its input, the result is a wider range. If a policy leaves such
 records out, all of them are searched for.
 """
 
@@ -32,8 +32,7 @@ Slices = Sequence[Slice]
 
 
 class Trials:
-    """Reads some of what a plan reads through its transform again. ``read`` makes a data frame of
-    tasks."""
+    """Reads slices of a plan through its transform again. ``read`` makes a data frame for tasks."""
 
     def __init__(
         self, spark: SparkSession, transform: Transform, read: Callable[[Sequence[Slices]], Any]
@@ -54,14 +53,14 @@ class Trials:
                 lambda _: None,
             )
         except Bug as error:
-            if (found := raised_of(error.__cause__ or error)) is not None:
-                return found
+            if (raised := raised_of(error.__cause__ or error)) is not None:
+                return raised
             raise
         return None
 
 
 def failed_slices(tasks: Sequence[Slices], failed: int | None) -> list[Slice]:
-    """The slices that the failed task has read; none if that task is unknown."""
+    """The slices of the failed task; none if it is unknown which task failed."""
     if failed is None and len(tasks) > 1:
         return []
     return list(tasks[failed or 0]) if (failed or 0) < len(tasks) else []
@@ -69,7 +68,7 @@ def failed_slices(tasks: Sequence[Slices], failed: int | None) -> list[Slice]:
 
 @dataclass(frozen=True, slots=True)
 class FailingRecord:
-    """A record on which a transform fails even if it gets no other one."""
+    """A record on which a transform fails even if it gets no other."""
 
     slice: Slice
     raised: RaisedByTransform
@@ -80,7 +79,7 @@ class NotAttributable(Exception):
 
 
 class RecordSearch:
-    """Searches all records on which a transform fails by themselves."""
+    """Searches for all single records on which a transform fails."""
 
     def __init__(
         self, raised: Callable[[Slices], RaisedByTransform | None], *, most: int, seconds: float
@@ -94,13 +93,13 @@ class RecordSearch:
 
     def search(self, slices: Slices) -> list[FailingRecord]:
         """The failing records of these slices. Raises NotAttributable if the transform also fails
-        without them, on too many of them, or on each that is tried, and after the time."""
+        without them, on too many of them or on each one tried, and when time runs out."""
         if slices:
             self._search(list(slices), is_known=False)
         return self.found
 
     def _search(self, slices: list[Slice], *, is_known: bool) -> int:
-        """How many there are. ``is_known``: these slices fail as a whole."""
+        """The number of failing records. ``is_known``: these slices fail as a whole."""
         halves = _halves(slices, True)
         if halves is None or not is_known:
             failure = self._try(slices)
@@ -134,23 +133,23 @@ def narrow_slices(
     can_cut: bool = True,
     seconds: float = SEARCH_S,
 ) -> list[Slice]:
-    """The fewest slices that failed, by bisection; empty if not even all of it fails. Any other
+    """The fewest slices that failed, by bisection; empty if not even all of them fail. Any other
     error ends the search."""
     deadline = Deadline(seconds)
-    seen: list[Slice] = []
-    maybe = list(slices)
+    failing: list[Slice] = []
+    candidates = list(slices)
     try:
-        if not maybe or not fails(maybe):
+        if not candidates or not fails(candidates):
             return []
-        seen = maybe
-        while (halves := _halves(maybe, can_cut)) and not deadline.has_passed:
+        failing = candidates
+        while (halves := _halves(candidates, can_cut)) and not deadline.has_passed:
             if fails(halves[0]):
-                maybe = seen = halves[0]
+                candidates = failing = halves[0]
             else:
-                maybe = halves[1]
-        return maybe if maybe is seen or fails(maybe) else seen
+                candidates = halves[1]
+        return candidates if candidates is failing or fails(candidates) else failing
     except Exception:  # whatever ended the search, the transform's own error is reported
-        return seen
+        return failing
 
 
 def _halves(slices: list[Slice], can_cut: bool) -> tuple[list[Slice], list[Slice]] | None:
@@ -175,9 +174,9 @@ def located_error(
     if found and len(failed) == 1 and first.width == 1:
         where = f"on {first.partition} offset {first.from_offset}"
     else:
-        named = [str(slice_) for slice_ in failed[:NAMED]]
+        names = [str(slice_) for slice_ in failed[:NAMED]]
         more = [count_noun(len(failed) - NAMED, "more slice")] if len(failed) > NAMED else []
-        where = f"on a record of {' or '.join([*named, *more])}"
+        where = f"on a record of {' or '.join([*names, *more])}"
     return error.with_words(what=f"{error.what} {where}").with_facts(
         topic=first.partition.topic,
         partition=first.partition.number,

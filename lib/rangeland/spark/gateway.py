@@ -1,13 +1,13 @@
 """Starts the JVM that Spark runs in, so that it can also be ended.
 
-PySpark could start it too, but loses track of it if it is interrupted meanwhile: the JVM then
-runs for some seconds after the command has ended, and prints errors. Here it is known from the
-beginning. It is in our process group, so a signal to the group reaches it, but it ignores
-Ctrl-C, which is handled in this process.
+PySpark could start it too, but loses track of it if it is interrupted during the start: the JVM
+then runs for some seconds after the command has ended, and prints errors. Here it is known from the
+beginning. It is in our process group, so a signal to the group reaches it, but it ignores Ctrl-C,
+which is handled in this process.
 
-Its output is read through a pipe and goes to our stderr. So it can be dropped once it is being
-ended, and the end of all processes that Spark has started can be detected: only then does the
-pipe close.
+Its output is read through a pipe and goes to our stderr. So the output can be dropped once the JVM
+is being ended, and the end of all processes that Spark has started can be detected: only then does
+the pipe close.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from rangeland.jvm.class_archive import MAKING
 
 POLL_S = 0.05
 GRACE_S = 30.0
-"""How long a JVM may take to stop Spark and remove its temporary files. Usually it takes one
-second, on a busy machine more."""
+"""How long a JVM may take to stop Spark and remove its temporary files. It usually takes a second,
+longer on a busy machine."""
 ARCHIVING_GRACE_S = 5.0
-"""How long to wait for a JVM that would only go on to write an archive of its classes."""
+"""How long to wait for a JVM that has nothing left to do but write an archive of its classes."""
 _STARTUP_LINES = (
     b"WARNING: Using incubator modules: jdk.incubator.vector",
     b"Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
@@ -58,8 +58,8 @@ class DriverJvm:
     ) -> None:
         self.grace_s = ARCHIVING_GRACE_S if archives else GRACE_S
         self._quiet = False
-        # It gets none of our own streams: whoever reads them to their end does not wait for a JVM
-        # that still cleans up.
+        # It gets none of our own streams, so that nobody who reads them to their end has to wait
+        # for a JVM that is still cleaning up.
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,  # When it closes because this process died, the JVM ends.
@@ -88,7 +88,7 @@ class DriverJvm:
         self._quiet = True
 
     def terminate(self) -> None:
-        """Asks it to end and returns at once; may be called by a signal handler."""
+        """Asks it to end and returns at once. A signal handler may call this."""
         self._quiet = True
         self._popen.terminate()
 
@@ -97,7 +97,7 @@ class DriverJvm:
         self._popen.kill()
 
     def end_by_itself(self, timeout_s: float) -> bool:
-        """Asks it to end as it does after this process, and returns whether it has."""
+        """Asks it to end as if this process had ended, and returns whether it has."""
         assert self._popen.stdin is not None
         self._quiet = True
         self._popen.stdin.close()
@@ -105,7 +105,7 @@ class DriverJvm:
         return not self._relay.is_alive()
 
     def end(self) -> None:
-        """Ends it, and returns when it and all processes that it has started are gone."""
+        """Ends it, and returns once it and all processes that it has started are gone."""
         self.terminate()
         self._relay.join(self.grace_s)
         self.kill()
@@ -120,8 +120,8 @@ class DriverJvm:
         stream = self._popen.stdout
         assert stream is not None
         incomplete = b""
-        while read := os.read(stream.fileno(), 1 << 16):
-            block, incomplete = without_startup_lines(incomplete + read)
+        while output := os.read(stream.fileno(), 1 << 16):
+            block, incomplete = without_startup_lines(incomplete + output)
             while block and not self._quiet:
                 try:
                     block = block[os.write(2, block) :]
@@ -141,15 +141,15 @@ def without_startup_lines(output: bytes) -> tuple[bytes, bytes]:
 
 class JvmStart:
     """Spark, or a part of it, is being started while this context is open. SIGINT and SIGTERM then
-    end the JVM, and with it any wait for it, and are delivered as soon as it is gone: a handler
-    that raised in the middle of a start would leave an unknown JVM behind."""
+    end the JVM, and with it any wait for it, and are delivered once it is gone: a handler that
+    raised in the middle of a start would leave an unknown JVM behind."""
 
     def __init__(self) -> None:
         self._received: list[int] = []
         self._before: dict[int, Any] = {}
         self._handler_of_spark: Any = None
         self._jvm: DriverJvm | None = None
-        """Launched, and not connected yet."""
+        """Launched and not yet connected."""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._launched_at = 0.0
 
@@ -161,7 +161,7 @@ class JvmStart:
         return self
 
     def _is_news(self, record: logging.LogRecord) -> bool:
-        """False for what py4j logs about a JVM that is being ended: a call may be under way."""
+        """False for py4j's records about a JVM that is being ended: a call may be in progress."""
         return not (self._received and "py4j" in record.pathname)
 
     def _listen(self) -> None:
@@ -173,7 +173,7 @@ class JvmStart:
         self._received.append(number)
         if _started and len(self._received) == 1:
             _started[-1].terminate()
-            # It may not react, and this is the thread that waits for it.
+            # The JVM may not react, and this is the thread that waits for it.
             timer = threading.Timer(_started[-1].grace_s, _started[-1].kill)
             timer.daemon = True
             timer.start()
@@ -187,8 +187,8 @@ class JvmStart:
         java_options: Sequence[str] = (),
         class_path: Sequence[str] = (),
     ) -> None:
-        """Starts the JVM of the Spark in ``home``, unless PySpark has one, and does not wait for
-        it. ``class_path`` comes after Spark's own jars."""
+        """Starts the JVM of the Spark in ``home``, unless PySpark has one, without waiting for it.
+        ``class_path`` comes after Spark's own jars."""
         if _has_gateway():
             return
         self._folder = tempfile.TemporaryDirectory(prefix="rangeland-jvm-")
@@ -209,11 +209,10 @@ class JvmStart:
     def _environment(
         self, java_options: Sequence[str], class_path: Sequence[str]
     ) -> dict[str, str]:
-        given = os.environ
-        options = [*java_options, given.get("SPARK_SUBMIT_OPTS", "")]
-        path = [given.get("SPARK_DIST_CLASSPATH", ""), *class_path]
+        options = [*java_options, os.environ.get("SPARK_SUBMIT_OPTS", "")]
+        path = [os.environ.get("SPARK_DIST_CLASSPATH", ""), *class_path]
         return {
-            **given,
+            **os.environ,
             "SPARK_CONNECT_MODE": "0",
             "SPARK_SUBMIT_OPTS": " ".join(filter(None, options)),
             "SPARK_DIST_CLASSPATH": os.pathsep.join(filter(None, path)),
@@ -233,7 +232,7 @@ class JvmStart:
         if self._received or not self._connection.exists():
             jvm.wait_for_output()
             logger.info("The JVM of Spark ended at once", extra={"pid": jvm.pid})
-            raise JvmExited  # and it is ended as this context is left
+            raise JvmExited  # leaving this context ends it
         seconds = round(time.monotonic() - self._launched_at, 3)
         logger.info("Connected to the JVM of Spark", extra={"pid": jvm.pid, "seconds": seconds})
 
@@ -261,8 +260,8 @@ class JvmStart:
         if self._folder is not None:  # The JVM may have been about to write there.
             self._folder.cleanup()
         for number, handler in self._before.items():
-            # As in PySpark, Ctrl-C in a shell cancels Spark's jobs, unless another handler was
-            # set before.
+            # As in PySpark, Ctrl-C in a shell cancels Spark's jobs, unless another handler had
+            # been set.
             if handler is signal.default_int_handler and self._handler_of_spark is not None:
                 handler = self._handler_of_spark if not interrupted else handler
             if handler is not None:
@@ -277,13 +276,13 @@ _started: list[DriverJvm] = []
 
 
 def quiet_jvm() -> None:
-    """Drops the output of our JVM from now on: it is about to be ended."""
+    """Drops the output of our JVM from now on, since it is about to be ended."""
     for jvm in _started:
         jvm.quiet()
 
 
 def end_jvm() -> None:
-    """Ends the JVM, if this process has started one. PySpark may start another one then."""
+    """Ends the JVM, if this process has started one. PySpark may then start another."""
     while _started:
         logger.info("Ending the JVM of Spark", extra={"pid": _started[-1].pid})
         _started[-1].end()
@@ -291,20 +290,20 @@ def end_jvm() -> None:
         _forget()
 
 
-def let_jvm_end(timeout_s: float) -> None:
-    """Waits until the JVM has ended by itself, as it otherwise does after this process."""
+def await_jvm_end(timeout_s: float) -> None:
+    """Has the JVM end by itself, as it otherwise would after this process, and waits for that."""
     if _started and not _started[-1].end_by_itself(timeout_s):
         logger.info("The JVM of Spark is still running", extra={"pid": _started[-1].pid})
 
 
 def kill_jvm() -> None:
-    """Kills it without waiting. May be called by a signal handler, while ``end_jvm`` waits."""
+    """Kills it without waiting. A signal handler may call this while ``end_jvm`` waits."""
     for jvm in _started:
         jvm.kill()
 
 
 def _has_gateway() -> bool:
-    """Whether PySpark has a JVM already. It is not imported to find that out."""
+    """Whether PySpark already has a JVM. This does not import PySpark."""
     if "pyspark" not in sys.modules:
         return False
     from pyspark import SparkContext
@@ -329,13 +328,13 @@ def _command(settings: Mapping[str, str], home: str) -> list[str]:
     return [*command, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]
 
 
-def _port_and_secret(written: bytes) -> tuple[int, str]:
-    port, length = struct.unpack_from(">ii", written)
-    return port, written[8 : 8 + length].decode()
+def _port_and_secret(connection: bytes) -> tuple[int, str]:
+    port, length = struct.unpack_from(">ii", connection)
+    return port, connection[8 : 8 + length].decode()
 
 
 def _connect(port: int, secret: str) -> Any:
-    """Connects PySpark to a running JVM, as under spark-submit."""
+    """Connects PySpark to a running JVM, as spark-submit does."""
     from pyspark.java_gateway import launch_gateway
 
     variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}

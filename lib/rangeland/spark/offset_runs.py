@@ -17,7 +17,7 @@ from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange, LandedRange, Runs, runs_of
 
 KEYS = ("topic", "partition", "broker", "offset", "position")
-"""What tells one row from another where offsets are bytes."""
+"""The columns that distinguish rows where offsets are bytes."""
 _RANGE, _DUPLICATE, _OUTSIDE = "range", "duplicate", "outside"
 RUNS = pa.schema(
     [
@@ -28,7 +28,7 @@ RUNS = pa.schema(
         pa.field("until", pa.int64()),
     ]
 )
-"""What ``runs_of_rows`` returns."""
+"""The schema of ``runs_of_rows``."""
 COUNTED = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -39,18 +39,18 @@ COUNTED = pa.schema(
         pa.field("n", pa.int64()),
     ]
 )
-"""What ``count_ranges`` returns."""
+"""The schema of ``count_ranges``."""
 Borders = Mapping[tuple[str, int, str], tuple[list[int], list[int]]]
 """Starts and ends of the ranges of each topic, partition and broker."""
 
 
 def runs_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The runs of all rows, by partition: eight bytes are held for each row."""
-    seen: dict[tuple[str, int, str], list[np.ndarray]] = {}
+    offsets_of: dict[tuple[str, int, str], list[np.ndarray]] = {}
     for batch in batches:
         for topic, number, broker, offsets in _groups(pa.Table.from_batches([batch])):
-            seen.setdefault((topic, number, broker), []).append(offsets)
-    for (topic, number, broker), parts in seen.items():
+            offsets_of.setdefault((topic, number, broker), []).append(offsets)
+    for (topic, number, broker), parts in offsets_of.items():
         firsts, untils = runs_of(np.concatenate(parts))
         count = len(firsts)
         yield pa.RecordBatch.from_arrays(
@@ -64,36 +64,35 @@ def runs_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def runs_by_partition(table: pa.Table) -> dict[Partition, Runs]:
-    """The runs that ``runs_of_rows`` has found, wherever it ran."""
-    found: dict[Partition, list[Runs]] = {}
+    """The runs that ``runs_of_rows`` has found, in the driver or in tasks."""
+    parts_of: dict[Partition, list[Runs]] = {}
     for topic, number, broker, firsts, untils in _groups(table):
-        found.setdefault(Partition(topic, number, broker), []).append((firsts, untils))
+        parts_of.setdefault(Partition(topic, number, broker), []).append((firsts, untils))
     return {
         partition: (
             np.concatenate([firsts for firsts, _ in parts]),
             np.concatenate([untils for _, untils in parts]),
         )
-        for partition, parts in found.items()
+        for partition, parts in parts_of.items()
     }
 
 
 def count_ranges(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterator[pa.RecordBatch]:
-    """Rows (partition, kind, number, n): for a range, how many distinct rows it has; for an
-    offset, that a row of it is duplicated, or that it is in no range."""
+    """Rows (partition, kind, number, n): for a range, how many distinct rows it has; for an offset,
+    that one of its rows is duplicated, or that it is in no range."""
     for batch in batches:
         for topic, number, broker, offsets, _, copies in _groups(pa.Table.from_batches([batch])):
             if (topic, number, broker) not in borders:
                 continue
             starts, ends = (np.array(side, np.int64) for side in borders[topic, number, broker])
             place = np.searchsorted(starts, offsets, side="right") - 1
-            inside = (place >= 0) & (offsets < ends[np.maximum(place, 0)])
-            which, rows = np.unique(place[inside], return_counts=True)
-            found = {
-                _RANGE: (which, rows),
-                _DUPLICATE: np.unique(offsets[inside & (copies > 1)], return_counts=True),
-                _OUTSIDE: np.unique(offsets[~inside], return_counts=True),
+            in_range = (place >= 0) & (offsets < ends[np.maximum(place, 0)])
+            counts_by_kind = {
+                _RANGE: np.unique(place[in_range], return_counts=True),
+                _DUPLICATE: np.unique(offsets[in_range & (copies > 1)], return_counts=True),
+                _OUTSIDE: np.unique(offsets[~in_range], return_counts=True),
             }
-            for kind, (numbers, counts) in found.items():
+            for kind, (numbers, counts) in counts_by_kind.items():
                 size = len(numbers)
                 yield pa.RecordBatch.from_arrays(
                     [
@@ -117,26 +116,26 @@ def borders_of(landed_ranges: Mapping[Partition, Sequence[LandedRange]]) -> Bord
     """The borders of ranges, which are sorted and disjoint in each partition."""
     return {
         (p.topic, p.number, p.broker): (
-            [landed_range.range.from_offset for landed_range in mine],
-            [landed_range.range.until_offset for landed_range in mine],
+            [landed_range.range.from_offset for landed_range in ranges],
+            [landed_range.range.until_offset for landed_range in ranges],
         )
-        for p, mine in landed_ranges.items()
+        for p, ranges in landed_ranges.items()
     }
 
 
 def counted_ranges(
     table: pa.Table, landed_ranges: Mapping[Partition, int]
 ) -> dict[Partition, CountedRange]:
-    """The sums of what ``count_ranges`` has counted, by partition; ``landed_ranges`` are the
-    numbers of ranges."""
+    """The sums of the rows of ``count_ranges``, by partition; ``landed_ranges`` has the number of
+    ranges of each."""
     rows = {partition: [0] * count for partition, count in landed_ranges.items()}
     duplicates: dict[Partition, list[int]] = {partition: [] for partition in landed_ranges}
     outside: dict[Partition, list[int]] = {partition: [] for partition in landed_ranges}
     keys = ["topic", "partition", "broker", "kind", "number"]
-    summed = table.group_by(keys).aggregate([("n", "sum")]).select([*keys, "n_sum"])
-    columns = [column.to_pylist() for column in summed.columns]
-    for topic, which, broker, kind, number, count in zip(*columns, strict=True):
-        partition = Partition(topic, which, broker)
+    sums = table.group_by(keys).aggregate([("n", "sum")]).select([*keys, "n_sum"])
+    columns = [column.to_pylist() for column in sums.columns]
+    for topic, partition_number, broker, kind, number, count in zip(*columns, strict=True):
+        partition = Partition(topic, partition_number, broker)
         if kind == _RANGE:
             rows[partition][number] = count
         else:
@@ -148,9 +147,8 @@ def counted_ranges(
 
 
 def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """(topic, partition, broker, *numbers) of each partition in the rows, where the numbers
-    are the columns that are left, as arrays. Rows are sorted once, however many partitions there
-    are."""
+    """(topic, partition, broker, *numbers) of each partition in the rows; the numbers are the
+    remaining columns, as arrays. Rows are sorted once, however many partitions there are."""
     keys = [name for name in ("topic", "partition", "broker") if name in table.column_names]
     names = [name for name in table.column_names if name not in keys]
     for name in ("topic", "partition", names[0]):
@@ -160,7 +158,7 @@ def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     groups = np.zeros(table.num_rows, np.int64)
     values: list[tuple[np.ndarray, pa.Array]] = []
     for name in keys:
-        # Only its numbers are put together: the text of a long column may not fit in one array.
+        # Only the numbers are concatenated: the text of a long column may not fit in one array.
         column = table.column(name)
         if name == "broker":
             column = column.fill_null("")
@@ -171,9 +169,9 @@ def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     (rest,) = table.select(names).combine_chunks().to_batches()
-    for mine in np.split(order, starts[1:]):
-        key = [dictionary[int(numbers[mine[0]])].as_py() for numbers, dictionary in values]
-        rows = rest if len(starts) == 1 else rest.take(pa.array(mine))
+    for row_numbers in np.split(order, starts[1:]):
+        key = [dictionary[int(numbers[row_numbers[0]])].as_py() for numbers, dictionary in values]
+        rows = rest if len(starts) == 1 else rest.take(pa.array(row_numbers))
         topic, number, *broker = key
         columns = [column.to_numpy(zero_copy_only=False) for column in rows.columns]
         yield (topic, number, broker[0] if broker else "", *columns)

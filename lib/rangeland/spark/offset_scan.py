@@ -1,8 +1,8 @@
 """Which offsets have rows in a table, as runs: reads three columns and shuffles nothing.
 
-Each task collects the offsets it reads, eight bytes a row, and returns their runs; an offset
-with several rows is in several runs. Missing files of the table are ignored: their rows are
-then reported as holes.
+Each task collects the offsets it reads, eight bytes a row, and returns their runs; an offset with
+several rows is in several runs. Missing files of the table are ignored, so their rows are reported
+as holes.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def table_frame(
     *,
     version: int | None = None,
 ) -> Any:
-    """The table as it is now, or in one ``version``. Raises TableRefused if its rows do not say, in
-    these columns, which offset they came from."""
+    """The table as it is now, or in one ``version``. Raises TableRefused if these columns of its
+    rows do not say which offset they came from."""
     reader = spark.read.format("delta")
     frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
     types = {name.lower(): kind for name, kind in frame.dtypes}
@@ -67,8 +67,8 @@ def runs_in(
     spark: SparkSession, frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
 ) -> dict[Partition, Runs]:
     """The runs of offsets that have rows, by partition. Rows without an offset are left out.
-    ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not
-    ours."""
+    ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not the
+    log's."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
     with _passing_over_missing_files(spark):
         table = collect_rows(
@@ -100,7 +100,7 @@ def rows_of_entries(
         rows = plain.where(f.col("broker").isNotNull()).groupBy(*KEYS).agg(f.count("*").alias("n"))
         table = collect_rows(rows.mapInArrow(count, _spark_schema(COUNTED)))
     return counted_ranges(
-        table, {partition: len(mine) for partition, mine in landed_ranges.items()}
+        table, {partition: len(ranges) for partition, ranges in landed_ranges.items()}
     )
 
 
@@ -126,13 +126,13 @@ def _plain(frame: Any, names: Sequence[str], columns: LogColumns) -> Any:
     no log has becomes null."""
     from pyspark.sql import functions as f
 
-    found = []
+    plain_columns = []
     for name in names:
         column = f.col(columns.column_name(name))
         if name in ("partition", "position"):
             column = f.when(column.between(-_HIGHEST, _HIGHEST), column).cast("int")
-        found.append(column.alias(name))
-    return frame.select(*found)
+        plain_columns.append(column.alias(name))
+    return frame.select(*plain_columns)
 
 
 def has_rows(spark: SparkSession, frame: Any, where: str) -> bool:
@@ -148,7 +148,7 @@ def files_with(
     offset: int,
     columns: LogColumns = PLAIN_COLUMNS,
 ) -> list[str]:
-    """The files that have a row of the offset, one name for each row."""
+    """The files that have a row of the offset: one name for each row."""
     from pyspark.sql import functions as f
 
     rows = frame.where(f.col(columns.topic) == partition.topic)
@@ -162,12 +162,12 @@ def files_with(
 
 @contextmanager
 def _passing_over_missing_files(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get(_MISSING_FILES, None)
+    previous = spark.conf.get(_MISSING_FILES, None)
     spark.conf.set(_MISSING_FILES, "true")
     try:
         yield
     finally:
-        if before is None:
+        if previous is None:
             spark.conf.unset(_MISSING_FILES)
         else:
-            spark.conf.set(_MISSING_FILES, before)
+            spark.conf.set(_MISSING_FILES, previous)

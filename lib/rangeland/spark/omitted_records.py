@@ -1,8 +1,8 @@
 """Records that a plan leaves out because its transform fails on them.
 
-They are treated as records that cannot be decoded, by the same policy, where each of them is seen
-to fail by itself. The tasks get their offsets and keep them from the transform, which runs over all
-others in one query. A transform that fails on every record is to blame itself.
+They are treated like records that cannot be decoded, by the same policy, if each of them has been
+seen to fail by itself. The tasks get their offsets and withhold them from the transform, which runs
+over all others in one query. If a transform fails on every record, the transform is at fault.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rangeland.spark.transform import RUN_AGAIN, transform_error
 from rangeland.wording import count_noun
 
 MOST = 100
-"""The most records that one plan leaves out. More show a wrong transform rather than bad
+"""The most records that one plan leaves out. More are a sign of a wrong transform rather than bad
 records."""
 SEARCH_S = 60
 """How long each failed task is searched."""
@@ -39,17 +39,17 @@ logger = logging.getLogger(__name__)
 
 
 class OmittedRecords:
-    """The records that one plan leaves out while it is read: ``settings`` say so to its tasks.
-    ``trial`` has those for reading without receipts, which no other record ends."""
+    """The records that one plan leaves out while it is read: ``settings`` tell its tasks. ``trial``
+    are the settings for trial reads, which have no receipts and which no other record may end."""
 
     def __init__(self, name: str, settings: ReadSettings, kind: PlanKind) -> None:
         can_cut = not load_dialect(settings.dialect).capabilities.offsets_are_bytes
         self._name = name
         self._policy = settings.policy
         self._can_leave_out = can_cut and not kind.traits.replaces
-        # What is in quarantine already must not be put there again and again.
+        # Records that are already in quarantine must not be put there again and again.
         self._most_alone = 1 if kind.traits.reads_log else 0
-        self._found: list[FailingRecord] = []
+        self._records: list[FailingRecord] = []
         self.settings = settings
 
     @property
@@ -59,43 +59,43 @@ class OmittedRecords:
     def add(
         self, slices: Sequence[Slice], trials: Trials, error: TransformFailed
     ) -> TransformFailed | None:
-        """Searches the slices of a failed task, and leaves out from now on all records on which the
-        transform fails there. Returns the error where the policy does not leave them out, or they
-        are not to blame."""
+        """Searches the slices of a failed task for records on which the transform fails, and leaves
+        them out from now on. Returns the error if the policy does not allow that, or if they are
+        not to blame."""
         actions = {self._policy.of(LossKind.UNDECODABLE, s.partition.topic) for s in slices}
         if not self._can_leave_out or not actions or not actions.issubset(LEFT_OUT):
             return error
-        logger.info("Searching the records that the transform fails on: %s", error)
+        logger.info("Searching for the records that the transform fails on: %s", error)
         try:
-            most = MOST - len(self._found)
-            found = RecordSearch(trials.try_slices, most=most, seconds=SEARCH_S).search(slices)
-        except NotAttributable as why:
-            return _not_left_out_error(error, str(why))
-        except RangelandError as why:
-            return _not_left_out_error(error, f"they could not be read again: {why}")
-        if not found:
+            most = MOST - len(self._records)
+            records = RecordSearch(trials.try_slices, most=most, seconds=SEARCH_S).search(slices)
+        except NotAttributable as reason:
+            return _not_left_out_error(error, str(reason))
+        except RangelandError as failure:
+            return _not_left_out_error(error, f"they could not be read again: {failure}")
+        if not records:
             return _not_left_out_error(error, "it did not fail when they were read again")
-        self._found += found
-        left_out = {index: dict(reasons) for index, reasons in self.settings.left_out.items()}
-        for one in found:
-            slice_ = one.slice
-            left_out.setdefault(slice_.index, {})[slice_.from_offset] = str(one.raised)
+        self._records += records
+        reasons = {index: dict(of_slice) for index, of_slice in self.settings.left_out.items()}
+        for record in records:
+            slice_ = record.slice
+            reasons.setdefault(slice_.index, {})[slice_.from_offset] = str(record.raised)
             where = partition_fields(slice_.partition, slice_.from_offset)
-            logger.warning("The transform fails on a record: %s", one.raised, extra=where)
-        self.settings = replace(self.settings, left_out=left_out)
+            logger.warning("The transform fails on a record: %s", record.raised, extra=where)
+        self.settings = replace(self.settings, left_out=reasons)
         return None
 
     def check_some_pass(self, receipts: Iterable[Receipt]) -> None:
-        """Raises TransformFailed if it has failed on all the records that there are, and there are
-        several, or they are in quarantine already."""
-        if len(self._found) <= self._most_alone:
+        """Raises TransformFailed if it has failed on all records, and there are several of them, or
+        they are already in quarantine."""
+        if len(self._records) <= self._most_alone:
             return
         if any(receipt.counts.landed or receipt.counts.filtered for receipt in receipts):
             return
-        error = transform_error(self._name, self._found[0].raised)
+        error = transform_error(self._name, self._records[0].raised)
         raise error.with_words(
             what=f"the transform {self._name} failed on each of the "
-            f"{count_noun(len(self._found), 'record')} that it got",
+            f"{count_noun(len(self._records), 'record')} that it got",
             do=f"correct it, {RUN_AGAIN}; a policy only leaves records out where others land",
         )
 

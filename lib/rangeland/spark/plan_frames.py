@@ -1,7 +1,7 @@
-"""Data frames of a plan: they read its slices in the executors, with the columns of the contract.
+"""Data frames of a plan: they read its slices in the executors, with the public columns.
 
-Receipts of the slices return through an accumulator, by slice: a stage that Spark runs again
-reports the same receipts.
+Receipts return through an accumulator, by slice: a stage that Spark runs again reports the same
+receipts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FRAME_BATCH_BYTES = 8 << 20
-"""The JVM holds a whole Arrow batch at a time, off-heap."""
+"""The JVM holds one whole Arrow batch at a time, off-heap."""
 
 
 def plan_frame(
@@ -38,9 +38,9 @@ def plan_frame(
     receipts: Any = None,
     quarantine: QuarantineWriterSettings | None = None,
 ) -> DataFrame:
-    """The rows of all slices, one Spark partition per task. Every action reads the same
-    offsets again. ``receipts`` is an accumulator of receipts by slice index; ``quarantine`` is
-    where bytes go that cannot be decoded and that a policy quarantines."""
+    """The rows of all slices, one Spark partition per task. Every action reads the same offsets
+    again. ``receipts`` is an accumulator of receipts by slice index; ``quarantine`` takes bytes
+    that cannot be decoded, if a policy quarantines them."""
     frozen = [list(task) for task in tasks]
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,23 +61,23 @@ def frame_batches(
     receipts: Any = None,
     quarantine: QuarantineWriterSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task in batches that a JVM can hold. Without receipts nothing could be
-    skipped unnoticed, so only policies apply that need none."""
+    """The rows of one task in batches that a JVM can hold. Without receipts, skipped records would
+    go unnoticed, so only policies that need none apply."""
     if receipts is None:
         settings = replace(settings, policy=settings.policy.without_receipts())
-    counted = TaskReceipts(slices, settings, quarantine)
+    builder = TaskReceipts(slices, settings, quarantine)
     try:
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
-                counted.add(chunk)
+                builder.add(chunk)
                 if chunk.batch is not None:
                     yield from batches_of(chunk.batch)
     except BaseException:
-        counted.abort()
+        builder.abort()
         raise
-    found = {receipt.slice_index: receipt for receipt in counted.close()}
+    by_slice = {receipt.slice_index: receipt for receipt in builder.close()}
     if receipts is not None:
-        receipts.add(found)
+        receipts.add(by_slice)
 
 
 @contextmanager

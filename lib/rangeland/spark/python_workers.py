@@ -1,10 +1,9 @@
 """The Python workers of a session: started early, and checked before anything is written.
 
-A cluster's workers run a Python of their own, with what is installed and shipped there. The
-probe is a small Spark job whose function needs only the standard library: on each worker it
-imports what a task will import, and reports what is missing. The driver checks the reports.
-Workers that join later are not probed; ``spark_errors`` explains the failures that Spark reports
-of them.
+A cluster's workers run their own Python, with whatever is installed and shipped there. The probe is
+a small Spark job whose function needs only the standard library: on each worker it imports what a
+task will import, and reports what is missing. The driver checks the reports. Workers that join
+later are not probed; ``spark_errors`` explains the failures that Spark reports for them.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rangeland.spark.spark_errors import SHIPPING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What tasks import, in the order to fix it. Each may fail on its own.
+# The imports of a task, in the order in which to fix them. Each may fail by itself.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
 MODULES = (
     "rangeland.spark.executor_tasks",
@@ -33,26 +32,26 @@ MODULES = (
     *(f"rangeland.dialects.{name}" for name in dialect_names()),
 )
 
-Found = dict[str, Any]
+WorkerReport = dict[str, Any]
 
 
 @dataclass
 class PythonWorkers:
-    """A probe of the workers that is running. ``wait`` returns its result."""
+    """A running probe of the workers. ``wait`` checks its result."""
 
     is_local: bool
     needs_recheck: bool = False
-    """It has failed and was reported; the next caller probes again."""
+    """It failed, which was reported; the next caller probes again."""
     _thread: Thread | None = None
-    _found: list[Found] = field(default_factory=list)
-    _failed: list[Exception] = field(default_factory=list)
+    _reports: list[WorkerReport] = field(default_factory=list)
+    _errors: list[Exception] = field(default_factory=list)
 
-    def start(self, probe: Callable[[], list[Found]]) -> None:
+    def start(self, probe: Callable[[], list[WorkerReport]]) -> None:
         def act() -> None:
             try:
-                self._found += probe()
+                self._reports += probe()
             except Exception as error:  # raised by ``wait``
-                self._failed.append(error)
+                self._errors.append(error)
 
         self._thread = InheritableThread(target=act, name="rangeland-workers", daemon=True)
         self._thread.start()
@@ -62,20 +61,20 @@ class PythonWorkers:
         """Whether ``wait`` would return at once."""
         return self.is_local or self._thread is None or not self._thread.is_alive()
 
-    def wait(self, translated: Callable[[BaseException], BaseException]) -> None:
+    def wait(self, translate: Callable[[BaseException], BaseException]) -> None:
         """Waits until workers have been checked. On this machine there is nothing to wait for: they
-        run the driver's own Python. Raises MissingRequirement if they cannot do the work,
-        and what ``translate_spark_error`` makes of Spark's errors if they could not be asked."""
+        run the driver's own Python. Raises MissingRequirement if they cannot do the work, and
+        Spark's errors, through ``translate``, if they could not be asked."""
         if self.is_local and (why := kernel_error()):
             raise _cannot_decode_error(why, [platform.node()])
         if self.is_local or self._thread is None:
             return
         self._thread.join()
         self.needs_recheck = True
-        for error in self._failed:
-            ours = translated(error)
-            raise ours from (None if ours is error else error)
-        check_workers_are_usable(self._found)
+        for error in self._errors:
+            translated = translate(error)
+            raise translated from (None if translated is error else error)
+        check_workers_are_usable(self._reports)
         self.needs_recheck = False
 
 
@@ -83,8 +82,8 @@ _probes: dict[tuple[str, ...], PythonWorkers] = {}
 
 
 def start_workers(spark: SparkSession, more: Sequence[str] = ()) -> PythonWorkers:
-    """Makes the executors start their Python workers and import what a task needs, with the
-    packages ``more`` of this job, once per Spark application and without waiting for it."""
+    """Makes the executors start their Python workers and import what a task needs, including the
+    packages ``more`` of this job; once per Spark application, and without waiting."""
     context = spark.sparkContext
     names = [*PACKAGES, *more, *MODULES]
     key = (context.applicationId, *names)
@@ -100,10 +99,10 @@ def start_workers(spark: SparkSession, more: Sequence[str] = ()) -> PythonWorker
     return workers
 
 
-def import_probe(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[Found]]:
-    """A function for Spark that imports ``names`` and reports the result. It is pickled by
-    value, since a worker may lack this library: it must not refer to anything outside itself."""
-    wanted = list(names)
+def import_probe(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[WorkerReport]]:
+    """A function for Spark that imports ``names`` and reports the result. It is pickled by value,
+    since a worker may lack this library: it must not refer to anything outside itself."""
+    modules = list(names)
 
     def probe(_: Iterable[int]) -> Iterator[dict[str, Any]]:
         import importlib
@@ -111,47 +110,47 @@ def import_probe(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[Fou
         import sys
 
         failed = {}
-        for name in wanted:
+        for name in modules:
             try:
                 importlib.import_module(name)
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {error}"
         kernel = ""
-        if "rangeland.decode" in wanted and not failed:
+        if "rangeland.decode" in modules and not failed:
             kernel = importlib.import_module("rangeland.decode").kernel_error()
-        ours = sys.modules.get("rangeland")
         yield {
             "host": platform.node(),
             "python": sys.executable,
             "failed": failed,
             "kernel": kernel,
-            "rangeland": getattr(ours, "__version__", ""),
+            "rangeland": getattr(sys.modules.get("rangeland"), "__version__", ""),
             "pyspark": getattr(sys.modules.get("pyspark"), "__version__", ""),
         }
 
     return probe
 
 
-def check_workers_are_usable(found: Sequence[Found]) -> None:
+def check_workers_are_usable(reports: Sequence[WorkerReport]) -> None:
     """Raises MissingRequirement if a worker cannot do the work."""
     import pyspark
 
     from rangeland import __version__
 
-    for worker in found:
+    for worker in reports:
         if worker["failed"]:
-            raise _cannot_import_error(worker, [w["host"] for w in found if w["failed"]])
-        for name, ours in (("rangeland", __version__), ("pyspark", pyspark.__version__)):
-            if worker[name] != ours:
+            raise _cannot_import_error(worker, [w["host"] for w in reports if w["failed"]])
+        for name, version in (("rangeland", __version__), ("pyspark", pyspark.__version__)):
+            if worker[name] != version:
                 raise MissingRequirement(
                     f"the worker on {worker['host']} has {name} {worker[name]}, "
-                    f"and the driver {ours}",
+                    f"and the driver {version}",
                     why="plans and receipts pass between them and must mean the same",
                     do="ship the driver's own package, and use a cluster of the driver's Spark",
                     host=worker["host"],
                 )
         if worker["kernel"]:
-            raise _cannot_decode_error(worker["kernel"], [w["host"] for w in found if w["kernel"]])
+            hosts = [w["host"] for w in reports if w["kernel"]]
+            raise _cannot_decode_error(worker["kernel"], hosts)
 
 
 def _cannot_decode_error(why: str, hosts: Sequence[str]) -> MissingRequirement:
@@ -165,22 +164,20 @@ def _cannot_decode_error(why: str, hosts: Sequence[str]) -> MissingRequirement:
     ).with_answers(acts=CLUSTER_OPERATOR)
 
 
-def _cannot_import_error(worker: Found, hosts: Sequence[str]) -> MissingRequirement:
+def _cannot_import_error(worker: WorkerReport, hosts: Sequence[str]) -> MissingRequirement:
     failed: dict[str, str] = worker["failed"]
     packages = [name for name in failed if not name.startswith("rangeland")]
-    # Without its packages this library fails to import, too: they are the reason.
+    # Without its packages this library cannot be imported either: they are the cause.
     names = packages or ["rangeland"]
-    ours = (
-        "ship it with --py-files; `rangeland submit JOB.yaml` makes the zip and writes the command"
-    )
-    theirs = (
-        f"install {' '.join(names)} for that Python on every host, or ship a Python: {SHIPPING}"
-    )
+    do = "ship it with --py-files; `rangeland submit JOB.yaml` makes the zip and writes the command"
+    if packages:
+        install = f"install {' '.join(packages)} for that Python on every host"
+        do = f"{install}, or ship a Python: {SHIPPING}"
     first = next(iter(packages or failed))
     return MissingRequirement(
         f"the Python workers on {', '.join(sorted(set(hosts)))} cannot import {', '.join(names)}",
         why=f"{worker['python']} says {failed[first]}",
-        do=theirs if packages else ours,
+        do=do,
         hosts=sorted(set(hosts)),
         missing=names,
         python=worker["python"],

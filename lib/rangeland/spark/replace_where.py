@@ -1,8 +1,8 @@
 """Replaces the rows of a range in one commit of Spark's Delta writer.
 
-The prepared files are read like the table's own and written with ``replaceWhere``: rows of
-other ranges in the same files stay, and Delta refuses the commit if another writer has changed
-the replaced rows meanwhile. Because of the transaction id a second attempt does nothing.
+The prepared files are read like the table's own and written with ``replaceWhere``: rows of other
+ranges in the same files stay, and Delta refuses the commit if another writer has changed the
+replaced rows in the meantime. Because of the transaction id a second attempt does nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.column_mapping import shown_schema, stored_schema
-from rangeland.errors import ALL_OR_NOTHING, Conflict, RangelandError, StorageFailed
+from rangeland.errors import ALL_OR_NOTHING, Conflict, EngineFailed, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
@@ -30,17 +30,17 @@ CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 
 
 def keys_of(frame: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) -> list[str]:
-    """The columns that identify an offset, with the table's spelling."""
-    wanted = [columns.topic, columns.partition, columns.offset]
-    wanted += [columns.broker] if by_broker else []
-    return [name for name in frame.columns if name.lower() in wanted]
+    """The columns that identify an offset, in the table's spelling."""
+    keys = [columns.topic, columns.partition, columns.offset]
+    keys += [columns.broker] if by_broker else []
+    return [name for name in frame.columns if name.lower() in keys]
 
 
 def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_COLUMNS) -> str:
     """The condition for the rows of the ranges, in SQL."""
-    spelled = {name.lower(): f"`{name}`" for name in keys_of(frame, True, columns)}
-    topic, number = spelled[columns.topic], spelled[columns.partition]
-    offset = spelled[columns.offset]
+    quoted = {name.lower(): f"`{name}`" for name in keys_of(frame, True, columns)}
+    topic, number = quoted[columns.topic], quoted[columns.partition]
+    offset = quoted[columns.offset]
     conditions = []
     for r in ranges:
         condition = (
@@ -48,7 +48,7 @@ def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_C
             f"AND {offset} >= {r.from_offset} AND {offset} < {r.until_offset}"
         )
         if r.partition.broker:
-            condition += f" AND {spelled[columns.broker]} = {literal(r.partition.broker)}"
+            condition += f" AND {quoted[columns.broker]} = {literal(r.partition.broker)}"
         conditions.append(f"({condition})")
     return " OR ".join(conditions)
 
@@ -69,15 +69,19 @@ def prepared_frame(
         groups.setdefault(values, []).append(str(TablePath.parse(path).child(file.path)))
     union = spark.createDataFrame([], schema)
     for values, paths in groups.items():
-        given = dict(values)
-        inside = StructType([c for c in stored.fields if c.name not in given])
+        partition_values = dict(values)
+        in_files = StructType([c for c in stored.fields if c.name not in partition_values])
         # Otherwise Spark would treat [, {, * and ? in a path as a pattern.
-        rows = spark.read.schema(inside).option("__globPaths__", "false").parquet(*paths)
+        rows = spark.read.schema(in_files).option("__globPaths__", "false").parquet(*paths)
         columns = [
-            (f.lit(given[c.name]) if c.name in given else f.col(f"`{c.name}`"))
-            .cast(shown.dataType)
-            .alias(shown.name)
-            for c, shown in zip(stored.fields, schema.fields, strict=True)
+            (
+                f.lit(partition_values[c.name])
+                if c.name in partition_values
+                else f.col(f"`{c.name}`")
+            )
+            .cast(field.dataType)
+            .alias(field.name)
+            for c, field in zip(stored.fields, schema.fields, strict=True)
         ]
         union = union.unionByName(rows.select(*columns))
     return union
@@ -88,18 +92,19 @@ def compare(
 ) -> ReplacedRange:
     """Compares the rows before and after a replacement, offset by offset. The new rows may have
     more columns; an offset with several rows is the same only if all of them are. Raises
-    StorageFailed if Spark cannot compare or read them."""
+    EngineFailed if Spark cannot compare or read them."""
     from pyspark.errors import PySparkException
 
     try:
         old = _with_columns_of(new, old)
         return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
     except PySparkException as error:  # such as a column of a type that has no order
-        raise StorageFailed("could not compare new rows with old", why=first_line(error)) from error
+        failure = EngineFailed("could not compare new rows with old", why=first_line(error))
+        raise failure.with_answers(data=RangelandError.data) from error
 
 
 def _with_columns_of(new: Any, old: Any) -> Any:
-    """The old rows with the columns that the new ones bring: they are null there."""
+    """The old rows with the columns that the new rows add, which are null there."""
     if old.dtypes == new.dtypes:
         return old
     return new.limit(0).unionByName(old, allowMissingColumns=True)
@@ -111,17 +116,17 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
 
     keys = keys_of(old, by_broker, columns)
     # Variants have neither an order nor equality; their text has both, with its keys sorted.
-    others = [
+    values = [
         f.to_json(f.col(f"`{name}`")) if kind == "variant" else f.col(f"`{name}`")
         for name, kind in old.dtypes
         if name not in keys
     ]
 
     def gather(frame: Any, name: str) -> Any:
-        rows = f.sort_array(f.collect_list(f.struct(*others)))
+        rows = f.sort_array(f.collect_list(f.struct(*values)))
         return frame.groupBy(*keys).agg(rows.alias(name))
 
-    both = gather(old, "before").join(gather(new, "after"), keys, "full_outer")
+    joined = gather(old, "before").join(gather(new, "after"), keys, "full_outer")
     before, after = f.col("before"), f.col("after")
     kinds = {
         "same": before.isNotNull() & after.isNotNull() & (before == after),
@@ -130,14 +135,14 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
         "missing": after.isNull(),
     }
     counts = [f.count(f.when(kind, 1)).alias(name) for name, kind in kinds.items()]
-    return both.agg(*counts)
+    return joined.agg(*counts)
 
 
 def replace_rows(
     new: Any, path: str, where: str, plan_id: PlanId, *, evolves: bool = False
 ) -> None:
-    """Commits ``new`` instead of the rows of ``where``. ``evolves``: the table's schema follows
-    theirs. Raises Conflict if another writer has changed the rows meanwhile."""
+    """Commits ``new`` in place of the rows that satisfy ``where``. ``evolves``: the table's schema
+    follows theirs. Raises Conflict if another writer has changed the rows in the meantime."""
     try:
         (
             new.write.format("delta")
@@ -161,5 +166,5 @@ def _replacement_error(error: Exception, path: str) -> RangelandError:
         return Conflict(
             f"could not replace rows of {path}", why=f"another writer has changed them: {text}"
         )
-    failed = StorageFailed(f"could not replace rows of {path}", why=text)
-    return failed.with_answers(data=ALL_OR_NOTHING)
+    failure = StorageFailed(f"could not replace rows of {path}", why=text)
+    return failure.with_answers(data=ALL_OR_NOTHING)

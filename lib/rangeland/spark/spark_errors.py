@@ -1,6 +1,6 @@
-"""What goes wrong in Spark, in its JVM and in its workers, as errors of this library.
+"""Failures of Spark, its JVM and its workers, as errors of this library.
 
-py4j and PySpark are only imported if one of their errors has occurred: any command may end here.
+py4j and PySpark are imported only if one of their errors has occurred: any command may end here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rangeland import errors
 from rangeland.errors import Bug, EngineFailed, MissingRequirement, RangelandError
 
 LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
-"""How Spark reports that an executor or worker failed, and not the task."""
+"""How Spark reports that an executor or worker failed, rather than the task."""
 SHIPPING = "`rangeland submit JOB.yaml --env packed` packs one and writes the command"
 MAX_LINE = 300
 
@@ -22,18 +22,19 @@ _WORKER = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 
 
 def translate_spark_error(error: BaseException) -> BaseException:
-    """An error of Spark as one of this library. Our own are recognised by their names."""
+    """An error of Spark as one of this library. Our own errors are recognised by their names."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     if not isinstance(error, Py4JError | PySparkException):
         return error
     text = str(error)
-    named = re.findall(r"^rangeland\.errors\.(\w+): (.+)$", text, re.MULTILINE)
-    if named:
-        kind = getattr(errors, named[-1][0], None)
+    own_errors = re.findall(r"^rangeland\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if own_errors:
+        class_name, message = own_errors[-1]
+        kind = getattr(errors, class_name, None)
         if isinstance(kind, type) and issubclass(kind, RangelandError):
-            return kind(named[-1][1].rstrip("."))
+            return kind(message.rstrip("."))
     if (failure := worker_error(text)) is not None:
         return failure
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -56,7 +57,7 @@ def translate_spark_error(error: BaseException) -> BaseException:
 
 
 def worker_error(text: str) -> MissingRequirement | None:
-    """The error for a Python worker that lacks something, by Spark's report of its failure."""
+    """The error for a Python worker that lacks something, from Spark's report of its failure."""
     worker = _WORKER.search(text)
     where = f" on {worker[1]} (executor {worker[2]})" if worker else ""
     if absent := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
@@ -67,10 +68,10 @@ def worker_error(text: str) -> MissingRequirement | None:
             f"with --py-files, or ship a Python: {SHIPPING}",
             module=absent[1],
         )
-    if other := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
+    if mismatch := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
         return MissingRequirement(
             f"the Python of the workers{where} is of another version than the driver's",
-            why=other[1],
+            why=mismatch[1],
             do="set spark.pyspark.python to a Python of the driver's version, "
             f"or ship one: {SHIPPING}",
         )
@@ -87,19 +88,18 @@ def worker_error(text: str) -> MissingRequirement | None:
 
 def jvm_gone_error(error: BaseException) -> EngineFailed:
     """The error for a call over py4j to a JVM that has ended."""
-    gone = EngineFailed(
+    failure = EngineFailed(
         "the JVM that runs Spark has gone",
         why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
         do="find out what ended it (the system kills processes when memory runs out), then run "
         "the same command again",
     )
-    gone.__cause__ = error
-    return gone
+    failure.__cause__ = error
+    return failure
 
 
 def unexpected_error(error: BaseException) -> RangelandError:
-    """An unforeseen exception as one of our errors: its message is kept, its traceback is not
-    shown."""
+    """An unforeseen exception as one of our errors, with its message and without its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     is_of_jvm = any("py4j" in Path(frame.filename).parts for frame in frames)
     if is_of_jvm:
@@ -119,5 +119,5 @@ def unexpected_error(error: BaseException) -> RangelandError:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message: after it Spark prints a query or a trace."""
+    """The first line of an error's message: a query or a trace may follow."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:MAX_LINE]

@@ -1,9 +1,9 @@
 """Runs tasks on the executors as one Spark job, watches it and ends it.
 
-Our own errors return from a task as values, so that nothing of them is lost; those that may
-not occur on another machine (an unreachable broker, a full disk) are raised while Spark has
-attempts left, so that it tries elsewhere. The progress of each slice is reported through an
-accumulator; a retried or speculative task reports the same again and changes nothing.
+Tasks return our own errors as values, so that none of their facts are lost. Errors that may not
+occur on another machine (an unreachable broker, a full disk) are raised while Spark has attempts
+left, so that it tries elsewhere. The progress of each slice is reported through an accumulator; a
+retried or speculative task reports the same again and changes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class TasksStopped(Exception):
-    """The caller has stopped the tasks before they were done."""
+    """The caller stopped the tasks before they were done."""
 
 
 class ByKey(AccumulatorParam[dict[Any, Any]]):
@@ -57,8 +57,9 @@ class ByKey(AccumulatorParam[dict[Any, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class TasksToRun:
-    """Tasks that read slices and write their rows, as one Spark job. ``on_read`` is called now and
-    then with the offsets read so far, by slice index; ``stop`` ends the job once it is true."""
+    """Tasks that read slices and write their rows, as one Spark job. ``on_read`` is called from
+    time to time with the offsets read so far, by slice index; ``stop`` ends the job once it is
+    true."""
 
     spark: SparkSession
     slices: Sequence[Sequence[Slice]]
@@ -69,29 +70,29 @@ class TasksToRun:
 
 
 def run_tasks(tasks: TasksToRun) -> list[TaskResult]:
-    """Reads and writes all of them; results in their order. Raises TasksStopped."""
+    """Runs all tasks and returns their results in order. Raises TasksStopped."""
     done = tasks.spark.sparkContext.accumulator({}, ByKey())
     return watch(tasks.spark, _reading_action(tasks, done), done, tasks.on_read, tasks.stop)
 
 
 def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], RangelandError | None]:
-    """Like ``run_tasks``, but results return as tasks end: those of the tasks that have ended by
-    the time ``stop`` is true or another task fails, and the error if there was one."""
+    """Like ``run_tasks``, but returns the results of all tasks that have ended by the time ``stop``
+    is true or a task fails, and the error if there was one."""
     done = tasks.spark.sparkContext.accumulator({}, ByKey())
     ended = tasks.spark.sparkContext.accumulator({}, ByKey())
-    failed = None
+    failure = None
     try:
         watch(tasks.spark, _reading_action(tasks, done, ended), done, tasks.on_read, tasks.stop)
     except TasksStopped:
         pass
     except RangelandError as error:
-        failed = error
-    return list(ended.value.values()), failed
+        failure = error
+    return list(ended.value.values()), failure
 
 
 def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], list[Any]]:
-    """The Spark action that reads and writes all tasks. It returns their results, unless they
-    are to return one by one, through the accumulator ``ended``."""
+    """The Spark action that runs all tasks. It returns their results, unless an accumulator
+    ``ended`` takes them one by one."""
     context, settings, writer = tasks.spark.sparkContext, tasks.settings, tasks.writer
     attempts = int(context._conf.get("spark.task.maxFailures", "4"))
     local = str(context.master).startswith("local")
@@ -129,9 +130,9 @@ def watch(
     stop: Callable[[], bool] = lambda: False,
     group: str = "",
 ) -> list[Any]:
-    """Runs a Spark action in a thread of its own and reports from this one. The first error
+    """Runs a Spark action in another thread and reports its progress from this one. The first error
     that a task returns ends the others. Raises TasksStopped if ``stop`` has ended it. ``group``
-    is the name of the job in Spark, for queries about it afterwards."""
+    is the name of the job in Spark, for later queries about it."""
     group = group or job_group()
     context = spark.sparkContext
     ended: list[Any] = []
@@ -140,27 +141,27 @@ def watch(
         try:
             context.setJobGroup(group, "rangeland: read and write slices", True)
             ended.append(action())
-        except BaseException as error:  # for the thread that waits
+        except BaseException as error:  # for the waiting thread
             ended.append(error)
 
     thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
     logger.info("Spark job started", extra={"group": group})
     start = time.monotonic()
     thread.start()
-    failed: RangelandError | None = None
+    failure: RangelandError | None = None
     stopped = False
     try:
         while thread.is_alive():
             thread.join(POLL_S)
-            seen = dict(done.value)
-            error = seen.pop(ERROR, None)
-            if error is not None and failed is None:
+            offsets = dict(done.value)
+            error = offsets.pop(ERROR, None)
+            if error is not None and failure is None:
                 # One task has failed for good: the results of the others are not needed.
-                failed = error
+                failure = error
                 logger.info("Cancelling the Spark job: %s", error, extra={"group": group})
                 context.cancelJobGroup(group)
-            on_read(seen)
-            if failed is None and (stopped or stop()):
+            on_read(offsets)
+            if failure is None and (stopped or stop()):
                 # Repeated until it ends: the job may not have started at the first call.
                 stopped = True
                 context.cancelJobGroup(group)
@@ -169,8 +170,8 @@ def watch(
         raise
     seconds = round(time.monotonic() - start, 3)
     logger.info("Spark job ended", extra={"group": group, "seconds": seconds})
-    if failed is not None:
-        raise failed
+    if failure is not None:
+        raise failure
     if stopped and isinstance(ended[0], BaseException):
         raise TasksStopped
     return task_results(ended[0])
@@ -184,7 +185,7 @@ def job_group() -> str:
 @contextmanager
 def quiet_executors(spark: SparkSession) -> Iterator[None]:
     """Silences local executors, which log to our own stderr: dozens of lines of Java for an
-    exception that is reported anyway. Executors of a cluster keep their logs."""
+    exception that is reported anyway. Executors of a cluster keep logging."""
     pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # it logs the whole Java trace, too
     pyspark_logger.setLevel(logging.CRITICAL)
     context = spark.sparkContext
@@ -193,34 +194,34 @@ def quiet_executors(spark: SparkSession) -> Iterator[None]:
         return
     jvm: Any = context._jvm
     log4j = jvm.org.apache.logging.log4j
-    before = []
+    levels = []
     try:
         for name in _NOISY:
-            before.append((name, log4j.LogManager.getLogger(name).getLevel()))
+            levels.append((name, log4j.LogManager.getLogger(name).getLevel()))
             log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
     except Exception:  # another logging backend
-        before = []
+        levels = []
     try:
         yield
     finally:
         with suppress(Exception):  # the JVM may have gone
-            for name, level in before:
+            for name, level in levels:
                 log4j.core.config.Configurator.setLevel(name, level)
 
 
 def failed_task(spark: SparkSession, group: str) -> int | None:
-    """The number of a failed task, within its stage, in the newest job of a group; None if it
-    is not known. Only a hint for a search."""
+    """The number, within its stage, of a failed task in the newest job of a group; None if unknown.
+    It is only a hint for a search."""
     context = spark.sparkContext
     try:
         java, jvm = context._jsc.sc(), cast(Any, context._jvm)
         java.listenerBus().waitUntilEmpty()
-        failed = jvm.java.util.ArrayList()
-        failed.add(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+        statuses = jvm.java.util.ArrayList()
+        statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
         tracker, nothing = context.statusTracker(), jvm.scala.Option.empty()
         for number in sorted(tracker.getJobIdsForGroup(group), reverse=True):
             for stage in reversed(cast(Any, tracker.getJobInfo(number)).stageIds):
-                tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, failed)
+                tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, statuses)
                 if tasks.nonEmpty():
                     return int(tasks.head().index())
     except Exception:  # another Spark may have other names
@@ -229,10 +230,10 @@ def failed_task(spark: SparkSession, group: str) -> int | None:
 
 
 def task_results(results: list[Any] | BaseException) -> list[Any]:
-    """The results of a Spark job. Raises the error of a task, or that of Spark in their place."""
+    """The results of a Spark job. Raises the error of a task, or Spark's if that is the result."""
     if isinstance(results, BaseException):
-        ours = translate_spark_error(results)
-        raise ours from (None if ours is results else results)
+        translated = translate_spark_error(results)
+        raise translated from (None if translated is results else results)
     for result in results:
         if isinstance(result, RangelandError):
             raise result

@@ -1,8 +1,9 @@
 """A Spark session with Delta: the existing one, or a new one.
 
-Under ``spark-submit`` and in notebooks there is a session, or its settings, already: they are
-used unchanged. Otherwise a local session is started, by a command only as far as it is needed
-(``deferred_session``). A session of other versions, or without Delta, is refused, with what to do.
+Under ``spark-submit`` and in notebooks a session, or its settings, already exists and is used
+unchanged. Otherwise a local session is started; commands start only the parts that they need
+(``deferred_session``). A session with unsupported versions, or without Delta, is refused with
+advice.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def open_spark(
     table: str = "",
     makes_archive: bool = False,
 ) -> SparkSession:
-    """The active session, or a new one with ``settings`` over the defaults; for a ``table`` on
-    S3 with the jars for it. ``makes_archive``: its JVM may write an archive of its classes when it
-    ends. Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars
-    cannot be fetched."""
-    found = open_deferred(app_name, settings, table=table, makes_archive=makes_archive)
-    return found.session if isinstance(found, DeferredSession) else found
+    """The active session, or a new one with ``settings`` over the defaults, and with the jars for a
+    ``table`` on S3. ``makes_archive``: its JVM may write an archive of its classes when it ends.
+    Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars cannot be
+    fetched."""
+    session = open_deferred(app_name, settings, table=table, makes_archive=makes_archive)
+    return session.session if isinstance(session, DeferredSession) else session
 
 
 def open_deferred(
@@ -78,9 +79,9 @@ def open_deferred(
     meanwhile: Callable[[], None] = lambda: None,
     makes_archive: bool = False,
 ) -> SparkSession:
-    """Like ``open_spark``, but a new session on this machine is a ``DeferredSession``: what a
-    command does not use is not started. The new JVM starts beside ``meanwhile``, and is ended if
-    that fails."""
+    """Like ``open_spark``, but a new session on this machine is a ``DeferredSession``, which starts
+    only what a command uses. The new JVM starts while ``meanwhile`` runs, and is ended if that
+    fails."""
     active = _active_session()
     if active is not None:
         return with_delta(active)
@@ -88,32 +89,32 @@ def open_deferred(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _is_submitted():
         return _submitted_session(app_name)
-    chosen = {**local_settings(table), **(settings or {})}
-    class_path = _class_path(chosen)
-    options = _archive_options(chosen, class_path, makes_archive)
+    conf = {**local_settings(table), **(settings or {})}
+    class_path = _class_path(conf)
+    options = _archive_options(conf, class_path, makes_archive)
     with JvmStart() as starting:
-        starting.launch({"spark.app.name": app_name, **chosen}, _home(), options, class_path)
+        starting.launch({"spark.app.name": app_name, **conf}, _home(), options, class_path)
         meanwhile()
         with _translate_start_errors():
             gateway = starting.connect()
             versions = versions_of(gateway.jvm)
     _check_versions_are_supported(versions)
-    made = DeferredSession(
+    session = DeferredSession(
         gateway,
         versions.spark,
-        lambda: _make_context(app_name, chosen),
-        lambda: _make_session(chosen),
+        lambda: _make_context(app_name, conf),
+        lambda: _make_session(conf),
     )
     archives = any(MAKING in option for option in options)
-    if archives or not is_local_master(chosen["spark.master"]):
+    if archives or not is_local_master(conf["spark.master"]):
         # An archive must have all classes, and a missing cluster must be noticed at once.
-        _ = made.session
-    return cast("SparkSession", made)
+        _ = session.session
+    return cast("SparkSession", session)
 
 
 def _class_path(settings: dict[str, str]) -> list[str]:
-    """The session's jars, where its own JVM does all the work. They are taken out of the settings:
-    as ``spark.jars`` they would be copied at each start, and their classes never archived."""
+    """The session's jars, if its own JVM does all the work. They are removed from the settings: as
+    ``spark.jars`` they would be copied at each start, and their classes never archived."""
     if not is_local_master(settings["spark.master"]):
         return []
     return settings.pop("spark.jars").split(",")
@@ -124,7 +125,7 @@ def _archive_options(
 ) -> list[str]:
     home = Path(_home())
     if any(_has_files(folder) for folder in _conf_folders(home)):
-        return []  # A JVM that finds classes in folders shares none.
+        return []  # A JVM with folders in its class path shares no classes.
     java = find_java(installed_spark().support.java)
     jars = [home / "jars", *map(Path, class_path)]
     archive = ClassArchive.of(java, jars, settings.get("spark.driver.extraJavaOptions", ""))
@@ -135,9 +136,9 @@ def _archive_options(
 
 def _conf_folders(home: Path) -> list[Path]:
     """The folders that Spark has in its class path."""
-    named = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
+    hadoop = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
     conf = os.environ.get("SPARK_CONF_DIR") or home / "conf"
-    return [Path(folder) for folder in (conf, *named) if folder]
+    return [Path(folder) for folder in (conf, *hadoop) if folder]
 
 
 def _has_files(folder: Path) -> bool:
@@ -145,13 +146,13 @@ def _has_files(folder: Path) -> bool:
 
 
 def _home() -> str:
-    """The folder of Spark, as PySpark would find it, without importing that."""
+    """The folder of Spark, as PySpark would find it, but without importing PySpark."""
     return os.environ.get("SPARK_HOME") or installed_spark().home
 
 
 def _active_session() -> SparkSession | None:
-    """PySpark is imported only where somebody else has imported it: it takes a while, in which the
-    JVM can start."""
+    """PySpark is not imported here, only used if it has been: importing takes a while, during which
+    the JVM can start."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -191,7 +192,7 @@ def _make_session(settings: Mapping[str, str]) -> SparkSession:
 
 @contextmanager
 def _translate_start_errors() -> Iterator[None]:
-    """What goes wrong as Spark starts, as an error that says what to do."""
+    """Turns failures of Spark's start into errors with advice."""
     try:
         yield
     except RangelandError:
@@ -206,8 +207,8 @@ def _is_submitted() -> bool:
 
 
 def local_settings(table: str = "") -> dict[str, str]:
-    """Settings of a local session: with Delta from our own cache of jars, so that nothing has
-    to be resolved at the start, and with little logging by the JVM."""
+    """Settings of a local session: with Delta from our own cache of jars, so that nothing has to be
+    resolved at the start, and with little logging by the JVM."""
     spark = installed_spark()
     find_java(spark.support.java)
     quiet = Path(__file__).with_name("log4j2.properties")
@@ -249,24 +250,24 @@ def with_delta(session: SparkSession) -> SparkSession:
     return session
 
 
-def _check_versions_are_supported(found: RuntimeVersions) -> None:
-    check_versions_are_supported(found)
-    fields = {"spark": found.spark, "delta": found.delta, "java": found.java}
+def _check_versions_are_supported(versions: RuntimeVersions) -> None:
+    check_versions_are_supported(versions)
+    fields = {"spark": versions.spark, "delta": versions.delta, "java": versions.java}
     logger.info("Spark and Delta are supported", extra=fields)
 
 
 def _version_error() -> UsageError | None:
-    """The reason why no session started, if that is an unsupported Spark, Java or Delta, whose
-    own error would be a missing method or less. None if the JVM has ended."""
+    """The error if no session started because Spark, Java or Delta is not supported: their own
+    error would be a missing method at best. None if the JVM has ended."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     if SparkContext._jvm is None:
         return None
     try:
-        found = versions_of(SparkContext._jvm)
-        require_supported_spark(found)
-        check_delta_is_supported(found)
+        versions = versions_of(SparkContext._jvm)
+        require_supported_spark(versions)
+        check_delta_is_supported(versions)
     except UsageError as error:
         return error
     except (Py4JError, OSError):

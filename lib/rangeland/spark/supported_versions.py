@@ -2,7 +2,7 @@
 
 Each Spark goes with the Delta that is made for it. Landing does not use that Delta (see
 ``delta_kernel_loader``), but tables are read and replaced through it. Other versions are refused at
-the start: a landing would fail halfway, with an error of the JVM. Patch releases may differ.
+the start: a landing would fail halfway, with an error from the JVM. Patch releases may differ.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class DeltaBuild:
 @dataclass(frozen=True, slots=True)
 class SupportedSpark:
     """A minor release of Spark. ``deltas`` are the minor releases of Delta that are made for it,
-    the newest last, ``builds`` what a session of our own takes of that, by Scala. ``java`` is the
-    oldest."""
+    the newest last; ``builds`` are the ones that our own sessions use, by Scala version. ``java``
+    is the oldest supported version."""
 
     spark: str
     deltas: tuple[str, ...]
@@ -59,8 +59,8 @@ _3_5 = SupportedSpark(
     java=11,
 )
 SUPPORTED = {
-    found.spark: found
-    for found in (
+    supported.spark: supported
+    for supported in (
         _3_5,
         _since_4_0("4.0", "delta-4.4.0-spark-4.0", "4.0", "4.1", "4.2", "4.3", "4.4"),
         _since_4_0("4.1", "delta-4.4.0-spark-4.1", "4.1", "4.2", "4.3", "4.4"),
@@ -87,16 +87,16 @@ class InstalledSpark:
 
 
 def installed_spark() -> InstalledSpark:
-    """The version of the installed Spark, by the names of its jars. Raises UsageError if there is
-    none that is supported."""
+    """The installed Spark, identified by the names of its jars. Raises UsageError if there is none,
+    or none that is supported."""
     for folder in spark_jar_folders():
         for jar in folder.glob("spark-core_*.jar"):
             scala, version = jar.stem.removeprefix("spark-core_").split("-", 1)
             home = str(folder.parent)
             support = _support_of(version, scala, home)
-            hadoop = next(folder.glob("hadoop-client-api-*.jar"), None)
-            found = hadoop.stem.rpartition("-")[2] if hadoop is not None else ""
-            return InstalledSpark(version, scala, home, support, found)
+            hadoop_jar = next(folder.glob("hadoop-client-api-*.jar"), None)
+            hadoop = hadoop_jar.stem.rpartition("-")[2] if hadoop_jar is not None else ""
+            return InstalledSpark(version, scala, home, support, hadoop)
     raise UsageError(
         "Spark was not found", why="PySpark is not installed", do=f"install it: {NEWEST.install}"
     )
@@ -142,11 +142,11 @@ def _has(jvm: Any, name: str) -> bool:
     return True
 
 
-def check_versions_are_supported(found: RuntimeVersions) -> None:
+def check_versions_are_supported(versions: RuntimeVersions) -> None:
     """Raises UsageError if a version is not supported, or if there is no Delta."""
-    support = require_supported_spark(found)
-    if not found.delta:
-        package = support.builds[_minor(found.scala)].package
+    support = require_supported_spark(versions)
+    if not versions.delta:
+        package = support.builds[_minor(versions.scala)].package
         raise UsageError(
             "this Spark session has no Delta",
             why=f"the class {_DELTA} is not on its class path",
@@ -154,24 +154,24 @@ def check_versions_are_supported(found: RuntimeVersions) -> None:
             f"--conf spark.sql.catalog.spark_catalog={CATALOG}, or have `rangeland submit` "
             "write the whole command",
         )
-    check_delta_is_supported(found)
+    check_delta_is_supported(versions)
 
 
-def require_supported_spark(found: RuntimeVersions) -> SupportedSpark:
+def require_supported_spark(versions: RuntimeVersions) -> SupportedSpark:
     """Checks PySpark, Spark, Scala and Java."""
-    place = f" in {found.home}" if found.home else ""
-    if _minor(found.pyspark) != _minor(found.spark):
+    place = f" in {versions.home}" if versions.home else ""
+    if _minor(versions.pyspark) != _minor(versions.spark):
         raise UsageError(
-            f"PySpark is {found.pyspark} and the Spark it uses{place} is {found.spark}",
-            why="both sides of a session must be of one version",
-            do=f"use the spark-submit of PySpark {_minor(found.pyspark)}, or unset SPARK_HOME",
-            pyspark=found.pyspark,
-            spark=found.spark,
+            f"PySpark is {versions.pyspark} and the Spark it uses{place} is {versions.spark}",
+            why="both sides of a session must have the same version",
+            do=f"use the spark-submit of PySpark {_minor(versions.pyspark)}, or unset SPARK_HOME",
+            pyspark=versions.pyspark,
+            spark=versions.spark,
         )
-    support = _support_of(found.spark, found.scala, found.home)
-    if _feature(found.java) < support.java:
+    support = _support_of(versions.spark, versions.scala, versions.home)
+    if _feature(versions.java) < support.java:
         remedy = f"point JAVA_HOME at a JDK or JRE {support.java} or later, on every host"
-        raise _version_error("Java", found.java, f"{support.java} or later", remedy)
+        raise _version_error("Java", versions.java, f"{support.java} or later", remedy)
     return support
 
 
@@ -184,20 +184,20 @@ def _support_of(spark: str, scala: str, home: str) -> SupportedSpark:
             f"Spark{place}", spark, SPARKS, f"{remedy} of that; see what SPARK_HOME names"
         )
     if _minor(scala) not in support.builds:
-        wanted = " or ".join(support.builds)
+        scalas = " or ".join(support.builds)
         raise _version_error(
-            "Scala", scala, wanted, f"Use the Spark that is built for Scala {wanted}"
+            "Scala", scala, scalas, f"Use the Spark that is built for Scala {scalas}"
         )
     return support
 
 
-def check_delta_is_supported(found: RuntimeVersions) -> None:
+def check_delta_is_supported(versions: RuntimeVersions) -> None:
     """Checks Delta, if there is one."""
-    support = _support_of(found.spark, found.scala, found.home)
-    if found.delta and _minor(found.delta) not in support.deltas:
-        package = support.builds[_minor(found.scala)].package
-        remedy = f"take other Delta jars away and start it with --packages {package}"
-        raise _version_error("Delta", found.delta, " or ".join(support.deltas), remedy)
+    support = _support_of(versions.spark, versions.scala, versions.home)
+    if versions.delta and _minor(versions.delta) not in support.deltas:
+        package = support.builds[_minor(versions.scala)].package
+        remedy = f"remove other Delta jars and start it with --packages {package}"
+        raise _version_error("Delta", versions.delta, " or ".join(support.deltas), remedy)
 
 
 def _version_error(what: str, found: str, wanted: str, remedy: str) -> UsageError:
@@ -217,5 +217,5 @@ def _minor(version: str) -> str:
 
 def _feature(java: str) -> int:
     """8 for ``1.8.0_412``, 17 for ``17.0.15``; 0 if it cannot be read."""
-    found = re.match(r"(?:1\.)?(\d+)", java)
-    return int(found.group(1)) if found else 0
+    match = re.match(r"(?:1\.)?(\d+)", java)
+    return int(match.group(1)) if match else 0

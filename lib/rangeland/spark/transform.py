@@ -2,8 +2,8 @@
 
 It is loaded and called here. Whatever the function raises, when it is called or later in Spark's
 tasks, becomes an error that names the function, the exception and the line, for its author to
-correct. Two errors are not the author's: one of this library that passes through the function,
-and the loss of the engine.
+correct. Two kinds of error are not the author's: an error of this library that passes through the
+function, and the loss of the engine.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class RaisedByTransform:
     place: str = ""
 
     def __str__(self) -> str:
-        shown = f"{self.exception}: {self.message}" if self.message else self.exception
-        return f"{shown} ({self.place})" if self.place else shown
+        text = f"{self.exception}: {self.message}" if self.message else self.exception
+        return f"{text} ({self.place})" if self.place else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +63,21 @@ class Transform:
     def __call__(self, frame: DataFrame) -> DataFrame:
         """Raises JobFileError if the function fails or does not return a query."""
         try:
-            made: Any = self.function(frame)
+            result: Any = self.function(frame)
         except (Exception, SystemExit) as error:
             raise self._call_error(error) from error
-        if not isinstance(made, DataFrame):
+        if not isinstance(result, DataFrame):
             raise JobFileError(
                 f"the transform {self.name} does not return a DataFrame",
-                why=f"it returned {type(made).__name__}",
-                do="return the DataFrame that is to be landed",
+                why=f"it returned {type(result).__name__}",
+                do="return the DataFrame to land",
             )
-        return made
+        return result
 
     def _call_error(self, error: BaseException) -> RangelandError:
-        ours = translate_spark_error(error)
-        if isinstance(ours, RangelandError) and not isinstance(ours, Bug):
-            return ours
+        translated = translate_spark_error(error)
+        if isinstance(translated, RangelandError) and not isinstance(translated, Bug):
+            return translated
         return JobFileError(
             f"the transform {self.name} failed when it was called",
             why=str(raised_of(error) or raised_here(error)),
@@ -116,14 +116,14 @@ def load_transform(name: str) -> Transform:
 def transformed_schema(spark: SparkSession, transform: Transform, rows: pa.Schema) -> pa.Schema:
     """The columns that a transform returns for such rows, without reading anything."""
     empty = spark.createDataFrame([], from_arrow_schema(rows))
-    made = transform(empty).schema
-    if not made.fields:
+    spark_schema = transform(empty).schema
+    if not spark_schema.fields:
         raise JobFileError(
             f"the transform {transform.name} returns rows without columns",
             do="keep at least one column",
         )
     try:
-        schema = arrow_schema(made)
+        schema = arrow_schema(spark_schema)
     except PySparkException as error:
         raise JobFileError(
             f"the transform {transform.name} returns a column that cannot be written",
@@ -134,7 +134,7 @@ def transformed_schema(spark: SparkSession, transform: Transform, rows: pa.Schem
 
 
 def raised_error(transform: Transform, error: BaseException) -> TransformFailed | None:
-    """The error for what a transform has raised in Spark's tasks; None if the error is not the
+    """The error for an exception of a transform in Spark's tasks; None if it is not the
     transform's. Our own tasks in the same stage raise only errors of this library, so any other
     exception comes from the query."""
     raised = raised_of(error)
@@ -154,11 +154,11 @@ def transform_error(name: str, raised: RaisedByTransform) -> TransformFailed:
     )
 
 
-# --- what was raised ------------------------------------------------------------------------
+# --- exceptions of a transform ----------------------------------------------------------------
 
 
 def raised_of(error: BaseException) -> RaisedByTransform | None:
-    """The exception that Spark reports, if it is one of the query or its data."""
+    """The exception that Spark reports, if it comes from the query or its data."""
     if not isinstance(error, PySparkException):
         return None
     text = str(error)
@@ -178,10 +178,10 @@ def raised_in(text: str) -> RaisedByTransform:
     frames = list(_FRAME.finditer(text))
     if not frames:
         return RaisedByTransform("PythonException", _one_line(text))
-    after = text[frames[-1].end() :].splitlines()[1:]
-    while after and (after[0].startswith("    ") or not after[0].strip()):
-        after.pop(0)  # the source line, and the marks below it
-    name, _, message = _one_line("\n".join(after)).partition(": ")
+    lines = text[frames[-1].end() :].splitlines()[1:]
+    while lines and (lines[0].startswith("    ") or not lines[0].strip()):
+        lines.pop(0)  # the source line, and the marks below it
+    name, _, message = _one_line("\n".join(lines)).partition(": ")
     return RaisedByTransform(
         name.rstrip(":"), message, _place([(f["file"], int(f["line"])) for f in frames])
     )
@@ -197,7 +197,7 @@ def raised_here(error: BaseException) -> RaisedByTransform:
 
 
 def _place(frames: list[tuple[str, int]]) -> str:
-    """``file.py:12`` of the last frame outside libraries; of the last one, if all are inside."""
+    """``file.py:12`` of the last frame outside libraries, or of the last one if all are inside."""
     own = [f for f in frames if not any(part in f[0] for part in _LIBRARIES)]
     file, line = (own or frames or [("", 0)])[-1]
     return f"{os.path.basename(file)}:{line}" if file else ""

@@ -1,9 +1,9 @@
-"""Which offsets have rows after a transform, as far as its rows still say.
+"""Which offsets have rows after a transform, if its rows still say.
 
-A transform may drop rows or make several of one; topic, partition and offset in its rows show
-which offsets it kept, with broker if partitions are numbered per broker and position if
-records share an offset. They are collected by partition and sorted once at the end, a few
-bytes each. Without those columns the coverage is unknown.
+A transform may drop rows or multiply them; topic, partition and offset in its rows show which
+offsets it kept, with broker if partitions are numbered per broker and position if records share an
+offset. These are collected by partition and sorted once at the end, a few bytes each. Without those
+columns the coverage is unknown.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rangeland.model import Partition, Slice
 
 
 class SeenOffsets:
-    """The offsets in the rows of one task. Columns count only if they have the types of the
-    contract: a transform may have renamed or recast them."""
+    """The offsets in the rows of one task. Columns count only if they have the public types: a
+    transform may have renamed or recast them."""
 
     def __init__(
         self,
@@ -59,13 +59,16 @@ class SeenOffsets:
         for key in rows.select(self._where).group_by(self._where).aggregate([]).to_pylist():
             if None in key.values():
                 continue
-            mine = rows
+            of_partition = rows
             for name in self._where:
-                mine = mine.filter(pc.equal(mine.column(name), key[name]))
-            of = self._columns
-            partition = Partition(key[of.topic], key[of.partition], key.get(of.broker, ""))
-            mine = mine.select(self._record).filter(pc.is_valid(mine.column(of.offset)))
-            self._seen.setdefault(partition, []).append(self._distinct(mine))
+                of_partition = of_partition.filter(pc.equal(of_partition.column(name), key[name]))
+            columns = self._columns
+            partition = Partition(
+                key[columns.topic], key[columns.partition], key.get(columns.broker, "")
+            )
+            is_valid = pc.is_valid(of_partition.column(columns.offset))
+            records = self._distinct(of_partition.select(self._record).filter(is_valid))
+            self._seen.setdefault(partition, []).append(records)
 
     def _distinct(self, rows: pa.Table) -> pa.Table:
         return rows.group_by(self._record).aggregate([])
@@ -77,9 +80,9 @@ class SeenOffsets:
         counts: dict[int, int] = {}
         distinct = {
             partition: np.sort(
-                self._distinct(pa.concat_tables(found)).column(self._columns.offset).to_numpy()
+                self._distinct(pa.concat_tables(tables)).column(self._columns.offset).to_numpy()
             )
-            for partition, found in self._seen.items()
+            for partition, tables in self._seen.items()
         }
         for slice_ in self._slices:
             offsets = distinct.get(slice_.partition)

@@ -1,7 +1,7 @@
 """Lands a plan through a transform, which gets a data frame of it.
 
-What the transform returns is written by the same file writer as all rows. A slice that no task has
-read to its end has no receipt, and the proof then fails.
+The rows that the transform returns are written by the same file writer as all rows. A slice that no
+task has read to its end has no receipt, and the proof then fails.
 """
 
 from __future__ import annotations
@@ -49,20 +49,22 @@ FILES_SCHEMA = "error binary, result binary"
 def run_transformed(
     plan: Plan, tasks: TasksToRun, transform: Transform
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
-    """Reads through the transform and writes its rows; returns receipts by slice, and files.
-    Raises TasksStopped if ``stop`` has ended it, and TransformFailed for what the transform
-    itself raises, with the records that it fails on.
+    """Reads through the transform and writes its rows; returns receipts by slice, and files. Raises
+    TasksStopped if ``stop`` has ended it, and TransformFailed for exceptions of the transform, with
+    the records that it fails on.
 
-    Where the policy leaves out what cannot be decoded, so are records on which the transform fails
-    by themselves; the rest is read again without them. Not so in a plan that replaces rows.
+    If the policy leaves out records that cannot be decoded, single records on which the transform
+    fails are left out too, and the rest is read again; but not in a plan that replaces rows.
 
-    If the rows still have topic, partition and offset, offsets without a row are counted as
-    filtered. An offset whose rows a transform spreads over several tasks is counted in each,
-    so that too few offsets may be counted as filtered."""
+    If the rows still have topic, partition and offset, offsets without a row count as filtered. An
+    offset whose rows a transform spreads over several tasks is counted in each of them, so too few
+    offsets may count as filtered."""
     omitted = OmittedRecords(transform.name, tasks.settings, plan.kind)
     while True:
         try:
-            found = _read_and_write(plan, replace(tasks, settings=omitted.settings), transform)
+            receipts, files = _read_and_write(
+                plan, replace(tasks, settings=omitted.settings), transform
+            )
         except _FailedTask as failed:
             read = partial(plan_frame, tasks.spark, settings=omitted.trial)
             trials = Trials(tasks.spark, transform, read)
@@ -71,15 +73,15 @@ def run_transformed(
             if error is None:
                 continue
             can_cut = not load_dialect(tasks.settings.dialect).capabilities.offsets_are_bytes
-            where = narrow_slices(slices, trials.try_slices, can_cut=can_cut)
-            every = [slice_ for task in tasks.slices for slice_ in task]
-            raise located_error(error, where, every) from failed.__cause__
-        omitted.check_some_pass(found[0].values())
-        return found
+            narrowed = narrow_slices(slices, trials.try_slices, can_cut=can_cut)
+            all_slices = [slice_ for task in tasks.slices for slice_ in task]
+            raise located_error(error, narrowed, all_slices) from failed.__cause__
+        omitted.check_some_pass(receipts.values())
+        return receipts, files
 
 
 class _FailedTask(Exception):
-    """The transform has failed in a task of this number, if that is known."""
+    """The transform has failed, in the task of this number if that is known."""
 
     def __init__(self, error: TransformFailed, task: int | None) -> None:
         super().__init__(error, task)
@@ -90,30 +92,30 @@ class _FailedTask(Exception):
 def _read_and_write(
     plan: Plan, tasks: TasksToRun, transform: Transform
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
-    receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
-    frame = transform(_frame_of(tasks, tasks.slices, receipts))
+    accumulator = tasks.spark.sparkContext.accumulator({}, ByKey())
+    frame = transform(_frame_of(tasks, tasks.slices, accumulator))
     write = _make_writer(tasks.writer, plan.slices, tasks.settings)
-    written = frame.mapInArrow(with_task_logging(write), FILES_SCHEMA)
+    files_frame = frame.mapInArrow(with_task_logging(write), FILES_SCHEMA)
     group = job_group()
 
-    def widths(seen: dict[int, Receipt]) -> None:
-        tasks.on_read({index: r.until_offset - r.from_offset for index, r in seen.items()})
+    def report(receipts: dict[int, Receipt]) -> None:
+        tasks.on_read({index: r.until_offset - r.from_offset for index, r in receipts.items()})
 
     with quiet_executors(tasks.spark):
         try:
-            rows = watch(tasks.spark, written.collect, receipts, widths, tasks.stop, group)
+            rows = watch(tasks.spark, files_frame.collect, accumulator, report, tasks.stop, group)
         except Bug as error:
-            found = raised_error(transform, error.__cause__ or error)
-            if found is None:
+            failure = raised_error(transform, error.__cause__ or error)
+            if failure is None:
                 raise error from error.__cause__
-            raise _FailedTask(found, failed_task(tasks.spark, group)) from error.__cause__
-    files, made = _gather_files(rows)
-    found_receipts = dict(receipts.value)
-    if unread := [s for task in tasks.slices for s in task if s.index not in found_receipts]:
+            raise _FailedTask(failure, failed_task(tasks.spark, group)) from error.__cause__
+    files, with_rows = _gather_files(rows)
+    receipts = dict(accumulator.value)
+    if unread := [s for task in tasks.slices for s in task if s.index not in receipts]:
         if files:
             raise _stopped_early_error(transform, unread)
-        found_receipts |= _read_the_rest(tasks, unread)
-    return _with_filtered(found_receipts, made), files
+        receipts |= _read_the_rest(tasks, unread)
+    return _with_filtered(receipts, with_rows), files
 
 
 def _frame_of(tasks: TasksToRun, slices: Sequence[Sequence[Slice]], receipts: Any) -> DataFrame:
@@ -121,19 +123,19 @@ def _frame_of(tasks: TasksToRun, slices: Sequence[Sequence[Slice]], receipts: An
 
 
 def _gather_files(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
-    """The files of all tasks, and the number of records of each slice that have rows in them."""
+    """The files of all tasks, and how many records of each slice have rows in them, if known."""
     files: list[DataFile] = []
-    made: dict[int, int] | None = {}
+    with_rows: dict[int, int] | None = {}
     for row in rows:
         if row.error is not None:
             raise _unpickle(row.error)
-        found, seen = _unpickle(row.result)
-        files += found
-        if seen is None:
-            made = None
-        elif made is not None:
-            made = {i: made.get(i, 0) + seen.get(i, 0) for i in {*made, *seen}}
-    return files, made
+        files_of_task, counts = _unpickle(row.result)
+        files += files_of_task
+        if counts is None:
+            with_rows = None
+        elif with_rows is not None:
+            with_rows = {i: with_rows.get(i, 0) + counts.get(i, 0) for i in {*with_rows, *counts}}
+    return files, with_rows
 
 
 def _stopped_early_error(transform: Transform, unread: Sequence[Slice]) -> TransformFailed:
@@ -148,26 +150,28 @@ def _stopped_early_error(transform: Transform, unread: Sequence[Slice]) -> Trans
 
 def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Receipt]:
     """Receipts of slices that Spark has not read to their end, for a query without any rows: its
-    condition is never true, say, or it joins an empty table. These offsets have no rows then,
-    but whether they have markers or damage is only known by reading them."""
+    condition is never true, say, or it joins an empty table. These offsets then have no rows, but
+    only reading them shows whether they have markers or damage."""
     receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
     frame = _frame_of(tasks, [[slice_] for slice_ in slices], receipts)
     watch(tasks.spark, frame.mapInArrow(consume_rows, "n long").collect, receipts, lambda _: None)
     return dict(receipts.value)
 
 
-def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) -> dict[int, Receipt]:
-    if made is None:
+def _with_filtered(
+    receipts: dict[int, Receipt], with_rows: dict[int, int] | None
+) -> dict[int, Receipt]:
+    if with_rows is None:
         return receipts
-    counted = {}
+    corrected = {}
     for index, receipt in receipts.items():
-        given = receipt.counts.landed
-        landed = min(given, made.get(index, 0))
-        filtered = receipt.counts.filtered + given - landed
+        records = receipt.counts.landed
+        landed = min(records, with_rows.get(index, 0))
+        filtered = receipt.counts.filtered + records - landed
         counts = replace(receipt.counts, landed=landed, filtered=filtered)
-        gaps = receipt.gaps if landed == given else None
-        counted[index] = replace(receipt, counts=counts, gaps=gaps)
-    return counted
+        gaps = receipt.gaps if landed == records else None
+        corrected[index] = replace(receipt, counts=counts, gaps=gaps)
+    return corrected
 
 
 def _make_writer(

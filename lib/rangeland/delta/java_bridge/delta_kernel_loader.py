@@ -1,11 +1,10 @@
-"""Loads Delta Kernel into the driver's JVM, one and the same version whatever Spark runs there.
+"""Loads Delta Kernel into the driver's JVM: always the same version, whatever Spark runs there.
 
 It needs a newer Parquet than most Sparks have, and Delta for Spark may bring another version of it.
-So its jars are loaded by a class loader of their own, which looks there first and in the session
-afterwards: for Hadoop, Jackson, and the log stores that Delta and users have there. py4j finds
-classes by name, in the session only. So a Java class, ``DeltaKernelFacade``, which Spark's own
-Janino compiles in that class loader, offers as methods of an object what Delta Kernel has as static
-methods.
+So a separate class loader has its jars, which looks there first and then in the session: for
+Hadoop, Jackson, and the log stores of Delta and users. py4j finds classes by name, in the session
+only. So a Java class, ``DeltaKernelFacade``, which Spark's own Janino compiles in that class
+loader, offers Delta Kernel's static methods as methods of an object.
 """
 
 from __future__ import annotations
@@ -46,15 +45,15 @@ def load_delta_kernel(jvm: SparkJvm) -> Any:
 def _load(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
     try:
         facade = _compile_facade(gateway, jars)
-        found = str(facade.version())
+        version = str(facade.version())
     except (Py4JJavaError, Py4JError, TypeError) as error:
         if folder and DELTA_KERNEL_JARS not in _delta_kernels(jars):
             raise _other_delta_kernel_error(
                 folder, ", ".join(_delta_kernels(jars)) or "there is none"
             ) from error
         raise Bug("Delta Kernel cannot be loaded", why=str(error).strip()) from error
-    if found != DELTA_KERNEL_VERSION:
-        raise _other_delta_kernel_error(folder, found)
+    if version != DELTA_KERNEL_VERSION:
+        raise _other_delta_kernel_error(folder, version)
     return facade
 
 
@@ -79,10 +78,10 @@ def _delta_kernels(jars: Sequence[Path]) -> list[str]:
     return [jar.stem for jar in jars if jar.name.startswith("delta-kernel-")]
 
 
-def _other_delta_kernel_error(folder: str, found: str) -> UsageError:
+def _other_delta_kernel_error(folder: str, versions: str) -> UsageError:
     return UsageError(
         f"{folder} has no Delta Kernel {DELTA_KERNEL_VERSION}",
-        why=f"found: {found}",
-        do=f"let {JARS_SETTING} name a folder with the jars of {DELTA_KERNEL_JARS}, as in the "
+        why=f"found: {versions}",
+        do=f"have {JARS_SETTING} name a folder with the jars of {DELTA_KERNEL_JARS}, as in the "
         "command that `rangeland submit` writes, or leave it out: they are fetched then",
     )

@@ -1,8 +1,8 @@
-"""The Hadoop configuration for Delta Kernel, and what it says about a table's store.
+"""The Hadoop configuration for Delta Kernel, and its settings for a table's store.
 
-It is a copy of the Spark session's. Spark and Delta name some settings differently: users set
-them in Spark only. How executors reach a store is in ``store_access``, whether several drivers
-may commit to it in ``store_kinds``. Runs in the driver, over py4j.
+It is a copy of the Spark session's. Spark and Delta name some settings differently: users set them
+in Spark only. ``store_access`` has how executors reach a store, ``store_kinds`` whether several
+drivers may commit to it. Runs in the driver, over py4j.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class HadoopConf:
 
     def _below(self, prefix: str) -> dict[str, str]:
         """All settings whose names begin with ``prefix``."""
-        found = self.java.getPropsWithPrefix(prefix)
-        return {f"{prefix}{name}": str(value) for name, value in found.items()}
+        properties = self.java.getPropsWithPrefix(prefix)
+        return {f"{prefix}{name}": str(value) for name, value in properties.items()}
 
     def _password(self, name: str) -> str | None:
         """A value that may be in a Hadoop credential store."""
-        found = self.java.getPassword(name)
-        return None if found is None else "".join(found)
+        characters = self.java.getPassword(name)
+        return None if characters is None else "".join(characters)
 
     def _s3_keys(self, uri: str) -> S3Keys:
         """The keys that Hadoop's own providers return now."""
@@ -84,7 +84,7 @@ class HadoopConf:
         s3a, where = self._jvm.org.apache.hadoop.fs.s3a, self._jvm.java.net.URI(uri)
         conf = s3a.S3AUtils.propagateBucketOptions(self.java, where.getHost())
         providers = s3a.auth.CredentialProviderListFactory
-        found = providers.createAWSCredentialProviderList(where, conf).resolveCredentials()
-        ends = "Session" in found.getClass().getSimpleName()
-        token = str(found.sessionToken()) if ends else None
-        return S3Keys(str(found.accessKeyId()), str(found.secretAccessKey()), token)
+        credentials = providers.createAWSCredentialProviderList(where, conf).resolveCredentials()
+        ends = "Session" in credentials.getClass().getSimpleName()
+        token = str(credentials.sessionToken()) if ends else None
+        return S3Keys(str(credentials.accessKeyId()), str(credentials.secretAccessKey()), token)

@@ -1,8 +1,8 @@
 """Turns Java exceptions of calls over py4j into errors, by class names and messages.
 
-The chain of causes comes as (class name, message) pairs, outermost first. The order of the
-checks matters: a full disk or a missing permission deep in the chain says more than the
-wrapper that Delta Kernel puts around it.
+The chain of causes comes as (class name, message) pairs, outermost first. The order of the checks
+matters: a full disk or a missing permission deep in the chain says more than the wrapper that Delta
+Kernel puts around it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _REFUSED = {"UnsupportedTableFeatureException", "UnsupportedProtocolVersionExcep
 _MOVED = {"MetadataChangedException", "ProtocolChangedException"}
 _RACED = {"MaxCommitRetryLimitReachedException", "ConcurrentWriteException"}
 _LOG_CUT = "should be less than or equal to LogSegment version"
-"""What Delta Kernel says of a log whose newest entries are gone, and their checksums are not."""
+"""Delta Kernel's message for a log whose newest entries are gone, although their checksums are
+not."""
 _BY_CATALOG = "Must provide maxCatalogVersion"
-"""What Delta Kernel says when it knows only the path of a table whose commits a catalog makes."""
+"""Delta Kernel's message if it only knows the path of a table whose commits a catalog makes."""
 _UNCONDITIONAL = {"ConditionIgnoredException", "AWSUnsupportedFeatureException"}
 """The store ignores or refuses If-None-Match."""
 _IO = {"IOException", "FileNotFoundException", "EOFException", "ChecksumException"}
@@ -55,7 +56,7 @@ class NoTable(Exception):
 
 
 class TableExists(Exception):
-    """There is a Delta table already. Handled in ``delta_kernel``."""
+    """There is already a Delta table. Handled in ``delta_kernel``."""
 
 
 class StaleTransaction(Exception):
@@ -72,8 +73,8 @@ _HANDLED: dict[str, type[NoTable | TableExists | StaleTransaction]] = {
 
 @contextlib.contextmanager
 def translate_java_errors(what: str) -> Iterator[None]:
-    """Turns what the block raises in Java into errors that begin with ``what``, which says what did
-    not work."""
+    """Turns Java's exceptions in the block into errors that begin with ``what``, which names the
+    failed operation."""
     try:
         yield
     except Py4JJavaError as error:
@@ -112,8 +113,8 @@ def translate(what: str, chain: Chain) -> Raised:
     for name, handled in _HANDLED.items():
         if name in names:
             return handled(reason)
-    if refused := _store_refusal_error(what, reason, chain):
-        return refused
+    if refusal := _store_refusal_error(what, reason, chain):
+        return refusal
     if names & _REFUSED:
         do = "drop the feature from the table, or land in another table"
         return TableRefused(what, why=reason, do=do)
@@ -149,8 +150,8 @@ def _store_refusal_error(what: str, reason: str, chain: Chain) -> RangelandError
     names = _names(chain)
     text = " ".join(message.lower() for _, message in chain if message)
     if any(phrase in text for phrase in _FULL):
-        full = StorageFailed(what, why=reason, do="make room in the table's store and run again")
-        return full.with_answers(retry=WITH_ROOM)
+        failure = StorageFailed(what, why=reason, do="make room in the table's store and run again")
+        return failure.with_answers(retry=WITH_ROOM)
     if names & _DENIED_CLASSES or any(phrase in text for phrase in _DENIED):
         return TableRefused(what, why=reason, do=_remedy_for_denial(chain))
     if "UnknownStoreException" in names:

@@ -1,4 +1,4 @@
-"""Which events a version of the ledger has, and which files have their rows."""
+"""The events in a version of the ledger, and the files with their rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rangeland.planning.plan import PlanId
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """The event that a row of the ledger is, and the file that has it. ``entered`` is 0 except for
-    plans; ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
+    """The identity of an event, and the file with its row. ``entered`` is 0 except for plans;
+    ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
 
     event: str
-    """An ``EventKind``, or what a later version calls a kind of its own."""
+    """An ``EventKind``, or a kind that a later version has added."""
     application: str
     job: str
     sequence: int
@@ -47,15 +47,15 @@ def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """One version of the ledger. ``keys`` are those of all events, in the order of plans entered,
-    outcomes last."""
+    """One version of the ledger, with the ``keys`` of all events: plans in the order they were
+    entered, then outcomes."""
 
     snapshot: Snapshot
     keys: tuple[EventKey, ...]
 
     @cached_property
     def last_attempts(self) -> dict[tuple[str, PlanId], EventKey]:
-        """The keys by event and plan; of several attempts the last one."""
+        """The keys by event and plan, with the last of several attempts."""
         return {
             (key.event, key.plan_id): key for key in sorted(self.keys, key=lambda key: key.attempt)
         }

@@ -1,12 +1,11 @@
 """The ledger's events as rows, and back. Pure: Arrow is the only library.
 
-One row per event, with all its ranges as an array, so that one row is one fact and SQL can
-explode it. A loss has no array of ranges: it concerns one range, in columns of its own.
-Columns and rows are derived from the dataclasses in ``events``; what has no column goes to
-``document``, as JSON.
+There is one row per event, with all its ranges as an array, so that one row is one fact and SQL can
+explode it. A loss has no array of ranges: its one range has separate columns. Columns and rows are
+derived from the dataclasses in ``events``; fields without a column go to ``document``, as JSON.
 
-A ledger made by an earlier version lacks the newest columns until ``missing_columns_sql`` have
-been added; files without them are read all the same.
+A ledger made by an earlier version lacks the newest columns until ``missing_columns_sql`` have been
+added; files without them can still be read.
 """
 
 from __future__ import annotations
@@ -209,44 +208,47 @@ INDEXED = ("event", "application", "job", "sequence", "entered", "attempt", "pla
 
 
 def missing_columns_sql(present: Collection[str]) -> list[str]:
-    """The columns that a ledger with these lacks, as SQL adds them."""
+    """The columns that a ledger with the ``present`` ones lacks, in SQL."""
     return [f"`{f.name}` {sql_type(delta_type(f.type))}" for f in SCHEMA if f.name not in present]
 
 
 def is_complete(ledger_schema: str) -> bool:
-    """Whether a ledger with this schema, as Delta's JSON, has the columns that rows have here, and
-    no others: rows that are read and written again are then the same."""
-    here, there = (
+    """Whether a ledger with this schema, as Delta's JSON, has exactly the columns of ``SCHEMA``:
+    rows that are read and written again are then the same."""
+    own_types, ledger_types = (
         {field["name"]: field["type"] for field in fields_of(text)}
         for text in (schema_json(SCHEMA), ledger_schema)
     )
-    return here == there
+    return own_types == ledger_types
 
 
 def to_row(event: LedgerEvent) -> Record:
     """The event as a row of ``SCHEMA``. A part has its number as the attempt."""
     row = {"event": _EVENTS[type(event)], **_ROWS.write(event)}
     if isinstance(event, OutcomeEvent):
-        kept = [_DOCUMENTS.write(file) for file in event.quarantine_files]
-        document = {"kept": kept, "columns": event.schema_json, "schema_ids": event.schema_ids}
-        found = {name: value for name, value in document.items() if value}
-        row["document"] = _compact(found) if found else None
+        fields = {
+            "kept": [_DOCUMENTS.write(file) for file in event.quarantine_files],
+            "columns": event.schema_json,
+            "schema_ids": event.schema_ids,
+        }
+        document = {name: value for name, value in fields.items() if value}
+        row["document"] = _compact(document) if document else None
     if isinstance(event, LossEvent) and event.epoch is not None:
         row["document"] = _compact({"epoch": event.epoch})
     if isinstance(event, PartEvent):
-        row["ranges"] = [_ROWS.write(one) for one in event.ranges]
+        row["ranges"] = [_ROWS.write(event_range) for event_range in event.ranges]
         slices = [_DOCUMENTS.write(_SliceDocument.of(receipt)) for receipt in event.receipts]
         row["document"] = _compact({"member": event.member, "slices": slices})
     return row
 
 
 def from_row(row: Record) -> LedgerEvent:
-    """The event that ``to_row`` made this row of. Raises Conflict for a row that cannot be
-    read: anybody may write to the table."""
+    """The event that ``to_row`` wrote as this row. Raises Conflict for a row that cannot be read:
+    anybody may write to the table."""
     try:
-        in_document = _IN_DOCUMENT.get(row["event"])
-        known = in_document(row) if in_document else {}
-        return _ROWS.read(_CLASSES[row["event"]], row, **known)
+        read_document = _IN_DOCUMENT.get(row["event"])
+        in_document = read_document(row) if read_document else {}
+        return _ROWS.read(_CLASSES[row["event"]], row, **in_document)
     except Unreadable as error:
         raise Conflict(
             f"a row of the ledger cannot be read: {row['event']} {row['sequence']} of "
@@ -258,11 +260,11 @@ def from_row(row: Record) -> LedgerEvent:
 
 def _of_outcome_document(row: Record) -> Record:
     document = JsonFields.parse(row["document"] or "{}")
-    kept = tuple(_DOCUMENTS.read(DataFile, file) for file in document.values("kept", ()))
+    files = tuple(_DOCUMENTS.read(DataFile, file) for file in document.values("kept", ()))
     ids = tuple(_id_and_count(pair) for pair in document.values("schema_ids", ()))
     schema_text = document.text("columns", "")
     schema_text = require_schema(schema_text) if schema_text else ""
-    return {"quarantine_files": kept, "schema_json": schema_text, "schema_ids": ids}
+    return {"quarantine_files": files, "schema_json": schema_text, "schema_ids": ids}
 
 
 def _id_and_count(pair: object) -> tuple[int, int]:
@@ -277,8 +279,8 @@ def _receipts(row: Record) -> Record:
     if len(slices) != len(ranges):
         raise Unreadable(f"it has {len(slices)} slices for {len(ranges)} ranges")
     receipts = tuple(
-        _DOCUMENTS.read(_SliceDocument, one).receipt(_ROWS.read(EventRange, found))
-        for one, found in zip(slices, ranges, strict=True)
+        _DOCUMENTS.read(_SliceDocument, slice_).receipt(_ROWS.read(EventRange, range_))
+        for slice_, range_ in zip(slices, ranges, strict=True)
     )
     return {"member": document.text("member"), "receipts": receipts}
 
@@ -300,11 +302,11 @@ def _compact(document: Record) -> str:
 
 
 def stats_of(rows: Sequence[Record]) -> str:
-    """Delta's statistics of a file with these rows. Only the indexed columns are read. Values have
-    their full length, so that the ledger's reader can tell events apart without opening files."""
-    known = {n: [row[n] for row in rows if row.get(n) is not None] for n in INDEXED}
-    low, high = ({n: ends(found) for n, found in known.items() if found} for ends in (min, max))
-    nulls = {name: len(rows) - len(found) for name, found in known.items()}
+    """Delta's statistics of a file with these rows, for the indexed columns. Values have their full
+    length, so that the ledger's reader can tell events apart without opening files."""
+    columns = {n: [row[n] for row in rows if row.get(n) is not None] for n in INDEXED}
+    low, high = ({n: end(values) for n, values in columns.items() if values} for end in (min, max))
+    nulls = {name: len(rows) - len(values) for name, values in columns.items()}
     return _compact(
         {"numRecords": len(rows), "minValues": low, "maxValues": high, "nullCount": nulls}
     )

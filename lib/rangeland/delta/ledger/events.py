@@ -1,10 +1,10 @@
 """The events of the ledger, as frozen values. ``event_rows`` turns them into rows.
 
-A *plan* says what will be read; an *outcome* says what was landed, with the files. If several
-drivers share a plan, a *part* says what one of them has read of it so far. A *loss* says why
-one range could not be read, and what was done about it; those of an outcome are written with
-it, in one commit. A plan also has the coverage at its time, and the plans then unfinished,
-so that coverage is computed from the newest entries alone, however long the ledger is.
+A *plan* has the ranges to read; an *outcome* has what landed, with the files. If several drivers
+share a plan, a *part* has what one of them has read of it so far. A *loss* has the reason why one
+range could not be read, and the action; the losses of an outcome are written with it, in one
+commit. A plan also has the coverage at its time, and the plans that were then unfinished, so that
+coverage is computed from the newest entries alone, however long the ledger is.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class EventKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class EventRange:
     """One range of a plan or an outcome; only an outcome has the other fields. ``gaps`` are the
-    offsets without a row; None if they were not recorded. ``in_bytes``: offsets are positions
-    of entries in bytes, so there are fewer rows than offsets, and rows may share an offset."""
+    offsets without a row; None if they were not recorded. ``in_bytes``: offsets are positions of
+    entries in bytes, so there are fewer rows than offsets, and rows may share an offset."""
 
     range: Range
     counts: Counts | None = None
@@ -44,8 +44,8 @@ class EventRange:
 
 @dataclass(frozen=True, slots=True)
 class EventFile:
-    """One data file. ``range`` is the range of the one partition whose rows it has, None if
-    it has rows of several (after a transform)."""
+    """One data file. ``range`` is the range of its rows if all are of one partition, and None if
+    they are of several (after a transform)."""
 
     file: DataFile
     range: Range | None = None
@@ -83,8 +83,8 @@ class PlanEvent:
     covered: Spans = field(default_factory=dict)
     unfinished: tuple[PlanId, ...] = ()
     """Plans that may not have been in the table yet when this one was entered. They stay listed
-    until they are: a driver may die between prepare and commit, and its offsets would otherwise
-    count as landed."""
+    until they are in it: a driver may die between prepare and commit, and its offsets would
+    otherwise count as landed."""
     table_id: str | None = None
     """Delta's own id of the target table; None in ledgers of version 0.1.0."""
 
@@ -95,8 +95,8 @@ class PlanEvent:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeEvent:
-    """Ranges with their counts, and the files that the commit adds. A later ``attempt``
-    replaces one whose files were removed before they could be committed."""
+    """Ranges with their counts, and the files that the commit adds. A later ``attempt`` replaces an
+    outcome whose files were removed before they could be committed."""
 
     application: str
     job: str
@@ -112,8 +112,8 @@ class OutcomeEvent:
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
     schema_json: str = ""
-    """The schema of ``files``, as Delta's JSON, if the table may lack some of it: whoever commits
-    the outcome adds the same columns."""
+    """The schema of ``files``, as Delta's JSON, if the table may lack some of it: any driver that
+    commits the outcome adds the same columns."""
 
     @property
     def plan_id(self) -> PlanId:
@@ -152,9 +152,9 @@ class PartEvent:
 
 @dataclass(frozen=True, slots=True)
 class LossEvent:
-    """Offsets that could not be read or decoded, and what was done about it. The loss has no
-    offsets if only the position is known. One that belongs to no outcome has no plan, and the
-    sequence that would have been next."""
+    """Offsets that could not be read or decoded, and the action. The loss has no offsets if only
+    the position is known. A loss that belongs to no outcome has no plan, and the sequence that
+    would have been next."""
 
     application: str
     job: str
@@ -165,8 +165,8 @@ class LossEvent:
     plan_hash: str = ""
     attempt: int = 0
     epoch: int | None = None
-    """The leader epoch in which a landing has read other records at these offsets; None where it
-    has not."""
+    """The leader epoch in which a landing has read other records at these offsets; None if it has
+    not."""
 
     @property
     def plan_id(self) -> PlanId:
@@ -182,9 +182,9 @@ class LossEvent:
         return (self.application, loss.partition, loss.from_offset, loss.kind, loss.action)
 
     def is_same(self, other: LossEvent) -> bool:
-        """Whether the other is a sighting of this loss, in the same incarnation of the topic as
-        far as that is known. A loss by retention may have grown since; any other that
-        reaches further is a new loss."""
+        """Whether the other event is a sighting of this loss. The incarnation of the topic must be
+        the same, if both are known. A loss by retention may have grown since; any other loss that
+        reaches further is a new one."""
         ids = {self.loss.topic_id, other.loss.topic_id}
         has_all = self.loss.until_offset <= other.loss.until_offset
         has_all = has_all or self.loss.kind is LossKind.EXPIRED
@@ -206,5 +206,5 @@ def prepared_plans(events: Iterable[LedgerEvent]) -> list[tuple[PlanEvent, Outco
             key not in outcomes or outcomes[key].attempt < event.attempt
         ):
             outcomes[key] = event
-    entered = sorted(plans.items(), key=lambda item: item[1].entered)
-    return [(plan, outcomes[key]) for key, plan in entered if key in outcomes]
+    in_order = sorted(plans.items(), key=lambda item: item[1].entered)
+    return [(plan, outcomes[key]) for key, plan in in_order if key in outcomes]

@@ -1,8 +1,8 @@
-"""Which offsets are landed: arithmetic on spans. Pure.
+"""Which offsets have landed: arithmetic on spans. Pure.
 
-The coverage rule is built on this: an offset lands once, in whichever kind of run. All offsets
-of an outcome's ranges count as landed, including control records and accepted losses, except
-where the log ended before them: what is written there later has not landed.
+The coverage rule is built on this: an offset lands once, in any kind of run. All offsets of an
+outcome's ranges count as landed, including control records and accepted losses, except where the
+log ended before them: records written there later have not landed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Offsets = list[Interval]
 def with_ranges(
     landed: Spans, ranges: Iterable[EventRange]
 ) -> dict[Partition, tuple[OffsetSpan, ...]]:
-    """``landed`` and these ranges, merged."""
+    """``landed`` merged with these ranges."""
     added: dict[Partition, list[OffsetSpan]] = {}
     for event_range in ranges:
         r = event_range.range
@@ -36,11 +36,11 @@ def without_still_to_come(ranges: Iterable[EventRange], losses: Iterable[Loss]) 
     """The ranges of an outcome without its losses after the end of a log."""
     ends = [loss for loss in losses if loss.kind.traits.is_still_to_come]
     return [
-        replace(one, range=replace(one.range, from_offset=start, until_offset=end))
-        for one in ranges
+        replace(event_range, range=replace(event_range.range, from_offset=start, until_offset=end))
+        for event_range in ranges
         for start, end in subtract(
-            one.range.interval,
-            [loss.interval for loss in ends if loss.partition == one.range.partition],
+            event_range.range.interval,
+            [loss.interval for loss in ends if loss.partition == event_range.range.partition],
         )
     ]
 

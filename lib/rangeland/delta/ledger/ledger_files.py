@@ -1,7 +1,7 @@
 """The ledger's files: a small Parquet file for the events of one kind in each commit.
 
-A file's statistics say which event its rows are, so most files are never opened. Files that
-compaction or ``OPTIMIZE`` has made have many events: those are opened and searched.
+A file's statistics show which event its rows are, so most files are never opened. Files made by
+compaction or ``OPTIMIZE`` have many events: they are opened and searched.
 """
 
 from __future__ import annotations
@@ -104,32 +104,32 @@ class LedgerFiles:
 
     def rows_of(self, key: EventKey) -> list[dict[str, object]]:
         """The rows of one event; row groups that cannot have it are not read."""
-        wanted = [(name, "==", getattr(key, name)) for name in ("event", "application", "sequence")]
-        return self.read(key.path, wanted)
+        names = ("event", "application", "sequence")
+        return self.read(key.path, [(name, "==", getattr(key, name)) for name in names])
 
     def read(
         self,
         path: str,
-        wanted: list[tuple[str, str, object]] | None = None,
+        filters: list[tuple[str, str, object]] | None = None,
         columns: list[str] | None = None,
     ) -> list[dict[str, object]]:
         full = f"{self._root}/{path}"
         try:
             rows: list[dict[str, object]] = pq.read_table(
-                full, filesystem=self._store, columns=columns, partitioning=None, filters=wanted
+                full, filesystem=self._store, columns=columns, partitioning=None, filters=filters
             ).to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable_error(f"could not read the ledger file {full}", error) from error
         return rows
 
     def read_all(self, paths: Iterable[str], events: Collection[str]) -> list[dict[str, object]]:
-        """The rows of many files, read at once, that are events of these kinds."""
+        """The rows of many files that are events of these kinds, read at once."""
         full = sorted({f"{self._root}/{path}" for path in paths})
         if not full:
             return []
         try:
-            found = self._dataset(full).to_table(filter=pds.field("event").isin([*events]))
-            rows: list[dict[str, object]] = found.to_pylist()
+            table = self._dataset(full).to_table(filter=pds.field("event").isin([*events]))
+            rows: list[dict[str, object]] = table.to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable_error(f"could not read the ledger {self.path}", error) from error
         return rows
@@ -149,12 +149,12 @@ class LedgerFiles:
 
 
 def _row_groups(rows: pds.Dataset) -> Iterator[pa.Table]:
-    """Tables that take a bounded amount of memory, however many rows there are."""
-    held: list[pa.RecordBatch] = []
+    """The rows as tables of bounded size in memory, however many there are."""
+    batches: list[pa.RecordBatch] = []
     for batch in rows.to_batches(batch_readahead=2, fragment_readahead=4):
-        held.append(batch)
-        if sum(one.nbytes for one in held) > ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
+        batches.append(batch)
+        if sum(b.nbytes for b in batches) > ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(batches)
+            batches = []
+    if batches:
+        yield pa.Table.from_batches(batches)

@@ -1,13 +1,13 @@
 """The ledger: a plain Delta table of plans and outcomes, in a folder of the target table.
 
 The plans of all jobs of a table are entered one after the other, with one transaction id: two
-planners can never hold overlapping ranges, and the second one plans again, knowing what the
-first has entered. Outcomes are prepared once per plan; the first writer wins. Drivers that
-share a plan append parts of it first, each after reading all earlier parts.
+planners can never hold overlapping ranges, and the second one plans again, knowing what the first
+has entered. Outcomes are prepared once per plan; the first writer wins. Drivers that share a plan
+append parts of it first, each after reading all earlier parts.
 
-No Spark job runs here. A row is one small Parquet file, its statistics say which event it is,
-and only the files that are needed are opened. ``compact`` moves older rows into larger files, and
-users may run ``OPTIMIZE``: files with many rows are opened and searched.
+No Spark job runs here. A row is one small Parquet file whose statistics show which event it is, and
+only the files that are needed are opened. ``compact`` moves older rows into larger files, and users
+may run ``OPTIMIZE``: files with many rows are opened and searched.
 """
 
 from __future__ import annotations
@@ -63,22 +63,22 @@ _CONFIGURATION = {
 
 
 class Ledger:
-    """The ledger of the table at ``table_path``. Reads are of the version that ``refresh``
-    or the first read saw, and of what this object has written since."""
+    """The ledger of the table at ``table_path``. Reads return the version that the last ``refresh``
+    or the first read saw, with everything that this object has written since."""
 
     def __init__(self, delta: DeltaKernel, table_path: str) -> None:
         self._delta = delta
         self.path = str(TablePath.parse(delta.resolve(table_path)).child(FOLDER))
         self._files = LedgerFiles(self.path, delta.storage(self.path))
         self._view: LedgerView | None = None
-        self._stale: LedgerView | None = None  # still valid if nothing was written since
+        self._stale: LedgerView | None = None  # still valid if nothing has been written since
         self._newest: tuple[EventKey, PlanEvent] | None = None
 
     def open_or_create(self) -> Ledger:
         """Creates the ledger if there is none. Concurrent callers get the same one."""
         if self._view is None:
-            made = self._delta.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
-            self._view = self._view_of(made)
+            snapshot = self._delta.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
+            self._view = self._view_of(snapshot)
         return self
 
     def exists(self) -> bool:
@@ -87,14 +87,15 @@ class Ledger:
         return self._view is not None
 
     def refresh(self) -> None:
-        """Makes the next read see what others have written since."""
+        """Makes the next read see what others have written in the meantime."""
         self._stale, self._view = self._view or self._stale, None
 
     # --- reading ------------------------------------------------------------------------
 
     @property
     def table_id(self) -> str:
-        """Delta's own id of the ledger: one that is removed and created again has another."""
+        """Delta's own id of the ledger: a ledger that is removed and created again gets a new
+        one."""
         return self._seen().snapshot.table_id
 
     @property
@@ -120,8 +121,8 @@ class Ledger:
     def parts(self, plan_id: PlanId) -> list[PartEvent]:
         """The parts of a shared plan that drivers have written, by number."""
         keys = [k for k in self.events() if k.event == EventKind.PART and k.plan_id == plan_id]
-        found = [self._event(key) for key in sorted(keys, key=lambda key: key.attempt)]
-        parts = [event for event in found if isinstance(event, PartEvent)]
+        events = [self._event(key) for key in sorted(keys, key=lambda key: key.attempt)]
+        parts = [event for event in events if isinstance(event, PartEvent)]
         if [part.number for part in parts] != list(range(1, len(keys) + 1)):
             raise self._files.contradiction_error(f"parts of {plan_id} are missing")
         return parts
@@ -136,10 +137,13 @@ class Ledger:
 
     def outcomes(self, application: str) -> Iterator[OutcomeEvent]:
         """All outcomes of one application, newest first, each read on demand."""
-        wanted = (EventKind.OUTCOME, application)
-        mine = [k for k in self.events() if (k.event, k.application) == wanted]
-        mine.sort(key=lambda key: key.sequence, reverse=True)
-        return (self._at(key, OutcomeEvent) for key in mine)
+        keys = [
+            key
+            for key in self.events()
+            if key.event == EventKind.OUTCOME and key.application == application
+        ]
+        keys.sort(key=lambda key: key.sequence, reverse=True)
+        return (self._at(key, OutcomeEvent) for key in keys)
 
     def newest(self) -> PlanEvent | None:
         """The plan that was entered last, of any job."""
@@ -152,9 +156,12 @@ class Ledger:
 
     def last_sequence(self, application: str) -> int:
         """The sequence of the newest plan of an application, 0 if there is none. Opens no file."""
-        wanted = (EventKind.PLAN, application)
-        mine = (k for k in self.events() if (k.event, k.application) == wanted)
-        return max((key.sequence for key in mine), default=0)
+        sequences = (
+            key.sequence
+            for key in self.events()
+            if key.event == EventKind.PLAN and key.application == application
+        )
+        return max(sequences, default=0)
 
     def plans_of(self, job: str) -> Iterator[PlanEvent]:
         """The entered plans of a job, of all kinds, the newest first."""
@@ -165,20 +172,20 @@ class Ledger:
     def prepared_plans(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, in the order they were entered, each with its last
         outcome. Reads the whole ledger at once."""
-        wanted = (EventKind.PLAN, EventKind.OUTCOME)
-        paths = (key.path for key in self.events() if key.event in wanted)
-        return prepared_plans(from_row(row) for row in self._files.read_all(paths, wanted))
+        kinds = (EventKind.PLAN, EventKind.OUTCOME)
+        paths = (key.path for key in self.events() if key.event in kinds)
+        return prepared_plans(from_row(row) for row in self._files.read_all(paths, kinds))
 
     def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
-        """All losses in the order they were written, or those of one plan. Of the attempts at an
-        outcome only the last counts."""
+        """All losses, or those of one plan, in the order they were written. Only the last attempt
+        at an outcome counts."""
         keys = [k for k in self.events() if k.event == EventKind.LOSS]
         keys = [k for k in keys if plan_id in (None, k.plan_id)]
         rows = self._files.read_all((key.path for key in keys), (EventKind.LOSS,))
-        found = [from_row(row) for row in rows]
-        losses = [one for one in found if isinstance(one, LossEvent) and self._counts(one)]
-        losses = [one for one in losses if plan_id in (None, one.plan_id)]
-        return sorted(losses, key=lambda one: (one.written_at_ms, one.loss.range))
+        events = [from_row(row) for row in rows]
+        losses = [x for x in events if isinstance(x, LossEvent) and self._counts(x)]
+        losses = [x for x in losses if plan_id in (None, x.plan_id)]
+        return sorted(losses, key=lambda x: (x.written_at_ms, x.loss.range))
 
     def _counts(self, loss: LossEvent) -> bool:
         if not loss.plan_hash:
@@ -191,13 +198,13 @@ class Ledger:
         return self._key(EventKind.LOSS, plan_id) is not None
 
     def without_outcome(self) -> list[PlanId]:
-        """The plans without an outcome, oldest first: still running, or left by a run that died.
+        """The plans without an outcome, oldest first: they are still running, or their run died.
         Opens no file."""
         return [key.plan_id for key in self._seen().without_outcome]
 
     def possibly_unfinished(self) -> tuple[PlanId, ...]:
-        """All plans that may not be in the table yet: the newest one, and those that were not known
-        to be in the table when it was entered."""
+        """All plans that may not be in the table yet: the newest one, and those not known to be in
+        the table when it was entered."""
         newest = self.newest()
         if newest is None:
             return ()
@@ -221,16 +228,15 @@ class Ledger:
     def _landed_by(self, outcome: OutcomeEvent) -> Sequence[EventRange]:
         if not self.has_losses(outcome.plan_id):
             return outcome.ranges
-        losses = [one.loss for one in self.losses(outcome.plan_id) if one.plan_hash]
+        losses = [event.loss for event in self.losses(outcome.plan_id) if event.plan_hash]
         return without_still_to_come(outcome.ranges, losses)
 
     # --- writing ------------------------------------------------------------------------
 
     def enter(self, plan: PlanEvent, expected: int, unfinished: Sequence[PlanId] = ()) -> bool:
-        """Enters the plan as number ``expected + 1``. False if another plan has that number:
-        then refresh, compute the coverage and plan again. Of the
-        ``possibly_unfinished`` plans, ``unfinished`` are those that the table lacks: later
-        planners check them too."""
+        """Enters the plan as number ``expected + 1``. False if another plan has that number: then
+        refresh, compute the coverage and plan again. ``unfinished`` are the
+        ``possibly_unfinished`` plans that the table lacks: later planners check them too."""
         if self.entered() != expected:
             self.refresh()
             return False
@@ -240,9 +246,10 @@ class Ledger:
         return self._append(row, (PLANS, expected + 1))
 
     def prepare(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
-        """Writes the outcome of a plan, and its losses in the same commit. False if it has one
-        already: that one counts. Outcomes of one application must be written in the order of
-        their sequence; a later attempt replaces an outcome, and is also written only once."""
+        """Writes the outcome of a plan, with its losses in the same commit. False if the plan
+        already has an outcome, which then counts. Outcomes of one application must be written in
+        the order of their sequences; a later attempt replaces an outcome, and is also written only
+        once."""
         name = f"{outcome.application}/outcome"
         transaction = (name, outcome.sequence)
         if outcome.attempt:
@@ -252,7 +259,7 @@ class Ledger:
         if self.outcome(outcome.plan_id) is None:
             raise Bug(
                 f"the outcome of {outcome.plan_id} came too late",
-                why="a later sequence of the same application has an outcome already",
+                why="a later sequence of the same application already has an outcome",
             )
         return False
 
@@ -263,10 +270,10 @@ class Ledger:
 
     def record_losses(self, losses: Sequence[LossEvent]) -> None:
         """Writes losses that belong to no outcome, each once, however often it is seen: after a
-        conflict the ledger is read again. They are of one application and sequence."""
+        conflict the ledger is read again. All have one application and sequence."""
         while True:
-            known = self.losses()
-            new = [one for one in losses if not any(one.is_same(other) for other in known)]
+            recorded = self.losses()
+            new = [x for x in losses if not any(x.is_same(other) for other in recorded)]
             number = (self._seen().snapshot.transaction_version(LOSSES) or 0) + 1
             if not new or self._append(new[0], (LOSSES, number), new[1:]):
                 return
@@ -282,12 +289,12 @@ class Ledger:
         groups: list[list[LedgerEvent]] = [[event], [*losses]]
         if isinstance(event, LossEvent):  # a file has the events of one kind
             groups = [[event, *losses]]
-        written = [(group[0], self._files.write(group)) for group in groups if group]
-        files: list[DataFile] = [file for _, file in written]
+        written_files = [(group[0], self._files.write(group)) for group in groups if group]
+        files: list[DataFile] = [file for _, file in written_files]
         name, number = transaction
         done = self._delta.commit(view.snapshot, CommitRequest(name, number, files))
         if isinstance(done, Committed):
-            added = [key_of(to_row(first), file.path) for first, file in written]
+            added = [key_of(to_row(first), file.path) for first, file in written_files]
             self._advance(view, done, added)
             return True
         self.refresh()
@@ -295,14 +302,14 @@ class Ledger:
             return True  # the conflict was with our own commit, whose response was lost
         snapshots = (view.snapshot, self._seen().snapshot)
         if len({each.transaction_version(COMPACTIONS) for each in snapshots}) == 1:
-            for file in files:  # a compaction may have moved their rows: others still read them
+            for file in files:  # unless a compaction has moved their rows: others still read them
                 self._files.remove(file)
         fields = {"ledger": self.path, "application": name, "sequence": number}
         logger.info("Found this ledger event written by another driver", extra=fields)
         return False
 
     def _advance(self, view: LedgerView, done: Committed, added: Sequence[EventKey]) -> None:
-        """Updates the view without listing the ledger again, if our commit is all that is new."""
+        """Updates the view without listing the ledger again, if only our commit is new."""
         if done.snapshot is None or done.version != view.snapshot.version + 1:
             self.refresh()
             return
@@ -311,9 +318,9 @@ class Ledger:
     # --- compaction ---------------------------------------------------------------------
 
     def compact(self) -> bool:
-        """Moves the rows of older files into one, if there are many files. Nothing is lost
-        whatever happens: rows move in one commit, and only if no other commit came between. True
-        if they were moved."""
+        """Moves the rows of older files into one, if there are many files. Nothing can get lost:
+        rows move in one commit, and only if no other commit came in between. True if they were
+        moved."""
         if not is_due({key.path for key in self.events()}):
             return False
         self.refresh()
@@ -321,14 +328,15 @@ class Ledger:
         old = to_compact(list(snapshot.files()))
         if not old or not is_complete(snapshot.schema_json):
             return False
-        made = self._files.rewrite([file.path for file in old])
-        if made.rows != sum(map(recorded_rows, old)):
-            raise self._files.contradiction_error(f"{len(old)} of its files have {made.rows} rows")
+        compacted = self._files.rewrite([file.path for file in old])
+        if compacted.rows != sum(map(recorded_rows, old)):
+            why = f"{len(old)} of its files have {compacted.rows} rows"
+            raise self._files.contradiction_error(why)
         number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
         request = CommitRequest(
             COMPACTIONS,
             number,
-            [made],
+            [compacted],
             removed=old,
             moves_rows=True,
             expected_version=snapshot.version,
@@ -338,10 +346,10 @@ class Ledger:
         except Conflict:
             logger.info("Did not compact the ledger: another driver came first")
         self.refresh()
-        if any(file.path == made.path for file in self._seen().snapshot.files()):
+        if any(file.path == compacted.path for file in self._seen().snapshot.files()):
             logger.info("Compacted %d files of the ledger", len(old), extra={"ledger": self.path})
             return True
-        self._files.remove(made)
+        self._files.remove(compacted)
         return False
 
     # --- the view -----------------------------------------------------------------------
@@ -349,8 +357,8 @@ class Ledger:
     def _seen(self) -> LedgerView:
         if self._view is None:
             snapshot = self._delta.load(self.path)
-            before = self._stale and self._stale.snapshot.table_id
-            if snapshot is None or before not in (None, snapshot.table_id):
+            known_id = self._stale and self._stale.snapshot.table_id
+            if snapshot is None or known_id not in (None, snapshot.table_id):
                 raise self._gone_error()
             self._view = self._view_of(snapshot)
         return self._view
@@ -360,7 +368,7 @@ class Ledger:
             return Bug(f"could not read the ledger {self.path}", why="it was never created")
         return Conflict(
             f"the ledger {self.path} is gone",
-            why="it was there when this command began, and was removed or replaced meanwhile",
+            why="it was there when this command began, and has since been removed or replaced",
             do="restore the folder _rangeland, or, if the table is right, run `rangeland adopt "
             "JOB.yaml`, which takes the rows that it has now as landed",
         )
@@ -378,7 +386,7 @@ class Ledger:
         event = self._event(key)
         if not isinstance(event, kind):
             what = "a plan" if kind is PlanEvent else "an outcome"
-            raise self._files.contradiction_error(f"{key.path} should hold {what}")
+            raise self._files.contradiction_error(f"{key.path} should have {what}")
         return event
 
     def _event(self, key: EventKey) -> LedgerEvent:
@@ -386,5 +394,5 @@ class Ledger:
             if (row["attempt"] or 0) == key.attempt:
                 return from_row(row)
         raise self._files.contradiction_error(
-            f"{key.path} does not hold {key.event} {key.sequence}"
+            f"{key.path} does not have {key.event} {key.sequence}"
         )

@@ -1,9 +1,9 @@
 """Writes rows to Parquet files of a Delta table. Runs in executors, with pyarrow alone.
 
-A file written here is invisible until the driver commits it. Batches are buffered
-and written as row groups once they hold ``ROW_GROUP_BYTES`` of Arrow memory, so a writer's
-memory is bounded whatever the size of records, files or partitions: the sum over all open
-files counts, and the fullest is written first.
+A file written here is invisible until the driver commits it. Batches are buffered and written as
+row groups once they hold ``ROW_GROUP_BYTES`` of Arrow memory, so a writer's memory is bounded
+whatever the size of records, files or partitions: the sum over all open files counts, and the
+fullest is written first.
 
 Keys and values get no dictionary and no Parquet statistics, which would take most of the time.
 Offsets and timestamps rise slowly, so they are stored as deltas.
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _OpenFile:
-    """A Parquet file that is being written, and the rows that wait for their row group."""
+    """A Parquet file that is being written, and the rows waiting for their row group."""
 
     path: str
     values: Values
@@ -72,8 +72,8 @@ class FileWriter:
         max_open_files: int = MAX_OPEN_FILES,
         columns: LogColumns = PLAIN_COLUMNS,
     ) -> None:
-        """``name_prefix`` is part of every file's name. ``columns`` are the log's own, which say
-        which record a row is: errors name it."""
+        """``name_prefix`` is part of every file's name. ``columns`` are the log's own columns,
+        which identify records: errors name them."""
         self._store, self._root = open_store(table)
         self._layout = layout
         self._columns = columns
@@ -82,9 +82,11 @@ class FileWriter:
         if layout.mapped_schema:
             self._stored = stored_fields(self._schema, layout.mapped_schema)
         names = dict(zip(self._schema.names, self._stored.names, strict=True))
-        wanted = layout.stats_columns
+        stats_columns = layout.stats_columns
         self._stats_columns = (
-            None if wanted is None else frozenset(names[n] for n in wanted if n in names)
+            None
+            if stats_columns is None
+            else frozenset(names[n] for n in stats_columns if n in names)
         )
         self._headers = {names[n] for n in names if n.lower() == "headers"}
         self._codec = compression
@@ -175,8 +177,8 @@ class FileWriter:
             self._finish(next(iter(self._open)))
         ending = "parquet" if self._codec == "none" else f"{self._codec}.parquet"
         name = f"part-{self._prefix}-{uuid.uuid4()}.{ending}"
-        inside = folder(self._layout.partition_by, values)
-        path = f"{inside}/{name}" if inside else name
+        parent = folder(self._layout.partition_by, values)
+        path = f"{parent}/{name}" if parent else name
         stats = StatsCollector(self._stored, self._stats_columns)
         return _OpenFile(path, values, stats)
 
@@ -299,9 +301,9 @@ def _encodings(schema: pa.Schema, headers: Collection[str]) -> dict[str, Any]:
 
 def _close_quietly(parquet: pq.ParquetWriter | None, sink: Any) -> None:
     """The file is about to be removed, so errors in closing it do not matter."""
-    for thing in (parquet, sink):
-        if thing is not None:
+    for resource in (parquet, sink):
+        if resource is not None:
             try:
-                thing.close()
+                resource.close()
             except (OSError, pa.ArrowException):
                 continue

@@ -1,9 +1,9 @@
 """Delta's statistics of one file, collected batch by batch. Pure: Arrow in, JSON out.
 
-Delta skips files by them, so a bound may be loose but never wrong: strings are cut to 32
-characters with a tie-breaker on the upper bound, timestamps are in milliseconds with the
-upper bound rounded up, and a column with a NaN gets no bounds. Binary, boolean and nested
-columns only get a null count.
+Delta uses them to skip files, so a bound may be loose but never wrong: strings are cut to 32
+characters with a tie-breaker on the upper bound, timestamps are in milliseconds with the upper
+bound rounded up, and a column with a NaN gets no bounds. Binary, boolean and nested columns only
+get a null count.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def may_hold(file: AddedFile, column: str, value: str) -> bool:
-    """Whether a file may have a row with this text in a column; False only if its partition
-    or its statistics rule it out."""
+    """Whether a file may have a row with this text in a column; False only if its partition or its
+    statistics rule that out."""
     if column in file.partition_values:
         return file.partition_values[column] == value
     try:
@@ -55,24 +55,24 @@ def may_hold(file: AddedFile, column: str, value: str) -> bool:
             return False
         low, high = (stats.fields(side, {}).get(column) for side in ("minValues", "maxValues"))
     except Unreadable:
-        return True  # written by some other writer: they prove nothing
+        return True  # another writer's statistics prove nothing
     return not (isinstance(low, str) and isinstance(high, str)) or low <= value <= high
 
 
 def rows_in(file: AddedFile, unknown: int) -> int:
-    """The number of rows in a file by its statistics; ``unknown`` where they do not have it."""
+    """The number of rows in a file according to its statistics; ``unknown`` if they lack it."""
     with suppress(Unreadable):
         return JsonFields.parse(file.stats or "{}").number("numRecords", default=unknown)
     return unknown
 
 
 class StatsCollector:
-    """Statistics of the rows given to ``add`` so far. Struct columns are left out: their
+    """Statistics of the rows passed to ``add`` so far. Struct columns are left out: their
     statistics are optional, and only skipping needs them."""
 
     def __init__(self, schema: pa.Schema, columns: frozenset[str] | None = None) -> None:
-        chosen = indexed_columns(schema) if columns is None else columns
-        self._fields = [f for f in schema if f.name in chosen and not pt.is_struct(f.type)]
+        names = indexed_columns(schema) if columns is None else columns
+        self._fields = [f for f in schema if f.name in names and not pt.is_struct(f.type)]
         self._bounded = [f for f in self._fields if has_bounds(f.type)]
         self._rows = 0
         self._nulls = {f.name: 0 for f in self._fields}
@@ -109,8 +109,8 @@ class StatsCollector:
         """Delta's JSON, without bounds that it cannot express (years past 9999)."""
         bounds = ((self._low, False), (self._high, True))
         low, high = (
-            {f.name: _spell(found[f.name], f.type, up=up) for f in self._bounded if f.name in found}
-            for found, up in bounds
+            {f.name: _spell(side[f.name], f.type, up=up) for f in self._bounded if f.name in side}
+            for side, up in bounds
         )
         return json.dumps(
             {
@@ -132,14 +132,14 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
     elif pt.is_date(column.type):
         column = column.cast(pa.date32(), safe=False).cast(pa.int32())
-    found = pc.min_max(column)
-    return found["min"].as_py(), found["max"].as_py()
+    ends = pc.min_max(column)
+    return ends["min"].as_py(), ends["max"].as_py()
 
 
 def _spell(value: Any, kind: pa.DataType, *, up: bool) -> Any:
     """A bound as Delta writes it; None if it cannot."""
     if isinstance(value, str):
-        if "\x00" in value:  # which some readers take for its end
+        if "\x00" in value:  # some readers would stop there
             return None
         return upper_prefix(value) if up else value[:STRING_PREFIX]
     if pt.is_dictionary(kind):

@@ -1,6 +1,6 @@
-"""Some columns of a small table, read in this process: Spark would take seconds to begin.
+"""Some columns of a small table, read in this process: Spark would take seconds to start.
 
-Files are read as executors write them, through Arrow's own file systems.
+Files are read through Arrow's own file systems, as executors write them.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _READERS = 8
 
 
 def small_table(
-    snapshot: Snapshot, store: StoreSettings, wanted: Mapping[str, pa.DataType]
+    snapshot: Snapshot, store: StoreSettings, types: Mapping[str, pa.DataType]
 ) -> pa.Table | None:
-    """These top-level columns of all rows, in no particular order, and the column ``file`` with the
-    relative path of a row's file. A column that a file lacks is null; the rows of a file that is
-    gone are left out. None for what Spark must read: a table that is larger than ``MOST_FILES`` or
-    ``MOST_ROWS``, or does not say how large it is; deletion vectors; columns found by number; files
-    of another table; and a file that cannot be read here."""
+    """The top-level columns with these ``types`` for all rows, in no particular order, and a column
+    ``file`` with the relative path of a row's file. A column that a file lacks is null; the rows of
+    a file that is gone are left out. None if Spark must read the table: it has more than
+    ``MOST_FILES`` or ``MOST_ROWS`` or an unknown number of rows, deletion vectors, columns found by
+    number, files of another table, or a file that cannot be read here."""
     metadata = snapshot.metadata
     if mapping_mode(metadata) == "id":
         return None
     files = list(snapshot.files())
-    if len(files) > MOST_FILES or sum(rows_in(one, MOST_ROWS + 1) for one in files) > MOST_ROWS:
+    if len(files) > MOST_FILES or sum(rows_in(f, MOST_ROWS + 1) for f in files) > MOST_ROWS:
         return None
     if any(file.has_deletion_vector or ":/" in file.path for file in files):
         return None
-    columns = {name: stored_column(metadata.schema_json, name) for name in wanted}
-    schema = pa.schema([*wanted.items(), (FILE, pa.string())])
+    columns = {name: stored_column(metadata.schema_json, name) for name in types}
+    schema = pa.schema([*types.items(), (FILE, pa.string())])
     try:
-        opened, root = open_store(store)
-        reader = _ColumnReader(opened, root, columns, schema)
+        filesystem, root = open_store(store)
+        reader = _ColumnReader(filesystem, root, columns, schema)
         with ThreadPoolExecutor(_READERS) as pool:
             return pa.concat_tables([schema.empty_table(), *pool.map(reader.read, files)])
     except (OSError, pa.ArrowException):
@@ -55,8 +55,8 @@ def small_table(
 
 
 class _ColumnReader:
-    """Reads the wanted columns of local files. ``columns`` are the names in files by those in
-    ``schema``, the result's."""
+    """Reads columns of local files. ``columns`` maps names in ``schema``, that of the result, to
+    names in files."""
 
     def __init__(
         self, store: pafs.FileSystem, root: str, columns: Mapping[str, str], schema: pa.Schema
@@ -72,20 +72,20 @@ class _ColumnReader:
         except FileNotFoundError:
             return self._schema.empty_table()
         with source, pq.ParquetFile(source) as parquet:
-            # Where files have partition columns at all, the log decides.
-            there = set(parquet.schema_arrow.names) - set(file.partition_values)
-            found = parquet.read([name for name in self._columns.values() if name in there])
+            # Even if files have partition columns, the log decides.
+            names = set(parquet.schema_arrow.names) - set(file.partition_values)
+            table = parquet.read([name for name in self._columns.values() if name in names])
             rows = parquet.metadata.num_rows
-        columns = [self._column(field, file, found, rows) for field in self._schema]
+        columns = [self._column(field, file, table, rows) for field in self._schema]
         return pa.table(columns, schema=self._schema)
 
     def _column(
-        self, field: pa.Field, file: AddedFile, found: pa.Table, row_count: int
+        self, field: pa.Field, file: AddedFile, table: pa.Table, row_count: int
     ) -> pa.ChunkedArray | pa.Array:
         if field.name == FILE:
             return pa.repeat(pa.scalar(file.path, pa.string()), row_count)
-        stored = self._columns[field.name]
-        if stored in found.column_names:
-            return found.column(stored).cast(field.type)
-        given = file.partition_values.get(stored)
-        return pa.repeat(pa.scalar(given, pa.string()).cast(field.type), row_count)
+        name = self._columns[field.name]
+        if name in table.column_names:
+            return table.column(name).cast(field.type)
+        value = file.partition_values.get(name)
+        return pa.repeat(pa.scalar(value, pa.string()).cast(field.type), row_count)

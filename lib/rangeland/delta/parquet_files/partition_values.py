@@ -1,8 +1,8 @@
 """Partition values: computed from rows, formatted for Delta's log, escaped for paths. Pure.
 
-Days and hours are in UTC, whatever the time zone of the session, so that a record lands in
-the same partition everywhere. A batch is cut into runs of equal values if there are few of
-them (logs are nearly in order of time), otherwise its rows are gathered by value.
+Days and hours are in UTC, whatever the time zone of the session, so that a record lands in the same
+partition everywhere. A batch is cut into runs of equal values if there are few of them (logs are
+nearly in order of time); otherwise its rows are gathered by value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns":
 
 
 def escape(text: str) -> str:
-    """Escapes a name or value for a partition path, as Hive does, and so Spark."""
+    """Escapes a name or value for a partition path, as Hive and Spark do."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
 
 
@@ -59,7 +59,7 @@ def _within_calendar(column: pa.Array) -> pa.Array:
         numbers, units = column.cast(pa.int32()).cast(pa.int64()), 1
     else:
         return column
-    # All that 64 bits of nanoseconds can express is within the calendar.
+    # Every 64-bit number of nanoseconds is within the calendar.
     first, end = (max(-1 << 63, min(day * units, (1 << 63) - 1)) for day in _CALENDAR)
     is_within = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, end))
     if pc.all(is_within).as_py() is not False:
@@ -90,7 +90,7 @@ def spell(value: pa.Scalar) -> str | None:
 
 
 def with_computed(batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]) -> pa.RecordBatch:
-    """The batch with the partition columns that its rows do not have themselves."""
+    """The batch with the computed partition columns added."""
     for column in columns:
         if column.function is not Function.VALUE:
             values = compute(batch.column(column.source), column.function)
@@ -116,31 +116,30 @@ def split(
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(len(values) + 1))
     for code, key in enumerate(values):
-        chosen = order[bounds[code] : bounds[code + 1]]
-        yield key, batch.take(pa.array(chosen))
+        yield key, batch.take(pa.array(order[bounds[code] : bounds[code + 1]]))
 
 
 def _encode(
     batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]
 ) -> tuple[np.ndarray, list[Values]]:
-    """A small number for each row, and what each number stands for."""
+    """A small number for each row, and the partition values that each number stands for."""
     codes = np.zeros(batch.num_rows, dtype=np.int64)
-    spelled: list[list[str | None]] = []
+    texts_of_columns: list[list[str | None]] = []
     for column in columns:
-        found = compute(batch.column(column.source), column.function)
-        if not pt.is_dictionary(found.type):
-            found = found.dictionary_encode(null_encoding="encode")
-        texts = [spell(value) for value in found.dictionary]
-        indices = pc.fill_null(found.indices, len(texts))  # a null of a given dictionary
-        spelled.append([*texts, None])
+        values = compute(batch.column(column.source), column.function)
+        if not pt.is_dictionary(values.type):
+            values = values.dictionary_encode(null_encoding="encode")
+        texts = [spell(value) for value in values.dictionary]
+        indices = pc.fill_null(values.indices, len(texts))  # the dictionary may not have null
+        texts_of_columns.append([*texts, None])
         codes = codes * (len(texts) + 1) + indices.to_numpy(zero_copy_only=False)
     unique, dense = np.unique(codes, return_inverse=True)
-    return dense, [_decode(int(code), spelled) for code in unique]
+    return dense, [_decode(int(code), texts_of_columns) for code in unique]
 
 
-def _decode(code: int, spelled: list[list[str | None]]) -> Values:
+def _decode(code: int, texts_of_columns: list[list[str | None]]) -> Values:
     values: list[str | None] = []
-    for texts in reversed(spelled):
+    for texts in reversed(texts_of_columns):
         code, index = divmod(code, len(texts))
         values.append(texts[index])
     return tuple(reversed(values))

@@ -1,9 +1,8 @@
 """The quarantine: a plain Delta table of bytes that could not be decoded, next to the ledger.
 
-Executors write such bytes to files of this table, which nobody can see yet. The outcome names
-the files; they are committed under the outcome's own transaction id just before the table's
-commit, which may be repeated any number of times. So the quarantine has all that is counted
-as quarantined, once.
+Executors write such bytes to files of this table, which nobody can see yet. The outcome names the
+files; they are committed under the outcome's own transaction id just before the table's commit, any
+number of times. So the quarantine has everything that counts as quarantined, once.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from rangeland.planning.plan import PlanId
 
 FOLDER = "_rangeland/quarantine"
 IsWanted = Callable[[PlanId, Range], bool]
-"""Whether the bytes that a plan has kept of a range are wanted."""
+"""Whether the bytes that a plan has kept for a range are wanted."""
 _PLACE = ["topic", "partition", "broker", "topic_id", "from_offset", "until_offset"]
 _PLACE += ["application", "sequence"]
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedBatch:
-    """The bytes of the offsets ``range``, which an outcome counts as quarantined."""
+    """The bytes of a range of offsets that an outcome counts as quarantined."""
 
     range: Range
     application: str
@@ -70,29 +69,30 @@ class Quarantine:
     def commit(self, outcome: OutcomeEvent) -> None:
         """Commits an outcome's quarantine files, once; creates the table if there is none. The
         files of a later attempt replace those of an earlier one."""
-        made = self._delta.load(self.path)
-        if made is None and not outcome.quarantine_files:
+        snapshot = self._delta.load(self.path)
+        if snapshot is None and not outcome.quarantine_files:
             return
-        made = made or self._delta.create(self.path, schema_json(SCHEMA))
+        snapshot = snapshot or self._delta.create(self.path, schema_json(SCHEMA))
         files = {file.path for file in outcome.quarantine_files}
         start = f"part-{prefix_of(outcome.plan_hash)}-"
         stale = []
         if outcome.attempt:
-            stale = [f for f in made.files() if f.path.startswith(start) and f.path not in files]
+            of_plan = (f for f in snapshot.files() if f.path.startswith(start))
+            stale = [f for f in of_plan if f.path not in files]
         if not outcome.quarantine_files and not stale:
             return
         # A quarantine that an earlier version created lacks the newest columns.
-        change = evolve_schema(made.schema_json, schema_json(SCHEMA))
+        change = evolve_schema(snapshot.schema_json, schema_json(SCHEMA))
         new_schema = change.schema_json if change.is_any else ""
         name, attempt = f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1
         request = CommitRequest(
             name, attempt, outcome.quarantine_files, removed=stale, schema_json=new_schema
         )
-        self._delta.commit(made, request)
+        self._delta.commit(snapshot, request)
 
-    def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
-        """The batches that are wanted, a file at a time: the bytes in other files are not read.
-        Empty if there is no quarantine."""
+    def batches(self, is_wanted: IsWanted) -> Iterator[QuarantinedBatch]:
+        """The wanted batches, one file at a time: the bytes in other files are not read. Empty if
+        there is no quarantine."""
         snapshot = self._delta.load(self.path)
         if snapshot is None:
             return
@@ -100,17 +100,17 @@ class Quarantine:
         for file in sorted(snapshot.files(), key=lambda f: f.path):
             full = f"{root}/{file.path}"
             places = map(_place, _read(store, full, _PLACE))
-            taken = [number for number, place in enumerate(places) if wanted(*place)]
-            if taken:
-                yield from map(_batch, _read(store, full, None, taken))
+            rows = [number for number, place in enumerate(places) if is_wanted(*place)]
+            if rows:
+                yield from map(_batch, _read(store, full, None, rows))
 
 
 def _read(
-    store: pafs.FileSystem, full: str, columns: list[str] | None, taken: list[int] | None = None
+    store: pafs.FileSystem, full: str, columns: list[str] | None, rows: list[int] | None = None
 ) -> list[dict[str, object]]:
     try:
         table = pq.read_table(full, columns=columns, filesystem=store, partitioning=None)
-        return _rows(table if taken is None else table.take(taken))
+        return _rows(table if rows is None else table.take(rows))
     except (OSError, pa.ArrowException) as error:
         raise StorageFailed(f"could not read the quarantine {full}", why=str(error)) from error
 
@@ -122,8 +122,8 @@ def _rows(table: pa.Table) -> list[dict[str, object]]:
         rows: list[dict[str, object]] = table.to_pylist()
         return rows
     rows = table.drop_columns([name]).to_pylist()
-    found = table.column(name)
-    return [{**row, name: found[i].values} for i, row in enumerate(rows)]
+    records = table.column(name)
+    return [{**row, name: records[i].values} for i, row in enumerate(rows)]
 
 
 def _place(row: dict[str, object]) -> tuple[PlanId, Range]:
@@ -147,14 +147,14 @@ def _batch(row: dict[str, object]) -> QuarantinedBatch:
     plan_id, where = _place(row)
     reason = str(row["reason"] or "")
     spans = tuple((a["producer_id"], a["first_offset"]) for a in aborted)
-    kept = QuarantinedBytes(records, spans, reason, _records(row.get("undecodable")))
+    quarantined = QuarantinedBytes(records, spans, reason, _records(row.get("undecodable")))
     return QuarantinedBatch(
         where,
         plan_id.application,
         plan_id.sequence,
         reason,
         str(row["leader"] or ""),
-        size_of(kept),
-        kept,
+        size_of(quarantined),
+        quarantined,
         round(row["kept_at"].timestamp() * 1000),  # type: ignore[attr-defined]
     )

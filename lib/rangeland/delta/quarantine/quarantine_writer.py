@@ -1,7 +1,7 @@
 """Writes bytes that an executor cannot decode to files of the quarantine.
 
-The receipts name the files, and the driver commits them with the outcome; until then nobody
-sees them. What is buffered before it is written is bounded.
+The receipts name the files, and the driver commits them with the outcome; until then nobody sees
+them. Only a bounded amount is buffered before it is written.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ RECORD = pa.struct(
         pa.field("position", pa.int32()),
     ]
 )
-"""An intact record whose key or value cannot be decoded. Its names are those of ``decode.columns``
-and of dialects."""
+"""An intact record whose key or value cannot be decoded, with the names of ``decode.columns`` and
+of dialects."""
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -73,7 +73,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class QuarantineWriterSettings:
-    """Settings with which the tasks of one plan write what they cannot decode."""
+    """The settings with which the tasks of one plan write bytes that they cannot decode."""
 
     table: StoreSettings
     job: str
@@ -92,8 +92,7 @@ class QuarantineWriter:
         self._files: dict[int, list[DataFile]] = {}
 
     def add(self, index: int, where: Range, kept: QuarantinedBytes, leader: str) -> None:
-        """Adds the bytes of a range. Raises StorageFailed and TableRefused, as writing rows
-        does."""
+        """Adds the bytes of a range. Raises StorageFailed and TableRefused, like writing rows."""
         aborted = [{"producer_id": a, "first_offset": b} for a, b in kept.aborted]
         row: dict[str, object] = {
             "topic": where.partition.topic,
@@ -125,8 +124,8 @@ class QuarantineWriter:
         """The receipts, with the files that hold the quarantined bytes of their slices."""
         for index in list(self._rows):
             self._write(index)
-        kept = {index: tuple(files) for index, files in self._files.items()}
-        return tuple(replace(r, quarantine_files=kept.get(r.slice_index, ())) for r in receipts)
+        files_of = {index: tuple(files) for index, files in self._files.items()}
+        return tuple(replace(r, quarantine_files=files_of.get(r.slice_index, ())) for r in receipts)
 
     def abort(self) -> None:
         """Removes the files that were written: no receipt will name them."""
@@ -156,21 +155,21 @@ class QuarantineWriter:
         except OSError as error:
             raise store_error(error, full, table.nbytes) from error
         stats = f'{{"numRecords":{len(rows)}}}'
-        written = DataFile(name, size, len(rows), stats, time.time_ns() // 1_000_000)
-        self._files.setdefault(index, []).append(written)
+        file = DataFile(name, size, len(rows), stats, time.time_ns() // 1_000_000)
+        self._files.setdefault(index, []).append(file)
 
 
 def _table(rows: Sequence[Mapping[str, object]]) -> pa.Table:
     """The rows, with intact records as they are in Arrow: Python has no times after 9999."""
     *plain, nested = SCHEMA
-    given: list[Any] = [row[nested.name] for row in rows]
-    records = [pa.array([], RECORD) if one is None else _structs(one) for one in given]
-    offsets = np.cumsum([0, *(len(one) for one in records)])
+    batches: list[Any] = [row[nested.name] for row in rows]
+    records = [pa.array([], RECORD) if b is None else _structs(b) for b in batches]
+    offsets = np.cumsum([0, *map(len, records)])
     lists = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()),
         pa.concat_arrays(records),
         type=nested.type,
-        mask=pa.array([one is None for one in given]),
+        mask=pa.array([b is None for b in batches]),
     )
     table = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(plain))
     return table.append_column(nested, lists)

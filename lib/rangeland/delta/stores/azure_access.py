@@ -53,10 +53,10 @@ class AzureSettings:
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     environment: tuple[tuple[str, str], ...] = ()
-    """What Azure's own library reads when a client is made."""
+    """The variables that Azure's own library reads when a client is made."""
 
     def open(self, where: TablePath) -> tuple[pafs.FileSystem, str]:
-        given = {
+        credentials = {
             "account_key": self.account_key,
             "sas_token": self.sas_token,
             "tenant_id": self.tenant_id,
@@ -72,7 +72,7 @@ class AzureSettings:
                     dfs_storage_authority=self.dfs,
                     blob_storage_scheme=self.scheme,
                     dfs_storage_scheme=self.scheme,
-                    **{name: value for name, value in given.items() if value},
+                    **{name: value for name, value in credentials.items() if value},
                 )
         except (AttributeError, TypeError) as error:
             raise MissingRequirement(
@@ -84,8 +84,8 @@ class AzureSettings:
 
 
 def azure_settings(where: TablePath, conf: HadoopSettings) -> AzureSettings:
-    """Translates Hadoop's settings for a path. Raises TableRefused for what Arrow cannot do;
-    JobFileError for a URI that is not Azure's."""
+    """Translates Hadoop's settings for a path. Raises TableRefused for settings that Arrow lacks,
+    and JobFileError for a URI that is not Azure's."""
     container, at, host = where.authority.partition("@")
     account, _, suffix = host.partition(".")
     service, dot, domain = suffix.partition(".")
@@ -100,7 +100,7 @@ def azure_settings(where: TablePath, conf: HadoopSettings) -> AzureSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
-    """Settings may be those of a container, an account, or all."""
+    """Settings may apply to a container, an account, or everything."""
 
     uri: str
     container: str
@@ -171,25 +171,25 @@ class _Translation:
 
     def _with_workload_identity(self, reached: AzureSettings) -> AzureSettings:
         authority = self._text(f"{_OAUTH}.msi.authority")
-        named = {
+        environment = {
             "AZURE_TENANT_ID": self._secret(f"{_OAUTH}.msi.tenant"),
             "AZURE_CLIENT_ID": self._secret(f"{_OAUTH}.client.id"),
             "AZURE_FEDERATED_TOKEN_FILE": self._text(f"{_OAUTH}.token.file") or _TOKEN_FILE,
             **({"AZURE_AUTHORITY_HOST": authority} if authority else {}),
         }
-        return replace(reached, environment=tuple(named.items()))
+        return replace(reached, environment=tuple(environment.items()))
 
     def _login(self) -> tuple[str, str]:
         """Authority and tenant of the token endpoint."""
         name = f"{_OAUTH}.client.endpoint"
-        found = _LOGIN.fullmatch(self._secret(name))
-        if found is None:
+        match = _LOGIN.fullmatch(self._secret(name))
+        if match is None:
             raise untranslatable_error(
                 self.uri,
                 name,
                 do="write it as https://login.microsoftonline.com/TENANT/oauth2/token",
             )
-        return found[1], found[2]
+        return match[1], match[2]
 
     def _names(self, name: str) -> tuple[str, str, str]:
         return f"{name}.{self.container}.{self.host}", f"{name}.{self.host}", name
@@ -201,11 +201,11 @@ class _Translation:
         return self.conf.secret(*self._names(name))
 
     def _secret(self, name: str) -> str:
-        if found := self._secret_if_set(name):
-            return found
+        if secret := self._secret_if_set(name):
+            return secret
         raise TableRefused(
             f"executors have no credentials for {self.uri}",
             why=f"neither {name}.{self.host} nor {name} is set in Spark's Hadoop configuration",
-            do=f"set spark.hadoop.{name}.{self.host}, or {_AUTH} to the kind that is meant",
+            do=f"set spark.hadoop.{name}.{self.host}, or {_AUTH} to the intended kind",
             setting=name,
         )

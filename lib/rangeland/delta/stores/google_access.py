@@ -2,8 +2,8 @@
 
 The names are those of Google's connector for Hadoop (2 to 4) and of Hadoop's own; a credential
 may also be set under ``google.cloud.*``. Arrow takes credentials only as a file that the
-environment names, so their text travels to executors, which write it to a file of their own for
-the moment in which Arrow reads it. Pure, apart from ``GoogleSettings.open``.
+environment names, so their text travels to executors, which write it to a temporary file while
+Arrow reads it. Pure, apart from ``GoogleSettings.open``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GoogleSettings:
     scheme: str = "https"
     anonymous: bool = False
     credentials: str | None = field(default=None, repr=False)
-    """The text of a file as Google's libraries read it. Without it, and if not ``anonymous``, an
+    """The text of a file that Google's libraries read. Without it, and if not ``anonymous``, an
     executor finds its own: ``GOOGLE_APPLICATION_CREDENTIALS``, or the account of its machine."""
     account: str | None = None
     """The service account to act as, with these credentials."""
@@ -75,7 +75,7 @@ class GoogleSettings:
 
 
 def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
-    """Translates Hadoop's settings. Raises TableRefused for what Arrow cannot do."""
+    """Translates Hadoop's settings. Raises TableRefused for settings that Arrow lacks."""
     uri = str(where)
     for name in _REFUSED:
         if conf.text(name):
@@ -133,18 +133,18 @@ def _kind(conf: HadoopSettings) -> str:
 
 def _credentials(uri: str, kind: str, conf: HadoopSettings) -> dict[str, Any]:
     if kind == "SERVICE_ACCOUNT_JSON_KEYFILE":
-        found = _read(uri, "auth.service.account.json.keyfile", conf)
+        credentials = _read(uri, "auth.service.account.json.keyfile", conf)
     elif kind == "WORKLOAD_IDENTITY_FEDERATION_CREDENTIAL_CONFIG_FILE":
-        found = _read(uri, "auth.workload.identity.federation.credential.config.file", conf)
+        credentials = _read(uri, "auth.workload.identity.federation.credential.config.file", conf)
     elif kind == "USER_CREDENTIALS":
-        found = {
+        credentials = {
             "type": "authorized_user",
             "client_id": _require(uri, "auth.client.id", conf),
             "client_secret": _require(uri, "auth.client.secret", conf),
             "refresh_token": _require(uri, "auth.refresh.token", conf),
         }
     elif kind == "SERVICE_ACCOUNT_KEY":
-        found = {
+        credentials = {
             "type": "service_account",
             "client_email": _require(uri, "auth.service.account.email", conf),
             "private_key_id": _require(uri, "auth.service.account.private.key.id", conf),
@@ -154,12 +154,12 @@ def _credentials(uri: str, kind: str, conf: HadoopSettings) -> dict[str, Any]:
     else:
         raise untranslatable_error(uri, "fs.gs.auth.type", kind, do=_SUPPORTED)
     server = conf.text(*_both("token.server.url"))
-    return {**found, "token_uri": server} if server else found
+    return {**credentials, "token_uri": server} if server else credentials
 
 
 def _require(uri: str, name: str, conf: HadoopSettings) -> str:
-    if found := conf.secret(*_both(name)):
-        return found
+    if secret := conf.secret(*_both(name)):
+        return secret
     raise TableRefused(
         f"executors have no credentials for {uri}",
         why=f"fs.gs.{name} is not set in Spark's Hadoop configuration",
@@ -169,19 +169,19 @@ def _require(uri: str, name: str, conf: HadoopSettings) -> str:
 
 
 def _read(uri: str, name: str, conf: HadoopSettings) -> dict[str, Any]:
-    """The content of a file of credentials on this machine."""
+    """The content of a credentials file on this machine."""
     path = _require(uri, name, conf)
     try:
-        found = parse_json(Path(os.path.expanduser(path.removeprefix("file://"))).read_bytes())
+        content = parse_json(Path(os.path.expanduser(path.removeprefix("file://"))).read_bytes())
     except OSError as error:
         why = error.strerror or type(error).__name__
     except Unreadable:
         why = "it is not JSON"
     else:
-        if isinstance(found, dict):
-            return found
+        if isinstance(content, dict):
+            return content
         why = "it is not a JSON object"
-    # Without its cause, which may quote the file.
+    # Raised without its cause, which may quote the file.
     raise TableRefused(
         f"the credentials for {uri} cannot be read",
         why=f"{path}: {why}",

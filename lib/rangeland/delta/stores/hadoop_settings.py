@@ -1,4 +1,4 @@
-"""What is set in Hadoop's configuration, as translations to Arrow's file systems read it. Pure."""
+"""Hadoop's settings, for translation to those of Arrow's file systems. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Lookup = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class HadoopSettings:
-    """Reads the Hadoop settings of a session. ``lookup`` reads one, ``password`` one that may also
-    be in a Hadoop credential store, ``below`` all whose names begin with a prefix, by their full
-    names."""
+    """Reads the Hadoop settings of a session. ``lookup`` reads a setting, ``password`` a setting
+    that may also be in a Hadoop credential store, ``below`` all settings whose names begin with a
+    prefix, by full name."""
 
     lookup: Lookup
     password: Lookup
     below: Callable[[str], Mapping[str, str]]
 
     def text(self, *names: str) -> str:
-        """The first of these settings that is set, without blanks around it; or empty."""
+        """The first of these that is set, without surrounding blanks; empty if none is."""
         return _first(self.lookup, names)
 
     def secret(self, *names: str) -> str:
-        """The first of these settings that is set, where each is a key, a token or a password."""
+        """The first of these that is set; each is a key, a token or a password."""
         return _first(self.password, names)
 
     def flag(self, *names: str, default: bool) -> bool:
@@ -38,7 +38,7 @@ def _first(lookup: Lookup, names: tuple[str, ...]) -> str:
 
 
 def untranslatable_error(uri: str, name: str, value: str = "", *, do: str) -> TableRefused:
-    """The error for a setting that executors cannot follow. ``value`` is shown: never that of a
+    """The error for a setting that executors cannot follow. ``value`` is shown, so never pass a
     secret."""
     setting = f"{name} = {value}" if value else name
     return TableRefused(

@@ -17,7 +17,7 @@ from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import MissingRequirement
 
-# What a client must know to reach a cluster; servers tell it the rest.
+# The settings that a client needs to reach a cluster; servers tell it the rest.
 _SETTINGS = (
     "dfs.nameservices",
     "dfs.ha.namenodes.",
@@ -55,22 +55,22 @@ class HdfsSettings:
 
 
 def hdfs_settings(conf: HadoopSettings) -> HdfsSettings:
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for prefix in _SETTINGS:
-        found |= conf.below(prefix)
-    return HdfsSettings(tuple(sorted(found.items())))
+        settings |= conf.below(prefix)
+    return HdfsSettings(tuple(sorted(settings.items())))
 
 
 class _WithOsErrors:
-    """A file system, or an open file, of ``hdfs-native``, which raises RuntimeError for anything
-    that goes wrong at a server."""
+    """A file system, or an open file, of ``hdfs-native``, which raises RuntimeError for every
+    failure of a server."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        return self._guard(found) if callable(found) else found
+        attribute = getattr(self._inner, name)
+        return self._guard(attribute) if callable(attribute) else attribute
 
     def _guard(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(*args: Any, **kwargs: Any) -> Any:

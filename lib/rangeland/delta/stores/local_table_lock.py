@@ -1,9 +1,8 @@
 """The lock of a table on a local path, held while committing.
 
-Of two processes that rename over each other's log entry both may believe they won, and Hadoop's
-local file system keeps a checksum file of the loser, which makes the log unreadable. Spark's own
-writers do not use this lock. Other stores refuse a second file of the same name, or have log stores
-that do.
+If two processes rename over each other's log entry, both may believe they won, and Hadoop's local
+file system keeps the loser's checksum file, which makes the log unreadable. Spark's own writers do
+not use this lock. Other stores refuse a second file of the same name, or have log stores that do.
 """
 
 from __future__ import annotations
@@ -59,15 +58,15 @@ def folder_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErr
 
 
 def _takes_no_folder(path: str) -> bool:
-    """Whether the nearest folder above is there, and creating a folder in it fails as if it were
-    not: /proc and its like."""
+    """Whether the nearest folder above exists, and creating a folder in it fails as if it did not,
+    as in /proc."""
     above = next((folder for folder in Path(path).parents if folder.is_dir()), None)
     if above is None:
         return False
-    tried = above / f".rangeland-check-{uuid.uuid4()}"
+    folder = above / f".rangeland-check-{uuid.uuid4()}"
     try:
-        tried.mkdir()
-        tried.rmdir()
+        folder.mkdir()
+        folder.rmdir()
     except OSError as error:
         return error.errno == errno.ENOENT and above.is_dir()
     return False
@@ -90,5 +89,5 @@ def _acquire(handle: IO[str], lock: Path) -> None:
         logger.info("Waiting for the lock of another process", extra={"lock": str(lock)})
         start = time.monotonic()
         fcntl.flock(handle, fcntl.LOCK_EX)
-        waited = round(time.monotonic() - start, 3)
-        logger.info("Got the lock", extra={"lock": str(lock), "seconds": waited})
+        seconds = round(time.monotonic() - start, 3)
+        logger.info("Got the lock", extra={"lock": str(lock), "seconds": seconds})

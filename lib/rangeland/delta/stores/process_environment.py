@@ -1,4 +1,4 @@
-"""Environment variables for as long as the client of a store is made, for libraries that take
+"""Environment variables while the client of a store is being made, for libraries that take
 credentials in no other way."""
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _lock = threading.Lock()
 @contextmanager
 def environment_of(values: Iterable[tuple[str, str]]) -> Iterator[None]:
     """One client is made at a time: the environment is that of the whole process."""
-    named = dict(values)
-    if not named:
+    variables = dict(values)
+    if not variables:
         yield
         return
     with _lock:
-        before = {name: os.environ.get(name) for name in named}
-        os.environ.update(named)
+        previous = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
             yield
         finally:
-            for name, value in before.items():
+            for name, value in previous.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:

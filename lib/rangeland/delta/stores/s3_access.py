@@ -45,8 +45,7 @@ _REGION = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d+)\.")
 
 @dataclass(frozen=True, slots=True)
 class S3Keys:
-    """The keys with which requests to S3 are signed. ``session_token`` is set for temporary
-    ones."""
+    """The keys with which requests to S3 are signed. Temporary keys have a ``session_token``."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -96,15 +95,16 @@ def s3_settings(
     where: TablePath, conf: HadoopSettings, resolve: Callable[[], S3Keys]
 ) -> S3Settings:
     """Translates Hadoop's settings for a path. ``resolve`` gets keys from Hadoop's own credential
-    providers: it is called only if one is configured that Arrow does not have. Raises TableRefused
-    if files would not be encrypted as the configuration demands."""
+    providers: it is called only if a configured one does not exist in Arrow. Raises TableRefused if
+    files would not be encrypted as the configuration demands."""
     bucket = where.authority
 
     def of_bucket(reader: Lookup) -> Callable[[str], str]:
         def read(name: str) -> str:
-            own = reader(f"fs.s3a.bucket.{bucket}.{name}")
-            found = own if own is not None else reader(f"fs.s3a.{name}")
-            return (found or "").strip()
+            value = reader(f"fs.s3a.bucket.{bucket}.{name}")
+            if value is None:
+                value = reader(f"fs.s3a.{name}")
+            return (value or "").strip()
 
         return read
 
@@ -127,12 +127,12 @@ def s3_settings(
 
 def _endpoint(text: str, secure: bool) -> tuple[str | None, str, str | None]:
     """(``host:port``, scheme, region in the host's name); the host is None for Amazon's own."""
-    scheme, named, host = text.rstrip("/").rpartition("://")
-    if not named:
+    scheme, separator, host = text.rstrip("/").rpartition("://")
+    if not separator:
         scheme = "https" if secure else "http"
-    own = _AMAZON.fullmatch(host)
-    if not host or own:
-        return None, scheme, own[1] if own else None
+    amazon = _AMAZON.fullmatch(host)
+    if not host or amazon:
+        return None, scheme, amazon[1] if amazon else None
     region = _REGION.search(host) if ".amazonaws.com" in host else None
     return host, scheme, region[1] if region else None
 
@@ -171,12 +171,12 @@ def _keys(
 
 
 def _check_encryption_is_default(uri: str, lookup: Callable[[str], str]) -> None:
-    wanted = lookup("encryption.algorithm") or lookup("server-side-encryption-algorithm")
-    if wanted in ("", "AES256"):  # every bucket does this by default
+    algorithm = lookup("encryption.algorithm") or lookup("server-side-encryption-algorithm")
+    if algorithm in ("", "AES256"):  # every bucket does this by default
         return
     raise TableRefused(
-        f"the files of {uri} cannot be encrypted with {wanted}",
+        f"the files of {uri} cannot be encrypted with {algorithm}",
         why="executors leave encryption to the bucket's own default",
         do="make it the bucket's default encryption and unset fs.s3a.encryption.algorithm",
-        algorithm=wanted,
+        algorithm=algorithm,
     )

@@ -1,13 +1,13 @@
 """How to reach the store of one table: a value that the driver makes and executors open.
 
-Spark and Delta use Hadoop's file systems, executors write through Arrow's. The settings of the
-former are translated to the latter, so that they are set only once: a module for each kind of
-store (``s3_access``, ``azure_access``, ``google_access``, ``hdfs_access``). What says where a store
-is, who asks and how files are encrypted is translated, or refused by name; buffers, retries and
-the like are those of each client.
+Spark and Delta use Hadoop's file systems, executors write through Arrow's. Hadoop's settings are
+translated to Arrow's, so that they are set only once: one module for each kind of store
+(``s3_access``, ``azure_access``, ``google_access``, ``hdfs_access``). Settings for the location,
+credentials and encryption are translated, or refused by name; each client has its own buffers,
+retries and so on.
 
-The value has keys in clear text, since executors cannot look them up; they are kept out of
-every ``repr`` and are never written to a plan, a ledger or a log. Pure, apart from ``open``:
+The value has keys in clear text, since executors cannot look them up; they are kept out of every
+``repr`` and are never written to a plan, a ledger or a log. Pure, apart from ``open``:
 the configuration is passed in as functions.
 """
 
@@ -33,8 +33,8 @@ Service = S3Settings | AzureSettings | GoogleSettings | HdfsSettings
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The URI of a table, and how its store is reached; None for the local disk, and for a URI
-    that is all that is needed."""
+    """The URI of a table, and the ``service`` to reach its store; None for the local disk, and if
+    the URI is enough."""
 
     uri: str
     service: Service | None = None
@@ -69,7 +69,7 @@ def _open_path(where: TablePath) -> tuple[pafs.FileSystem, str]:
 
 def store_settings(uri: str, conf: HadoopSettings, resolve: Callable[[], S3Keys]) -> StoreSettings:
     """The settings that Hadoop would use for a URI. ``resolve``: see ``s3_settings``. Raises
-    TableRefused, naming the setting, if executors could not do as the configuration demands."""
+    TableRefused, naming the setting, if executors cannot follow the configuration."""
     where = TablePath.parse(uri)
     if where.is_local:
         return StoreSettings(uri)
@@ -90,8 +90,8 @@ def store_settings(uri: str, conf: HadoopSettings, resolve: Callable[[], S3Keys]
 
 
 def sync_file(store: pafs.FileSystem, path: str) -> None:
-    """Flushes a local file or folder to disk: after a power cut no commit may name files that
-    are gone. Other stores keep what they have acknowledged."""
+    """Flushes a local file or folder to disk: after a power cut no commit may name files that are
+    gone. Other stores keep everything they have acknowledged."""
     if not isinstance(store, pafs.LocalFileSystem):
         return
     handle = os.open(path, os.O_RDONLY)

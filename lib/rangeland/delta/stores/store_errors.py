@@ -1,4 +1,4 @@
-"""Turns what a store fails to write into an error of this library. Pure."""
+"""Turns the failures of a store into errors of this library. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REFUSED_BY_STORE = {
     "ContainerNotFound": "Check the container's name, and create it if there is none",
     "NO_SUCH_BUCKET": "Check that the bucket exists and that fs.s3a.endpoint is its store",
 }
-"""What to do, by what Arrow says: it gives the errors of object stores no number."""
+"""The remedies by Arrow's messages: errors of object stores have no number."""
 NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
 """A file is in the way, or a name is too long."""
 
@@ -44,16 +44,16 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
     facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
     if error.errno in NO_FOLDER:
         return impossible_path_error(error, path)
-    refused = (do for said, do in _REFUSED_BY_STORE.items() if re.search(said, reason))
-    do = next(refused, "")
+    remedies = (do for pattern, do in _REFUSED_BY_STORE.items() if re.search(pattern, reason))
+    do = next(remedies, "")
     if error.errno in _DENIED:
         do = "grant write permission on the table's folder"
     if do:
         return TableRefused(what, why=reason, do=do, **facts)
     if error.errno == errno.ENOSPC:
         why = f"no room for the next {size_bytes} bytes on the table's store"
-        full = StorageFailed(what, why=why, do="make room and run again", **facts)
-        return full.with_answers(retry=WITH_ROOM)
+        failure = StorageFailed(what, why=why, do="make room and run again", **facts)
+        return failure.with_answers(retry=WITH_ROOM)
     return StorageFailed(
         what, why=reason, do="check that the table's store is up, then run again", **facts
     )

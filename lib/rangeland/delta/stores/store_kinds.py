@@ -1,10 +1,10 @@
-"""What kind of store a table is on, and what that means for concurrent drivers.
+"""The kind of store that a table is on, and its guarantees to concurrent drivers.
 
-Pure: depends on the URI, on the log store that is configured for its scheme, and on what Hadoop
-can ask of the store. A Delta commit is safe if the store refuses to create a file that already
-exists. HDFS, Azure and Google storage do. S3 does if it is asked to, which Delta's own log stores
-do not do, so our commits pass them over (``ExclusiveFiles.java``). A local disk does not the way
-Hadoop uses it, so local commits take a lock.
+Pure: depends on the URI, on the log store that is configured for its scheme, and on what Hadoop can
+ask of the store. A Delta commit is safe if the store refuses to create a file that already exists.
+HDFS, Azure and Google storage refuse. S3 refuses on request, but Delta's own log stores do not
+request it, so our commits bypass them (``ExclusiveFiles.java``). A local disk, used as Hadoop uses
+it, does not refuse, so local commits take a lock.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class StoreCapabilities:
 
 
 def scheme_of(uri: str) -> str:
-    """The scheme of a table's URI, ``file`` where it has none."""
+    """The scheme of a table's URI, ``file`` if it has none."""
     return TablePath.parse(uri).scheme or LOCAL_SCHEME
 
 
 def is_replaceable_log_store(log_store: str) -> bool:
-    """Whether commits may bypass this log store: on a local path, and on S3 if Hadoop can ask it
-    not to replace a file. They may bypass Delta's own ones. A log store that users bring excludes
-    other writers in its own way, so all writers must use it."""
+    """Whether commits may bypass this log store, on a local path, and on S3 if Hadoop can ask it
+    not to replace a file. They may bypass Delta's own. A log store of the user's excludes other
+    writers in its own way, so all writers must use it."""
     return not log_store or log_store.rpartition(".")[2] in _DELTAS_OWN
 
 
@@ -86,7 +86,7 @@ def store_capabilities(
 
 
 def _s3(scheme: str, log_store: str, has_conditions: bool) -> StoreCapabilities:
-    chosen = f"spark.delta.logStore.{scheme}.impl"
+    setting = f"spark.delta.logStore.{scheme}.impl"
     exclusive = "a store with mutual exclusion (such as io.delta.storage.S3DynamoDBLogStore)"
     if not is_replaceable_log_store(log_store):
         return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
@@ -96,15 +96,15 @@ def _s3(scheme: str, log_store: str, has_conditions: bool) -> StoreCapabilities:
             scheme,
             log_store,
             "Any number of our drivers may commit at once. Spark's own writers (OPTIMIZE, MERGE, "
-            "--replace) do not ask S3 to keep what is there: let nothing land meanwhile, or set "
-            f"{chosen} to {exclusive} for all writers.",
+            "--replace) do not ask S3 to keep existing files: let nothing land while they run, or "
+            f"set {setting} to {exclusive} for all writers.",
         )
     return StoreCapabilities(
         StoreKind.SINGLE_DRIVER,
         scheme,
         log_store,
         "Two drivers that commit at the same moment can lose a commit on S3: this Hadoop does not "
-        "ask the store to keep what is there. Use Hadoop 3.4.2 or later (Spark 4.1) and leave "
-        f"fs.s3a.create.conditional.enabled true, set {chosen} to {exclusive}, or run one driver "
+        "ask the store to keep existing files. Use Hadoop 3.4.2 or later (Spark 4.1) and leave "
+        f"fs.s3a.create.conditional.enabled true, set {setting} to {exclusive}, or run one driver "
         "at a time.",
     )

@@ -1,8 +1,8 @@
-"""Checks what is at a table's path before a run writes there, and that its store allows what a run
-does: a file is written, read, renamed, locked and removed, in each folder that a run writes to.
+"""Checks a table's path before a run writes there, and that its store allows the operations of a
+run: a file is written, read, renamed, locked and removed, in each folder that a run writes to.
 
 For a table that does not exist yet, the nearest existing folder above it is checked. On object
-stores, which have no folders and where commits depend on no rename, a file is written, read
+stores, which have no folders and where commits do not depend on renaming, a file is written, read
 and removed.
 """
 
@@ -28,8 +28,9 @@ CONTENT = b"rangeland check\n"
 
 
 def try_store(table: StoreSettings) -> None:
-    """Tries what a run does at a table's path. Raises TableRefused without permission, JobFileError
-    for a path where no table can be, StorageFailed for what may be temporary."""
+    """Tries the operations of a run at a table's path. Raises TableRefused without permission,
+    JobFileError for a path where no table can be, and StorageFailed for failures that may be
+    temporary."""
     store, root = table.open()
     with _as_own_errors(root):
         folders = _existing_folders(store, root) if has_folders(store) else [root]
@@ -40,27 +41,27 @@ def try_store(table: StoreSettings) -> None:
 
 
 def foreign_entries(table: StoreSettings | str) -> list[str]:
-    """The entries of a folder that is to become a table, apart from our own ledger. Empty if
-    another writer has just created a table there."""
+    """The entries of a folder that will become a table, apart from our own ledger. Empty if another
+    writer has just created a table there."""
     store, root = open_store(table)
     try:
-        found = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+        infos = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     except OSError as error:
         raise store_error(error, root) from error
-    names = {info.base_name for info in found}
+    names = {info.base_name for info in infos}
     return [] if "_delta_log" in names else sorted(names - {"_rangeland"})
 
 
 def _existing_folders(store: pafs.FileSystem, root: str) -> list[str]:
     """The folders of the table, or the nearest one above it."""
     folders = [posixpath.join(root, name).rstrip("/") or "/" for name in FOLDERS]
-    found = [info.path for info in store.get_file_info(folders) if _is_folder(store, info)]
+    existing = [info.path for info in store.get_file_info(folders) if _is_folder(store, info)]
     above = root
-    while not found:
+    while not existing:
         above = posixpath.dirname(above)
         if _is_folder(store, store.get_file_info(above)) or above == posixpath.dirname(above):
-            found = [above]
-    return found
+            existing = [above]
+    return existing
 
 
 def _is_folder(store: pafs.FileSystem, info: pafs.FileInfo) -> bool:
@@ -77,28 +78,28 @@ def _is_folder(store: pafs.FileSystem, info: pafs.FileInfo) -> bool:
 def _try_folder(store: pafs.FileSystem, folder: str, *, renames: bool) -> None:
     # Spark and Delta ignore names that begin with a dot.
     path = posixpath.join(folder, f".rangeland-check-{uuid.uuid4()}")
-    left = [path]
+    files = [path]
     try:
         with _as_own_errors(path):
             with store.open_output_stream(path) as sink:
                 sink.write(CONTENT)
             if renames:
-                left.append(f"{path}.renamed")
-                store.move(path, left[-1])
-            with store.open_input_stream(left[-1]) as source:
-                found = source.read()
+                files.append(f"{path}.renamed")
+                store.move(path, files[-1])
+            with store.open_input_stream(files[-1]) as source:
+                content = source.read()
             if isinstance(store, pafs.LocalFileSystem):
-                _lock(left[-1])
-            store.delete_file(left[-1])
-            left.clear()
+                _lock(files[-1])
+            store.delete_file(files[-1])
+            files.clear()
     finally:
-        for name in left:
+        for name in files:
             with suppress(OSError):
                 store.delete_file(name)
-    if found != CONTENT:
+    if content != CONTENT:
         raise StorageFailed(
             f"could not write {path}",
-            why=f"{len(CONTENT)} bytes were written, {len(found)} read back",
+            why=f"{len(CONTENT)} bytes were written, {len(content)} read back",
         )
 
 
@@ -108,7 +109,8 @@ def _lock(path: str) -> None:
 
 
 def _try_lock_file(path: str) -> None:
-    """The existing lock file, which may belong to another user. Does not wait for the lock."""
+    """Tries an existing lock file, which may belong to another user, without waiting for the
+    lock."""
     try:
         with open(path, "r+"):
             pass

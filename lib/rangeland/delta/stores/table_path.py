@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class TablePath:
-    """A folder on some store. ``scheme`` is empty for a path on the default store, which is
-    the local disk unless Spark is configured otherwise."""
+    """A folder on a store. ``scheme`` is empty for a path on the default store, which is the local
+    disk unless Spark is configured otherwise."""
 
     scheme: str
     authority: str
@@ -60,7 +60,7 @@ class TablePath:
         return f"{self.authority}{self.path}".rstrip("/")
 
     def child(self, name: str) -> TablePath:
-        """The folder or file ``name`` in it; the name may have slashes."""
+        """The folder or file ``name`` inside it; the name may have slashes."""
         return TablePath(self.scheme, self.authority, f"{self.path.rstrip('/')}/{name}")
 
 
@@ -68,5 +68,5 @@ def _normal(path: str) -> str:
     """The path without empty parts, ``.``, ``..`` and a trailing slash."""
     if not path:
         return ""
-    found = posixpath.normpath(path)
-    return found[1:] if found.startswith("//") else found
+    normal = posixpath.normpath(path)
+    return normal[1:] if normal.startswith("//") else normal

@@ -1,8 +1,8 @@
 """Translates Arrow schemas to Delta's and back. Pure.
 
-Delta's schema text is Spark's ``StructType`` as JSON. Arrow has types that Delta does not
-(unsigned integers, times of day): those are refused by name. The types of all that executors
-write come from here, so that files and log agree.
+Delta's schema text is Spark's ``StructType`` as JSON. Arrow has types that Delta lacks (unsigned
+integers, times of day): they are refused by name. The types of everything that executors write come
+from here, so that files and log agree.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def arrow_type(delta: Any) -> pa.DataType | None:
     """The Arrow type in files for a Delta type; None for types that this library cannot write
     (variant, geometry, intervals)."""
     if isinstance(delta, str):
-        if found := _DECIMAL.fullmatch(delta):
-            return pa.decimal128(int(found[1]), int(found[2]))
+        if match := _DECIMAL.fullmatch(delta):
+            return pa.decimal128(int(match[1]), int(match[2]))
         return _PLAIN.get(delta)
     parts = {"array": _array, "map": _map, "struct": _struct}
     return parts[delta["type"]](delta) if delta["type"] in parts else None
@@ -145,8 +145,8 @@ class DecimalType(NamedTuple):
 
 def decimal_of(delta: Any) -> DecimalType | None:
     """The decimal type with this name in Delta; None for any other type."""
-    found = _DECIMAL.fullmatch(delta) if isinstance(delta, str) else None
-    return found and DecimalType(int(found[1]) - int(found[2]), int(found[2]))
+    match = _DECIMAL.fullmatch(delta) if isinstance(delta, str) else None
+    return match and DecimalType(int(match[1]) - int(match[2]), int(match[2]))
 
 
 def names_in(schema_text: str) -> frozenset[str]:
@@ -172,7 +172,7 @@ def all_fields(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def require_schema(schema_text: str) -> str:
-    """A schema that somebody else may have written. Raises Unreadable for anything else."""
+    """Checks a schema that somebody else may have written. Raises Unreadable if it is not one."""
     try:
         if arrow_type(parse_json(schema_text)) is not None:
             return schema_text

@@ -2,8 +2,8 @@
 
 In such a table every field has a number and a physical name, kept in its metadata. Files, their
 statistics and partition values use the physical names, so that a column can be renamed or dropped
-without rewriting files. Parquet files carry the numbers, too: with mapping by id, readers find
-columns by them alone. Schemas are Delta's JSON.
+without rewriting files. Parquet files also have the numbers: with mapping by id, readers find
+columns by number alone. Schemas are Delta's JSON.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ HIGHEST_ID_PROPERTY = "delta.columnMapping.maxColumnId"
 ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 NESTED_IDS = "delta.columnMapping.nested.ids"
-"""Numbers of what has no field of its own: elements of arrays, keys and values of maps."""
+"""Numbers of array elements, map keys and map values, which are not fields."""
 PARQUET_ID = b"PARQUET:field_id"
 ICEBERG_FEATURES = ("icebergCompatV2", "icebergCompatV3")
-"""Iceberg finds elements, keys and values by number, too."""
+"""Iceberg also finds elements, keys and values by number."""
 PARTS = {"array": {"element": "elementType"}, "map": {"key": "keyType", "value": "valueType"}}
 
 Field = Mapping[str, Any]
@@ -41,8 +41,8 @@ def mapping_mode(metadata: TableMetadata) -> str | None:
 
 def identity_of(field: Field) -> tuple[Any, Any] | None:
     """The identity of a mapped field in files; None for a field that is not mapped."""
-    found = field.get("metadata", {})
-    return (found.get(ID), found[PHYSICAL_NAME]) if PHYSICAL_NAME in found else None
+    metadata = field.get("metadata", {})
+    return (metadata.get(ID), metadata[PHYSICAL_NAME]) if PHYSICAL_NAME in metadata else None
 
 
 def stored_name(field: Field) -> str:
@@ -53,8 +53,8 @@ def stored_name(field: Field) -> str:
 
 def stored_column(schema_text: str, name: str) -> str:
     """The name of a top-level column in files, statistics and partition values."""
-    found = _find_field(fields_of(schema_text), name)
-    return name if found is None else stored_name(found)
+    field = _find_field(fields_of(schema_text), name)
+    return name if field is None else stored_name(field)
 
 
 # --- numbers and names of new fields ------------------------------------------------------------
@@ -64,14 +64,16 @@ def map_columns(metadata: TableMetadata, schema_json: str) -> str:
     """A schema of rows with the numbers and physical names of a table's fields; fields that the
     table lacks get new ones. The same text for a table without column mapping.
 
-    The names follow from the table as it is, so that several drivers choose the same. A number is
-    never used twice, so a column that was dropped does not come back with its old values."""
+    New names are derived from the table's state, so that several drivers choose the same. A number
+    is never used twice, so a dropped column does not come back with its old values."""
     if mapping_mode(metadata) is None:
         return schema_json
     nested = any(feature in metadata.features for feature in ICEBERG_FEATURES)
     numbers = _Numbers(metadata, nested)
-    known = fields_of(metadata.schema_json)
-    fields = [numbers.field(f, _find_field(known, f["name"]), "") for f in fields_of(schema_json)]
+    table_fields = fields_of(metadata.schema_json)
+    fields = [
+        numbers.field(f, _find_field(table_fields, f["name"]), "") for f in fields_of(schema_json)
+    ]
     return json.dumps({"type": "struct", "fields": fields})
 
 
@@ -81,9 +83,9 @@ def _find_field(fields: list[dict[str, Any]], name: str) -> Field | None:
 
 def highest_id(schema_text: str) -> int:
     """The highest number of a field in a schema, 0 without any."""
-    found = [field.get("metadata", {}) for field in all_fields(json.loads(schema_text))]
-    own = (int(one[ID]) for one in found if ID in one)
-    nested = (number for one in found for number in one.get(NESTED_IDS, {}).values())
+    all_metadata = [field.get("metadata", {}) for field in all_fields(json.loads(schema_text))]
+    own = (int(metadata[ID]) for metadata in all_metadata if ID in metadata)
+    nested = (n for metadata in all_metadata for n in metadata.get(NESTED_IDS, {}).values())
     return max([*own, *nested], default=0)
 
 
@@ -91,8 +93,8 @@ class _Numbers:
     """Gives numbers and names to the fields of one schema."""
 
     def __init__(self, metadata: TableMetadata, with_nested: bool) -> None:
-        known = int(metadata.configuration.get(HIGHEST_ID_PROPERTY, 0))
-        self._last = max(known, highest_id(metadata.schema_json))
+        property_value = int(metadata.configuration.get(HIGHEST_ID_PROPERTY, 0))
+        self._last = max(property_value, highest_id(metadata.schema_json))
         self._seed = f"{metadata.table_id} {self._last}"
         self._with_nested = with_nested
 
@@ -100,47 +102,49 @@ class _Numbers:
         self._last += 1
         return self._last
 
-    def field(self, ours: Field, theirs: Field | None, path: str) -> dict[str, Any]:
-        path = f"{path}/{ours['name'].lower()}"
-        found = dict(ours.get("metadata", {}))
-        if theirs is None:
+    def field(self, row_field: Field, table_field: Field | None, path: str) -> dict[str, Any]:
+        path = f"{path}/{row_field['name'].lower()}"
+        metadata = dict(row_field.get("metadata", {}))
+        if table_field is None:
             name = f"col-{uuid.uuid5(uuid.NAMESPACE_OID, self._seed + path)}"
-            found |= {ID: self._next(), PHYSICAL_NAME: name}
+            metadata |= {ID: self._next(), PHYSICAL_NAME: name}
         else:
-            given = theirs.get("metadata", {})
-            found |= {key: given[key] for key in (ID, PHYSICAL_NAME, NESTED_IDS) if key in given}
-        nested = dict(found.get(NESTED_IDS, {}))
-        old = None if theirs is None else theirs["type"]
-        kind = self._type(ours["type"], old, path, found[PHYSICAL_NAME], nested)
+            known = table_field.get("metadata", {})
+            metadata |= {key: known[key] for key in (ID, PHYSICAL_NAME, NESTED_IDS) if key in known}
+        nested = dict(metadata.get(NESTED_IDS, {}))
+        old = None if table_field is None else table_field["type"]
+        kind = self._type(row_field["type"], old, path, metadata[PHYSICAL_NAME], nested)
         if nested:
-            found[NESTED_IDS] = nested
-        return {**ours, "type": kind, "metadata": found}
+            metadata[NESTED_IDS] = nested
+        return {**row_field, "type": kind, "metadata": metadata}
 
-    def _type(self, ours: Any, theirs: Any, path: str, name: str, nested: dict[str, int]) -> Any:
-        if not isinstance(ours, dict):
-            return ours
-        is_same = isinstance(theirs, dict) and theirs["type"] == ours["type"]
-        old = theirs if is_same else {}
-        if ours["type"] == "struct":
+    def _type(
+        self, row_type: Any, table_type: Any, path: str, name: str, nested: dict[str, int]
+    ) -> Any:
+        if not isinstance(row_type, dict):
+            return row_type
+        is_same = isinstance(table_type, dict) and table_type["type"] == row_type["type"]
+        old = table_type if is_same else {}
+        if row_type["type"] == "struct":
             fields = [
                 self.field(f, _find_field(old.get("fields", []), f["name"]), path)
-                for f in ours["fields"]
+                for f in row_type["fields"]
             ]
-            return {**ours, "fields": fields}
-        made = dict(ours)
-        for part, key in PARTS[ours["type"]].items():
+            return {**row_type, "fields": fields}
+        numbered = dict(row_type)
+        for part, key in PARTS[row_type["type"]].items():
             inner = f"{name}.{part}"
             if self._with_nested and inner not in nested:
                 nested[inner] = self._next()
-            made[key] = self._type(ours[key], old.get(key), f"{path}/{part}", inner, nested)
-        return made
+            numbered[key] = self._type(row_type[key], old.get(key), f"{path}/{part}", inner, nested)
+        return numbered
 
 
 # --- schemas of files ---------------------------------------------------------------------------
 
 
 def stored_schema(schema_text: str) -> str:
-    """A schema as files have it: with physical names, and no metadata."""
+    """A schema as files have it: with physical names and without metadata."""
     return json.dumps(_rename(json.loads(schema_text), stored_name))
 
 
@@ -164,7 +168,7 @@ def _rename(kind: Any, name_of: Callable[[Field], str]) -> Any:
 
 def stored_fields(row_schema: pa.Schema, schema_text: str) -> pa.Schema:
     """The Arrow schema of files: physical names, and the numbers as Parquet's field ids.
-    ``row_schema`` are columns of the table with this schema, in its spelling."""
+    ``row_schema`` has columns of the table with this schema, in its spelling."""
     by_name = {field["name"]: field for field in fields_of(schema_text)}
     return pa.schema([_stored_field(f, by_name.get(f.name)) for f in row_schema])
 

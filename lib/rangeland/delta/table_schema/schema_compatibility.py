@@ -1,10 +1,9 @@
 """Whether rows fit a table, and how they are laid out in it. Pure.
 
-Rows are an Arrow schema, the table is ``TableMetadata``. Names match ignoring case, and the
-table's spelling wins. A narrower number may go into a wider column; nothing else is converted.
-A column that only the table has stays null; one that only the rows have is refused, with the
-statement that would add it. An existing table's partitioning wins over the job's, as long as
-it can be computed.
+Rows are an Arrow schema, the table is ``TableMetadata``. Names match ignoring case, and the table's
+spelling wins. A narrower number may go into a wider column; nothing else is converted. A column
+that only the table has stays null; a column that only the rows have is refused, with the statement
+that would add it. An existing table's partitioning wins over the job's, if it can be computed.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ _PARTITION_TYPES = {Function.DATE: "date", Function.HOUR: "timestamp"}
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """The layout of rows in an existing table. ``filled`` are the table's columns that stay null;
-    ``notes`` are for the user, such as a partitioning that is not used."""
+    """The layout of rows in an existing table. ``filled`` are the columns of the table that stay
+    null; ``notes`` are for the user, such as a partitioning that is not used."""
 
     layout: TableLayout
     filled: tuple[str, ...] = ()
@@ -80,7 +79,7 @@ def parse_partition_by(texts: Sequence[str], schema: pa.Schema) -> tuple[Partiti
         if column.function is not Function.VALUE and _index(schema, column.name) is not None:
             raise JobFileError(
                 f"sink.partition_by {column.function}({column.source})",
-                why=f"the rows have a column {column.name} already",
+                why=f"the rows already have a column {column.name}",
                 do=f"write {column.name}, or rename that column in the transform",
             )
     return columns
@@ -113,10 +112,10 @@ def new_table(row_schema: pa.Schema, partition_by: Sequence[str] = ()) -> NewTab
     columns = parse_partition_by(partition_by, row_schema)
     layout_schema = pa.schema([_written_field(f) for f in row_schema])
     computed = [c for c in columns if c.function is not Function.VALUE]
-    made = [pa.field(c.name, COMPUTED_TYPES[c.function]) for c in computed]
+    computed_fields = [pa.field(c.name, COMPUTED_TYPES[c.function]) for c in computed]
     layout = TableLayout(layout_schema, columns)
     return NewTable(
-        schema_json(pa.schema([*layout_schema, *made])),
+        schema_json(pa.schema([*layout_schema, *computed_fields])),
         tuple(column.name for column in columns),
         replace(layout, stats_columns=indexed_columns(layout.file_schema)),
     )
@@ -131,20 +130,21 @@ def _written_field(field: pa.Field) -> pa.Field:
 def row_layout(
     metadata: TableMetadata, row_schema: pa.Schema, partition_by: Sequence[str] = ()
 ) -> RowLayout:
-    """Fits rows into the table. Raises TableRefused if they do not fit, with the feature or column
-    and what to do.
+    """Fits rows into the table. Raises TableRefused if they do not fit, naming the feature or
+    column and the remedy.
 
     A column that is NOT NULL in the table and nullable in the rows is not refused here: the writer
     refuses rows with a null in it (``TableLayout.required``)."""
     partitioned = {name.lower() for name in metadata.partition_columns}
-    wanted = parse_partition_by(partition_by, row_schema)
-    computed = {c.name.lower() for c in wanted} & partitioned
+    requested = parse_partition_by(partition_by, row_schema)
+    computed = {c.name.lower() for c in requested} & partitioned
     check_features_are_supported(metadata, computed | {name.lower() for name in row_schema.names})
     table = {f["name"].lower(): f for f in fields_of(metadata.schema_json)}
-    partitions = _partitions(metadata, table, row_schema, wanted)
+    partitions = _partitions(metadata, table, row_schema, requested)
     fields = [_place(metadata, f, table.get(f.name.lower())) for f in row_schema]
-    made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
-    filled = _filled_columns(metadata, table, {f.name.lower() for f in fields} | made)
+    computed_names = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
+    row_names = {f.name.lower() for f in fields}
+    filled = _filled_columns(metadata, table, row_names | computed_names)
     schema = pa.schema(fields)
     return RowLayout(
         TableLayout(
@@ -152,33 +152,35 @@ def row_layout(
             partitions,
             required=frozenset(
                 f.name
-                for f, given in zip(fields, row_schema, strict=True)
-                if given.nullable and not table[f.name.lower()]["nullable"]
+                for f, row_field in zip(fields, row_schema, strict=True)
+                if row_field.nullable and not table[f.name.lower()]["nullable"]
             ),
             stats_columns=_stats_columns(metadata, table, schema),
             mapped_schema=metadata.schema_json if mapping_mode(metadata) else "",
             keeps_partitions=bool(metadata.features & KEEP_PARTITIONS),
         ),
         filled,
-        _notes(wanted, partitions),
+        _notes(requested, partitions),
     )
 
 
-def _place(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
+def _place(
+    metadata: TableMetadata, row_field: pa.Field, column: Mapping[str, Any] | None
+) -> pa.Field:
     """The field with the table's spelling and type."""
     if column is None:
-        raise _no_column_error(metadata, given.name, delta_type(given.type))
-    change = compare_column(column, delta_field(given))
+        raise _no_column_error(metadata, row_field.name, delta_type(row_field.type))
+    change = compare_column(column, delta_field(row_field))
     for misfit in change.misfits:
         raise _misfit_error(metadata, misfit)
     for name, kind in change.added.items():
         raise _no_column_error(metadata, name, kind)
-    written = arrow_type(column["type"])
-    if written is None:
+    arrow_kind = arrow_type(column["type"])
+    if arrow_kind is None:
         raise _misfit_error(
-            metadata, Misfit(column["name"], column["type"], delta_type(given.type))
+            metadata, Misfit(column["name"], column["type"], delta_type(row_field.type))
         )
-    return pa.field(column["name"], written, nullable=column["nullable"])
+    return pa.field(column["name"], arrow_kind, nullable=column["nullable"])
 
 
 def _no_column_error(metadata: TableMetadata, name: str, kind: Any) -> TableRefused:
@@ -192,38 +194,38 @@ def _no_column_error(metadata: TableMetadata, name: str, kind: Any) -> TableRefu
     )
 
 
-def _misfit_error(metadata: TableMetadata, found: Misfit) -> TableRefused:
-    old = sql_type(found.old)
-    if found.new is None:
+def _misfit_error(metadata: TableMetadata, misfit: Misfit) -> TableRefused:
+    old = sql_type(misfit.old)
+    if misfit.new is None:
         return TableRefused(
-            f"column {found.field} of table {metadata.path} is NOT NULL",
+            f"column {misfit.field} of table {metadata.path} is NOT NULL",
             why="the rows have no such field",
             do="give it a value in a transform, or land in another table",
-            column=found.field,
+            column=misfit.field,
         )
-    new = sql_type(found.new)
+    new = sql_type(misfit.new)
     do = "convert it in a transform, or land in another table"
-    if found.is_widening:
+    if misfit.is_widening:
         on = f"SET TBLPROPERTIES ('{WIDENING_PROPERTY}' = 'true')"
         do += (
             f"; typed rows (`decode:` with `evolution: add`) make the column {new} once you have "
             f"run ALTER TABLE {_sql_name(metadata)} {on}"
         )
     return TableRefused(
-        f"column {found.field} of table {metadata.path} is {old}",
+        f"column {misfit.field} of table {metadata.path} is {old}",
         why=f"the rows have {new} there",
         do=do,
-        column=found.field,
+        column=misfit.field,
         old_type=old,
         new_type=new,
     )
 
 
 def _filled_columns(
-    metadata: TableMetadata, table: Mapping[str, Mapping[str, Any]], given: set[str]
+    metadata: TableMetadata, table: Mapping[str, Mapping[str, Any]], present: set[str]
 ) -> tuple[str, ...]:
-    missing = [f for name, f in table.items() if name not in given]
-    for f in missing:
+    absent = [f for name, f in table.items() if name not in present]
+    for f in absent:
         if not f["nullable"]:
             raise TableRefused(
                 f"column {f['name']} of table {metadata.path} is NOT NULL",
@@ -232,26 +234,26 @@ def _filled_columns(
                 "or make the column in a transform",
                 column=f["name"],
             )
-    return tuple(f["name"] for f in missing)
+    return tuple(f["name"] for f in absent)
 
 
 def _partitions(
     metadata: TableMetadata,
     table: Mapping[str, Mapping[str, Any]],
     row_schema: pa.Schema,
-    wanted: tuple[PartitionColumn, ...],
+    requested: tuple[PartitionColumn, ...],
 ) -> tuple[PartitionColumn, ...]:
-    by_name = {column.name.lower(): column for column in wanted}
-    chosen = []
+    by_name = {column.name.lower(): column for column in requested}
+    columns = []
     for name in metadata.partition_columns:
-        theirs = table[name.lower()]["type"]
+        table_type = table[name.lower()]["type"]
         if _index(row_schema, name) is not None:
-            chosen.append(PartitionColumn(name, name))
+            columns.append(PartitionColumn(name, name))
             continue
         job = by_name.get(name.lower())
-        if job is None or _PARTITION_TYPES[job.function] != theirs:
-            raise _no_partition_error(metadata, name, theirs)
-        chosen.append(PartitionColumn(name, job.source, job.function))
+        if job is None or _PARTITION_TYPES[job.function] != table_type:
+            raise _no_partition_error(metadata, name, table_type)
+        columns.append(PartitionColumn(name, job.source, job.function))
     sources = {
         f.name.lower(): table.get(f.name.lower(), {}).get("name", f.name) for f in row_schema
     }
@@ -259,7 +261,7 @@ def _partitions(
         PartitionColumn(
             c.name, sources[c.source.lower()], c.function, _key(metadata, table[c.name.lower()])
         )
-        for c in chosen
+        for c in columns
     )
 
 
@@ -267,15 +269,15 @@ def _key(metadata: TableMetadata, column: Mapping[str, Any]) -> str:
     return stored_name(column) if mapping_mode(metadata) else ""
 
 
-def _no_partition_error(metadata: TableMetadata, name: str, theirs: Any) -> TableRefused:
+def _no_partition_error(metadata: TableMetadata, name: str, table_type: Any) -> TableRefused:
     hint = {"date": "date(timestamp)", "timestamp": "hour(timestamp)"}.get(
-        theirs if isinstance(theirs, str) else ""
+        table_type if isinstance(table_type, str) else ""
     )
     do = f"make column {name} in a transform"
     if hint is not None and hint.startswith(name.lower() + "("):
         do = f"put {hint} under sink.partition_by in the job file"
     return TableRefused(
-        f"table {metadata.path} is partitioned by {name} {sql_type(theirs)}",
+        f"table {metadata.path} is partitioned by {name} {sql_type(table_type)}",
         why="the rows have no such column and the job file does not say how to compute it",
         do=do,
         column=name,
@@ -288,8 +290,8 @@ def _stats_columns(
     """The columns that the table wants statistics for."""
     listed = metadata.configuration.get("delta.dataSkippingStatsColumns")
     if listed is not None:
-        wanted = {name.strip().strip("`").lower() for name in listed.split(",")}
-        return frozenset(name for name in schema.names if name.lower() in wanted)
+        names_with_stats = {name.strip().strip("`").lower() for name in listed.split(",")}
+        return frozenset(name for name in schema.names if name.lower() in names_with_stats)
     limit = int(metadata.configuration.get("delta.dataSkippingNumIndexedCols", INDEXED_COLUMNS))
     if "clustering" in metadata.features:
         limit = -1  # clustering columns need them, and may be anywhere
@@ -298,12 +300,12 @@ def _stats_columns(
 
 
 def _notes(
-    wanted: tuple[PartitionColumn, ...], chosen: tuple[PartitionColumn, ...]
+    requested: tuple[PartitionColumn, ...], actual: tuple[PartitionColumn, ...]
 ) -> tuple[str, ...]:
-    if not wanted or [c.name.lower() for c in wanted] == [c.name.lower() for c in chosen]:
+    if not requested or [c.name.lower() for c in requested] == [c.name.lower() for c in actual]:
         return ()
-    theirs = ", ".join(c.name for c in chosen) or "nothing"
-    return (f"The table is partitioned by {theirs}; sink.partition_by is not used.",)
+    names = ", ".join(c.name for c in actual) or "nothing"
+    return (f"The table is partitioned by {names}; sink.partition_by is not used.",)
 
 
 def _index(schema: pa.Schema, name: str) -> int | None:

@@ -1,8 +1,8 @@
 """How a table's schema follows its rows: new fields become nullable columns, and types are widened
-where the table allows it. Pure.
+if the table allows it. Pure.
 
-Schemas are Delta's JSON. Names match ignoring case; what a table has stays as it is, including
-fields that the rows no longer have. Any other change of type is a misfit, and never made.
+Schemas are Delta's JSON. Names match ignoring case; fields of the table stay as they are, including
+those that the rows no longer have. Any other change of type is a misfit, and is never made.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Evolution(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Misfit:
     """A field whose values the table cannot take. ``new`` is None if the rows lack a field that is
-    NOT NULL in a struct of the table; both types are the same if files have the field by another
-    number or name than the table."""
+    NOT NULL in a struct of the table; both types are the same if the field has another number or
+    name in files than in the table."""
 
     field: str
     old: Any
@@ -46,15 +46,15 @@ class Misfit:
 
     @property
     def is_widening(self) -> bool:
-        """The table could take them if its type were widened."""
+        """Whether the table could take them if its type were widened."""
         return takes(self.new, self.old)
 
 
 @dataclass(slots=True)
 class SchemaChange:
-    """The change of a table's schema that rows need. ``schema_json`` is the schema of the table
-    afterwards, the same text if nothing changes. Fields are named ``a``, or ``value.a`` for one
-    inside; ``added`` has their types."""
+    """The change of a table's schema that rows need. ``schema_json`` is the resulting schema, the
+    same text if nothing changes. Fields are named ``a``, or ``value.a`` if nested; ``added`` has
+    their types."""
 
     schema_json: str = ""
     added: dict[str, Any] = field(default_factory=dict)
@@ -66,14 +66,14 @@ class SchemaChange:
         return bool(self.added or self.widened)
 
 
-def takes(theirs: Any, ours: Any) -> bool:
-    """Whether each value of one plain type is a value of the other. From narrow to wide these are
-    the changes of type that Delta makes by itself when a schema evolves."""
-    if theirs == ours or (theirs, ours) == ("double", "float"):
+def takes(table_type: Any, row_type: Any) -> bool:
+    """Whether each value of the rows' plain type is a value of the table's. From narrow to wide
+    these are the changes of type that Delta makes by itself when a schema evolves."""
+    if table_type == row_type or (table_type, row_type) == ("double", "float"):
         return True
-    if theirs in _INTEGERS and ours in _INTEGERS:
-        return _INTEGERS.index(ours) <= _INTEGERS.index(theirs)
-    wide, narrow = decimal_of(theirs), decimal_of(ours)
+    if table_type in _INTEGERS and row_type in _INTEGERS:
+        return _INTEGERS.index(row_type) <= _INTEGERS.index(table_type)
+    wide, narrow = decimal_of(table_type), decimal_of(row_type)
     if wide is None or narrow is None:
         return False
     return wide.scale >= narrow.scale and wide.whole_digits >= narrow.whole_digits
@@ -81,8 +81,8 @@ def takes(theirs: Any, ours: Any) -> bool:
 
 def allows_widening(metadata: TableMetadata) -> bool:
     """Whether the table's owner has allowed wider types: a landing does not turn the feature on,
-    which would lock out readers that do not know it. Its preview has another form and does not
-    count."""
+    which would lock out readers that do not know it. The feature's preview has another form and
+    does not count."""
     is_on = metadata.configuration.get(WIDENING_PROPERTY, "").lower() == "true"
     return is_on and "typeWidening" in metadata.features
 
@@ -96,13 +96,13 @@ def evolve_schema(
     are_written: bool = False,
     highest_id: int | None = None,
 ) -> SchemaChange:
-    """The change that these rows make to a table's schema. ``widens``: types may be widened, but
-    not those of the columns ``keeping``, which partition it. ``are_written``: rows are in files, so
-    that narrower ones can no longer be given the table's type. ``highest_id``: of columns that the
-    table has numbered, 0 for a table without column mapping; added ones that do not fit are
-    misfits."""
-    kept = frozenset(name.lower() for name in keeping)
-    merge = _Merge(SchemaChange(table), widens, kept, are_written, highest_id)
+    """The change that these rows make to a table's schema. ``widens``: types may be widened, except
+    those of the columns ``keeping``, which partition it. ``are_written``: the rows are already in
+    files, so narrower types can no longer be converted to the table's. ``highest_id``: the highest
+    column number in the table, 0 without column mapping; added columns whose numbers do not follow
+    it are misfits."""
+    kept_columns = frozenset(name.lower() for name in keeping)
+    merge = _Merge(SchemaChange(table), widens, kept_columns, are_written, highest_id)
     fields = merge.fields(fields_of(table), fields_of(row_schema), "")
     if merge.change.is_any:
         merge.change.schema_json = json.dumps({"type": "struct", "fields": fields})
@@ -110,43 +110,47 @@ def evolve_schema(
 
 
 def as_written(table: str, row_schema: str) -> str:
-    """The schema of these rows in the table's files: with its types where these are wider."""
+    """The schema of these rows in the table's files: with the table's types where they are
+    wider."""
     fields = _in_types_of(fields_of(table), fields_of(row_schema))
     return json.dumps({"type": "struct", "fields": fields})
 
 
-def _in_types_of(theirs: Fields, ours: Fields) -> list[Mapping[str, Any]]:
-    types = {field_json["name"].lower(): field_json["type"] for field_json in theirs}
+def _in_types_of(table_fields: Fields, row_fields: Fields) -> list[Mapping[str, Any]]:
+    types = {field_json["name"].lower(): field_json["type"] for field_json in table_fields}
     return [
         {**field_json, "type": _in_type(types.get(field_json["name"].lower()), field_json["type"])}
-        for field_json in ours
+        for field_json in row_fields
     ]
 
 
-def _in_type(theirs: Any, ours: Any) -> Any:
-    if isinstance(theirs, str) and isinstance(ours, str):
-        return theirs if takes(theirs, ours) else ours
-    if not isinstance(theirs, Mapping) or not isinstance(ours, Mapping):
-        return ours
-    if theirs["type"] != ours["type"]:
-        return ours
-    if ours["type"] == "struct":
-        return {**ours, "fields": _in_types_of(theirs["fields"], ours["fields"])}
-    return {**ours, **{k: _in_type(theirs[k], ours[k]) for k in PARTS[ours["type"]].values()}}
+def _in_type(table_type: Any, row_type: Any) -> Any:
+    if isinstance(table_type, str) and isinstance(row_type, str):
+        return table_type if takes(table_type, row_type) else row_type
+    if not isinstance(table_type, Mapping) or not isinstance(row_type, Mapping):
+        return row_type
+    if table_type["type"] != row_type["type"]:
+        return row_type
+    if row_type["type"] == "struct":
+        return {**row_type, "fields": _in_types_of(table_type["fields"], row_type["fields"])}
+    return {
+        **row_type,
+        **{k: _in_type(table_type[k], row_type[k]) for k in PARTS[row_type["type"]].values()},
+    }
 
 
-def compare_column(column: Mapping[str, Any], given: Mapping[str, Any]) -> SchemaChange:
+def compare_column(column: Mapping[str, Any], row_field: Mapping[str, Any]) -> SchemaChange:
     """The change that a field of rows would make to a column of the same name."""
     merge = _Merge(SchemaChange(), widens=False, keeping=frozenset())
-    merge.fields([column], [given], "")
+    merge.fields([column], [row_field], "")
     return merge.change
 
 
 def follow(
     metadata: TableMetadata, row_schema: pa.Schema, evolution: Evolution, fixed: Collection[str]
 ) -> tuple[TableMetadata, pa.Schema]:
-    """The table as it will be, and the rows as they will be written. ``fixed``: columns that are
-    never added or left out, because the table is of another kind if it lacks them."""
+    """The resulting table, and the rows as they will be written. ``fixed``: columns that are never
+    added or left out, because a table without them is of another kind."""
     if evolution is Evolution.FAIL:
         return metadata, row_schema
     names = {f["name"].lower() for f in fields_of(metadata.schema_json)}
@@ -165,7 +169,7 @@ def follow(
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """Collects in ``change`` what it finds."""
+    """Collects its findings in ``change``."""
 
     change: SchemaChange
     widens: bool
@@ -173,27 +177,29 @@ class _Merge:
     are_written: bool = False
     highest_id: int | None = None
 
-    def fields(self, theirs: Fields, ours: Fields, prefix: str) -> list[Mapping[str, Any]]:
-        by_name = {field["name"].lower(): field for field in ours}
-        made = []
-        for field_json in theirs:
-            mine = by_name.pop(field_json["name"].lower(), None)
+    def fields(
+        self, table_fields: Fields, row_fields: Fields, prefix: str
+    ) -> list[Mapping[str, Any]]:
+        by_name = {field["name"].lower(): field for field in row_fields}
+        merged = []
+        for field_json in table_fields:
+            row_field = by_name.pop(field_json["name"].lower(), None)
             name = prefix + field_json["name"]
-            if mine is not None:
-                if identity_of(mine) not in (None, identity_of(field_json)):
+            if row_field is not None:
+                if identity_of(row_field) not in (None, identity_of(field_json)):
                     self.change.misfits.append(Misfit(name, field_json["type"], field_json["type"]))
-                field_json = self._field(field_json, mine, name)
+                field_json = self._field(field_json, row_field, name)
             elif prefix and not field_json["nullable"]:
                 self.change.misfits.append(Misfit(name, field_json["type"], None))
-            made.append(field_json)
+            merged.append(field_json)
         for field_json in by_name.values():
             if not self._is_free(field_json):
                 self.change.misfits.append(
                     Misfit(prefix + field_json["name"], field_json["type"], None)
                 )
             self.change.added[prefix + field_json["name"]] = field_json["type"]
-            made.append({**field_json, "nullable": True})
-        return made
+            merged.append({**field_json, "nullable": True})
+        return merged
 
     def _is_free(self, added: Mapping[str, Any]) -> bool:
         """Whether no field of the table has, or has had, the number of an added one."""
@@ -205,44 +211,47 @@ class _Merge:
         return 0 < self.highest_id < int(identity[0])
 
     def _field(
-        self, theirs: Mapping[str, Any], ours: Mapping[str, Any], name: str
+        self, table_field: Mapping[str, Any], row_field: Mapping[str, Any], name: str
     ) -> Mapping[str, Any]:
-        """What was widened in a field is listed in its metadata, as Delta's protocol asks for."""
-        kind = self._type(theirs["type"], ours["type"], name)
-        made = {**theirs, "type": kind}
-        if changes := _type_changes(theirs["type"], kind):
-            metadata = theirs.get("metadata", {})
-            before = metadata.get(TYPE_CHANGES, [])
-            made["metadata"] = {**metadata, TYPE_CHANGES: [*before, *changes]}
-        return made
+        """The widened types in a field are listed in its metadata, as Delta's protocol requires."""
+        kind = self._type(table_field["type"], row_field["type"], name)
+        merged = {**table_field, "type": kind}
+        if changes := _type_changes(table_field["type"], kind):
+            metadata = table_field.get("metadata", {})
+            earlier = metadata.get(TYPE_CHANGES, [])
+            merged["metadata"] = {**metadata, TYPE_CHANGES: [*earlier, *changes]}
+        return merged
 
-    def _type(self, theirs: Any, ours: Any, name: str) -> Any:
-        if isinstance(theirs, str) or isinstance(ours, str):
-            return self._plain_type(theirs, ours, name)
-        if theirs["type"] != ours["type"]:
-            self.change.misfits.append(Misfit(name, theirs, ours))
-            return theirs
-        if theirs["type"] == "struct":
-            return {**theirs, "fields": self.fields(theirs["fields"], ours["fields"], f"{name}.")}
+    def _type(self, table_type: Any, row_type: Any, name: str) -> Any:
+        if isinstance(table_type, str) or isinstance(row_type, str):
+            return self._plain_type(table_type, row_type, name)
+        if table_type["type"] != row_type["type"]:
+            self.change.misfits.append(Misfit(name, table_type, row_type))
+            return table_type
+        if table_type["type"] == "struct":
+            return {
+                **table_type,
+                "fields": self.fields(table_type["fields"], row_type["fields"], f"{name}."),
+            }
         inner = {
-            key: self._type(theirs[key], ours[key], f"{name}.{part}")
-            for part, key in PARTS[theirs["type"]].items()
+            key: self._type(table_type[key], row_type[key], f"{name}.{part}")
+            for part, key in PARTS[table_type["type"]].items()
         }
-        return {**theirs, **inner}
+        return {**table_type, **inner}
 
-    def _plain_type(self, theirs: Any, ours: Any, name: str) -> Any:
-        if theirs == ours or (takes(theirs, ours) and not self.are_written):
-            return theirs
-        found = Misfit(name, theirs, ours)
-        if not (self.widens and found.is_widening) or name.lower() in self.keeping:
-            self.change.misfits.append(found)
-            return theirs
+    def _plain_type(self, table_type: Any, row_type: Any, name: str) -> Any:
+        if table_type == row_type or (takes(table_type, row_type) and not self.are_written):
+            return table_type
+        misfit = Misfit(name, table_type, row_type)
+        if not (self.widens and misfit.is_widening) or name.lower() in self.keeping:
+            self.change.misfits.append(misfit)
+            return table_type
         self.change.widened.append(name)
-        return ours
+        return row_type
 
 
 def _type_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[dict[str, str]]:
-    """What was widened in the type of one field; the fields of a struct have lists of their own."""
+    """The widened types in one field; the fields of a struct have their own lists."""
     if old == new:
         return []
     if isinstance(old, str):
@@ -257,19 +266,18 @@ def _type_changes(old: Any, new: Any, path: tuple[str, ...] = ()) -> list[dict[s
 
 
 def _without(row_schema: pa.Schema, names: Collection[str]) -> pa.Schema:
-    """The schema without these fields. What is empty then is left out, too: Delta has no struct
-    without fields."""
+    """The schema without these fields, and without structs that are then empty: Delta has none."""
     return pa.schema(_keep(list(row_schema), "", names))
 
 
 def _keep(fields: list[pa.Field], prefix: str, names: Collection[str]) -> list[pa.Field]:
-    kept = []
+    kept_fields = []
     for f in fields:
         name = prefix + f.name
         kind = None if name in names else _narrow(f.type, name, names)
         if kind is not None:
-            kept.append(f.with_type(kind))
-    return kept
+            kept_fields.append(f.with_type(kind))
+    return kept_fields
 
 
 def _narrow(kind: pa.DataType, name: str, names: Collection[str]) -> pa.DataType | None:
@@ -278,7 +286,7 @@ def _narrow(kind: pa.DataType, name: str, names: Collection[str]) -> pa.DataType
         return pa.struct(inner) if inner else None
     if pt.is_map(kind):
         parts = (("key", kind.key_type), ("value", kind.item_type))
-        key, item = (_narrow(one, f"{name}.{part}", names) for part, one in parts)
+        key, item = (_narrow(part_type, f"{name}.{part}", names) for part, part_type in parts)
         return None if key is None or item is None else pa.map_(key, item)
     if pt.is_list(kind):
         element = _narrow(kind.value_type, f"{name}.element", names)

@@ -1,8 +1,8 @@
-"""What a table demands of each of its rows: CHECK constraints, invariants of columns, and the
-expressions of generated columns. Pure.
+"""A table's conditions for its rows: CHECK constraints, invariants of columns, and the expressions
+of generated columns. Pure.
 
 Delta Kernel cannot evaluate them and refuses such tables. Here Spark evaluates them on the rows of
-prepared files (``spark/constraint_query``), and Delta Kernel commits what has passed. The file
+prepared files (``spark/constraint_query``), and Delta Kernel commits the files that pass. The file
 writer checks NOT NULL itself.
 """
 
@@ -29,8 +29,8 @@ GENERATED = "delta.generationExpression"
 
 @dataclass(frozen=True, slots=True)
 class TableConstraint:
-    """A condition that a table sets for its rows. ``condition`` must be true for each row, in
-    Spark's SQL; for null it is not. ``text`` says it in the words of the table's owner."""
+    """A condition for the rows of a table. ``condition``, in Spark's SQL, must be true for each
+    row, not null. ``text`` is the constraint as the table's owner wrote it."""
 
     name: str
     condition: str
@@ -40,18 +40,18 @@ class TableConstraint:
 def constraints_of(metadata: TableMetadata) -> tuple[TableConstraint, ...]:
     """The constraints of a table, in the order of their names. Raises TableRefused for an invariant
     that is not understood."""
-    found = [
+    constraints = [
         _check(key.removeprefix(CHECK_PREFIX), expression)
         for key, expression in metadata.configuration.items()
         if key.startswith(CHECK_PREFIX)
     ]
     for field in fields_of(metadata.schema_json):
-        facts = field.get("metadata", {})
-        if INVARIANT in facts:
-            found.append(_invariant(metadata, field["name"], facts[INVARIANT]))
-        if GENERATED in facts:
-            found.append(_generated_column(field["name"], facts[GENERATED]))
-    return tuple(sorted(found, key=lambda one: one.name))
+        field_metadata = field.get("metadata", {})
+        if INVARIANT in field_metadata:
+            constraints.append(_invariant(metadata, field["name"], field_metadata[INVARIANT]))
+        if GENERATED in field_metadata:
+            constraints.append(_generated_column(field["name"], field_metadata[GENERATED]))
+    return tuple(sorted(constraints, key=lambda constraint: constraint.name))
 
 
 def _check(name: str, expression: str) -> TableConstraint:
@@ -85,16 +85,15 @@ def quoted_column(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """The record that a row was made of. ``partition`` and ``offset`` are None if the row does not
-    say."""
+    """The record that a row was made from. ``partition`` and ``offset`` are None if the row does
+    not say."""
 
     partition: Partition | None = None
     offset: int | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any], columns: LogColumns) -> RecordPlace:
-        """The record that ``row`` was made of. The log's columns in it are in lower case, if it has
-        any."""
+        """The record that ``row`` was made from. Its log columns, if any, are in lower case."""
         topic, number = row.get(columns.topic), row.get(columns.partition)
         if topic is None or number is None:
             return cls()
@@ -105,8 +104,11 @@ class RecordPlace:
     def facts(self) -> dict[str, Any]:
         if self.partition is None:
             return {}
-        found = {"topic": self.partition.topic, "partition": self.partition.number}
-        return {**found, "offset": self.offset}
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+            "offset": self.offset,
+        }
 
     def __str__(self) -> str:
         if self.partition is None:
@@ -136,9 +138,9 @@ def check_required_columns_are_filled(
         if not column.null_count:
             continue
         first = pc.index(pc.is_null(column), True).as_py()
-        wanted = (columns.topic, columns.partition, columns.broker, columns.offset)
-        there = {n.lower(): n for n in batch.schema.names if n.lower() in wanted}
-        row = {lower: batch.column(n)[first].as_py() for lower, n in there.items()}
+        place_columns = (columns.topic, columns.partition, columns.broker, columns.offset)
+        names = {n.lower(): n for n in batch.schema.names if n.lower() in place_columns}
+        row = {lower: batch.column(n)[first].as_py() for lower, n in names.items()}
         place = RecordPlace.of(row, columns)
         raise TableRefused(
             f"{column.null_count} rows have no {name}",

@@ -1,9 +1,9 @@
 """Which table features a landing supports, as a table. Pure.
 
-A landing appends files and never rewrites any, so features about deleting, changing or
-reading rows do not matter. What a table demands of each row is checked before the rows are
-committed (``table_constraints``). A feature that requires the writer to compute something in every
-row is refused if a column uses it. A feature that is not listed here is refused.
+A landing appends files and never rewrites any, so features about deleting, changing or reading rows
+do not matter. Constraints on rows are checked before the rows are committed
+(``table_constraints``). A feature that requires the writer to compute something in every row is
+refused if a column uses it. A feature that is not listed here is refused.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Support(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FeatureRule:
-    """The rule for one feature of tables. ``note``: how a feature is supported, or why it is
-    refused; "{0}" stands for the column that uses it. ``used_by`` finds a column for which a table
-    is refused; without it, a refused feature is refused wherever it is."""
+    """The rule for one table feature. ``note``: how it is supported, or why it is refused; "{0}"
+    stands for the column that uses it. ``used_by`` finds a column for which a table is refused;
+    without it, a refused feature is refused in every table."""
 
     delta_kernel: Support
     treatment: Treatment

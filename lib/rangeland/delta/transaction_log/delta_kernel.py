@@ -1,12 +1,12 @@
 """The only access to Delta: loads and creates tables, and commits to them, through Delta Kernel.
 
-It runs in the driver and calls Delta Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing is
-decided here about rows, ranges or plans.
+It runs in the driver and calls Delta Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing
+here decides about rows, ranges or plans.
 
-A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
-actions go in as one text of JSON lines that Delta Kernel's own handler parses, and lists of files
-come out as Parquet files that Delta Kernel's own handler writes and pyarrow reads. Commits are
-made under the lock of ``local_table_lock``.
+A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file actions go
+in as one text of JSON lines that Delta Kernel's own handler parses, and lists of files come out as
+Parquet files that its own handler writes and pyarrow reads. Commits are made under the lock of
+``local_table_lock``.
 """
 
 from __future__ import annotations
@@ -127,14 +127,14 @@ class DeltaKernel:
         with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
             with translate_java_errors(f"could not list the files of {snapshot.path}"):
                 self._facade.writeFiles(self.engine, snapshot._java, f"file://{folder}")
-            for listed in sorted(Path(folder).glob("*.parquet")):
-                with pq.ParquetFile(listed) as found:
-                    for batch in found.iter_batches(columns=["add"]):
+            for path in sorted(Path(folder).glob("*.parquet")):
+                with pq.ParquetFile(path) as parquet:
+                    for batch in parquet.iter_batches(columns=["add"]):
                         yield from map(added_file, batch.column(0).to_pylist())
 
     def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
-        """The entries of the log from version ``since`` on, oldest first, without those that
-        the log's retention has removed."""
+        """The entries of the log from version ``since`` on, oldest first, except those that the
+        log's retention has removed."""
         what = f"could not read the history of {path}"
         try:
             with translate_java_errors(what):
@@ -157,23 +157,23 @@ class DeltaKernel:
         """A new, empty table, or the existing one if another writer was first. Whether that one
         fits is decided in ``schema_compatibility``."""
         uri = self.resolve(path)
-        made = None
+        snapshot = None
         try:
             with lock_table(uri), translate_java_errors(f"could not create the table {path}"):
-                made = self._create(uri, schema_json, partition_columns, configuration or {})
+                snapshot = self._create(uri, schema_json, partition_columns, configuration or {})
             logger.info("Created a table", extra={"table": uri})
         except java_errors.TableExists:
             pass
-        except Conflict:  # a race on a store without our lock: the other table will do
-            made = self.load(uri)
-            if made is None:
+        except Conflict:  # a race on a store without our lock: the other writer's table will do
+            snapshot = self.load(uri)
+            if snapshot is None:
                 raise
-        made = made or self.load(uri)
-        if made is None:
+        snapshot = snapshot or self.load(uri)
+        if snapshot is None:
             raise StorageFailed(
                 f"could not create the table {path}", why="its log cannot be found afterwards"
             )
-        return made
+        return snapshot
 
     def _create(
         self, uri: str, schema: str, partition_columns: Sequence[str], conf: Mapping[str, str]
@@ -191,24 +191,24 @@ class DeltaKernel:
         return self._left_by(result)
 
     def _java_map(self, values: Mapping[str, str]) -> Any:
-        made = self._jvm.java.util.HashMap()
+        java_map = self._jvm.java.util.HashMap()
         for key, value in values.items():
-            made.put(key, value)
-        return made
+            java_map.put(key, value)
+        return java_map
 
     def commit(
         self, table: str | Snapshot, request: CommitRequest, is_ready: Callable[[], bool] = _always
     ) -> Committed | AlreadyCommitted | NotReady:
         """One commit. ``is_ready`` is called while the table is locked, so no writer that honours
-        the lock can commit between its response and this commit. Passing a Snapshot saves loading
-        one; it may be old."""
+        the lock can commit between its answer and this commit. Passing a Snapshot, which may be
+        old, saves loading one."""
         snapshot = self._snapshot_of(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
         _check_version_is_expected(snapshot, request)
         newest = snapshot.transaction_version(application)
         fields = {"table": where, "application": application, "sequence": sequence}
         if newest is not None and newest >= sequence:
-            logger.info("Found this transaction committed before", extra=fields)
+            logger.info("Found that this transaction had been committed before", extra=fields)
             return AlreadyCommitted(snapshot.version, newest)
         actions = _actions(snapshot, request)
         try:
@@ -227,9 +227,9 @@ class DeltaKernel:
             return done
         except java_errors.StaleTransaction:
             logger.info("Found this transaction committed by another driver", extra=fields)
-            seen = self._snapshot_of(where)
-            found = seen.transaction_version(application)
-            return AlreadyCommitted(seen.version, sequence if found is None else found)
+            latest = self._snapshot_of(where)
+            committed = latest.transaction_version(application)
+            return AlreadyCommitted(latest.version, sequence if committed is None else committed)
 
     def _snapshot_of(self, table: str | Snapshot) -> Snapshot:
         if isinstance(table, Snapshot):
@@ -242,7 +242,7 @@ class DeltaKernel:
     def _commit(self, snapshot: Snapshot, request: CommitRequest, text: str) -> Committed:
         """``text``: the lines of its actions on files."""
         if not snapshot.is_own:
-            # What maintenance a commit needs depends on what the previous one has done.
+            # The maintenance that a commit needs depends on that of the previous one.
             self._maintenance.wait_for(snapshot.path)
         checked = tuple(request.checked)
         if checked and constraints_of(snapshot.metadata) == checked:
@@ -276,10 +276,10 @@ class DeltaKernel:
 
     def _left_by(self, result: Any) -> Snapshot | None:
         """The version that a commit has made, without loading it."""
-        found = result.getPostCommitSnapshot()
-        if not found.isPresent():
+        snapshot = result.getPostCommitSnapshot()
+        if not snapshot.isPresent():
             return None
-        java = found.get()
+        java = snapshot.get()
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java, True)
 
     def wait_for_maintenance(self) -> tuple[str, ...]:
@@ -301,13 +301,13 @@ class DeltaKernel:
 
 
 def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) -> None:
-    """Gives a transaction that was just built another schema, a StructType of Delta Kernel, and the
-    properties that follow from it, a map of Java.
+    """Gives a new transaction another schema, a StructType of Delta Kernel, and the properties that
+    follow from it, a Java map.
 
     Delta Kernel itself changes the schema only of tables with column mapping, which older readers
-    cannot read. Delta's protocol allows it for all: added columns are null in the files that lack
-    them. So the method by which the transaction takes any other change of metadata is called by
-    reflection; commit, conflicts, checksum and the resulting snapshot then follow by themselves."""
+    cannot read. Delta's protocol allows it for all tables: added columns are null in files that
+    lack them. So the method that applies any other change of metadata to the transaction is called
+    by reflection; commit, conflicts, checksum and the resulting snapshot take it from there."""
     jvm = gateway.jvm
     kind = transaction.getClass()
     current = kind.getDeclaredField("metadata")

@@ -1,7 +1,7 @@
 """Actions of the Delta log, from and to JSON. Pure.
 
-Delta Kernel is given one text of lines for all files of a commit, and returns the lines and rows
-that its own handlers write.
+Delta Kernel takes one text of lines for all files of a commit, and returns lines and rows that its
+own handlers write.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.model import DataFile
 from rangeland.untrusted import Unreadable, decimal
 
-_KEPT = ("deletionVector", "baseRowId", "defaultRowCommitVersion")
-"""What the removal of a file repeats of its addition."""
+_REPEATED = ("deletionVector", "baseRowId", "defaultRowCommitVersion")
+"""The fields that the removal of a file repeats from its addition."""
 _URI_SAFE = "/=:-_.~!$&'()*+,;@"
 
 
 def add_lines(files: Iterable[DataFile], *, is_change: bool = True) -> str:
-    """One add action per line. Not a change are rows that other files of the table had."""
+    """One add action per line. Without ``is_change``, other files of the table already had the
+    rows."""
     return "\n".join(json.dumps({"add": _add_action(file, is_change)}) for file in files)
 
 
 def remove_lines(files: Iterable[AddedFile], now_ms: int, *, is_change: bool = True) -> str:
     """One remove action per line, for files that a version of the table has. ``is_change``: readers
-    that follow the table's changes are to see it."""
+    that follow the table's changes see it."""
     actions = (_remove_action(file, now_ms, is_change) for file in files)
     return "\n".join(json.dumps({"remove": action}) for action in actions)
 
@@ -41,8 +42,8 @@ def _remove_action(file: AddedFile, now_ms: int, is_change: bool) -> dict[str, A
         "partitionValues": dict(file.partition_values),
         "size": file.size_bytes,
     }
-    kept = {name: file.action.get(name) for name in _KEPT}
-    return action | {name: value for name, value in kept.items() if value is not None}
+    repeated = {name: file.action.get(name) for name in _REPEATED}
+    return action | {name: value for name, value in repeated.items() if value is not None}
 
 
 def _add_action(file: DataFile, is_change: bool) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
         stats=add["stats"],
         partition_values=dict(add["partitionValues"]),
         has_deletion_vector=add["deletionVector"] is not None,
-        action={name: add.get(name) for name in ("path", *_KEPT)},
+        action={name: add.get(name) for name in ("path", *_REPEATED)},
     )
 
 
@@ -76,10 +77,10 @@ def commit_metadata(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
         version = int(row["version"])
         stamp, info, transactions = infos.get(version, (int(row["timestamp"]), {}, {}))
         info = row.get("commitInfo") or info
-        if found := row.get("txn"):
-            transactions[found["appId"]] = int(found["version"])
+        if transaction := row.get("txn"):
+            transactions[transaction["appId"]] = int(transaction["version"])
         infos[version] = (stamp, info, transactions)
-    return [_one_commit(version, *facts) for version, facts in sorted(infos.items())]
+    return [_metadata_of(version, *entry) for version, entry in sorted(infos.items())]
 
 
 def _version(text: object) -> int | None:
@@ -90,7 +91,7 @@ def _version(text: object) -> int | None:
         return None
 
 
-def _one_commit(
+def _metadata_of(
     version: int, stamp: int, info: Mapping[str, Any], transactions: dict[str, int]
 ) -> CommitMetadata:
     operation = str(info.get("operation") or "")

@@ -1,8 +1,8 @@
 """Maintenance of a table's log after a commit: checkpoint, checksum, compaction.
 
-A commit is valid whether its maintenance succeeds or not, so nothing waits for it: it runs in
-a thread of its own, after that of the previous commit. ``wait_for_maintenance`` returns what
-failed. Nothing here knows Java.
+A commit is valid whether or not its maintenance succeeds, so nothing waits for it: it runs in a
+separate thread, after the maintenance of the previous commit. ``wait_for_maintenance`` returns the
+failures. Nothing here knows Java.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class LogMaintenance:
 
     def start(self, table: str, work: Work) -> None:
         """Starts the maintenance after a commit; it runs one at a time for each table."""
-        before = self._running.get(table)
+        previous = self._running.get(table)
 
         def act() -> None:
-            if before is not None:
-                before.join()
+            if previous is not None:
+                previous.join()
             for sentence in work():
                 logger.info("Maintenance failed: %s", sentence, extra={"table": table})
                 self._failed.append(sentence)
@@ -47,7 +47,7 @@ class LogMaintenance:
             thread.join()
 
     def wait_for_maintenance(self) -> tuple[str, ...]:
-        """Waits for all of it; returns what failed since the last call."""
+        """Waits for all maintenance; returns the failures since the last call."""
         for table in list(self._running):
             self.wait_for(table)
         failed, self._failed = self._failed, []

@@ -1,8 +1,8 @@
 """Commits a prepared outcome to the table, and checks later whether it is still there.
 
-``land`` may be called any number of times, by any number of drivers, for the same outcome:
-the table's transaction version lets only one commit succeed. Missing files are a result, not
-an error, since the caller can write them again.
+``land`` may be called any number of times, by any number of drivers, for the same outcome: the
+table's transaction version lets only one commit succeed. Missing files are a result, not an error,
+since the caller can write them again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from rangeland.planning.plan import PlanId
 
 @dataclass(frozen=True, slots=True)
 class CommittedOutcome:
-    """The outcome is in the table. ``version`` is that of its commit, None if the log no longer
-    goes back that far; ``is_new`` is False if it was committed before this call."""
+    """The outcome is in the table. ``version`` is the version of its commit, None if the log no
+    longer goes back that far; ``is_new`` is False if it was committed before this call."""
 
     version: int | None
     is_new: bool
@@ -55,8 +55,8 @@ class FilesGone:
 
 @dataclass(frozen=True, slots=True)
 class FilesUnfit:
-    """The table's columns have other types, numbers or stored names than the prepared files, since
-    another commit has given them these: nothing was committed. The plan is read again, with the
+    """The table's columns have other types, numbers or stored names than the prepared files,
+    because another commit has changed them: nothing was committed. The plan is read again, with the
     job's present schema; if those rows do not fit either, it waits for a corrected job file."""
 
     misfit: Misfit
@@ -76,8 +76,8 @@ NotCommitted = FilesGone | FilesUnfit | RowsRefused
 class Restored:
     """A RESTORE removed landings that the table's transactions still have.
 
-    ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to;
-    ``lost`` are the plans that landed between the two, as far as the log still goes back."""
+    ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to; ``lost``
+    are the plans that landed between the two and are still in the log."""
 
     version: int
     restored_to: int
@@ -88,11 +88,11 @@ class Restored:
 def land(
     delta: DeltaKernel, table: str | Snapshot, request: CommitRequest, since: int = 0
 ) -> CommittedOutcome | NotCommitted:
-    """Commits, exactly once. The ``schema`` of the request is that of its files: the table's
-    follows it in the same commit. Where files are removed, a concurrent commit is a Conflict.
+    """Commits exactly once. The ``schema`` of the request is the schema of its files: the table's
+    follows it in the same commit. If files are removed, a concurrent commit is a Conflict.
 
-    ``since`` is a table version from before the landing (the plan's ``table_version``): it
-    only shortens the search for the commit of an earlier call."""
+    ``since`` is a table version from before the landing (the plan's ``table_version``): it only
+    shortens the search for the commit of an earlier call."""
     snapshot = _require_table(delta, table)
     change = change_of(snapshot, request.schema_json)
     if change.misfits and not _has(snapshot, request):
@@ -106,19 +106,19 @@ def land(
     try:
         done = _commit(delta, snapshot, new)
     except Conflict:
-        theirs = delta.load(snapshot.path)
-        if theirs is None or theirs.table_id != snapshot.table_id:
+        latest = delta.load(snapshot.path)
+        if latest is None or latest.table_id != snapshot.table_id:
             raise
-        if not (_has(theirs, request) or _may_try_again(theirs, snapshot, request)):
+        if not (_has(latest, request) or _may_try_again(latest, snapshot, request)):
             raise
-        return land(delta, theirs, request, since)
+        return land(delta, latest, request, since)
     match done:
         case FilesGone():
             return done
         case Committed(version=version):
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
-            # Delta Kernel reads the log that is at the path now, perhaps another table's.
+            # Delta Kernel reads the log that is now at the path, perhaps another table's.
             check_same_table(delta, snapshot)
             plan_id = PlanId(request.application, request.sequence)
             return CommittedOutcome(landed_at(delta, snapshot.path, plan_id, since), is_new=False)
@@ -127,8 +127,8 @@ def land(
 def _commit(
     delta: DeltaKernel, snapshot: Snapshot, request: CommitRequest
 ) -> Committed | AlreadyCommitted | FilesGone:
-    """One commit, if all files are there and the table is still the same one. Both are checked
-    under the table's lock: waiting for it may take as long as a VACUUM."""
+    """One commit, if all files exist and the table is still the same. Both are checked under the
+    table's lock: waiting for it may take as long as a VACUUM."""
     storage, missing = delta.storage(snapshot.path), list[str]()
 
     def is_whole() -> bool:
@@ -158,16 +158,14 @@ def _has(snapshot: Snapshot, request: CommitRequest) -> bool:
     return (snapshot.transaction_version(request.application) or 0) >= request.sequence
 
 
-def _may_try_again(theirs: Snapshot, ours: Snapshot, request: CommitRequest) -> bool:
+def _may_try_again(latest: Snapshot, snapshot: Snapshot, request: CommitRequest) -> bool:
     """Whether a conflicting commit leaves a table for which this landing can be tried again. Of two
     first landings in a table, one sets the properties and the other tries again; the same goes for
     a schema that another commit has changed, if the files still fit it."""
-    to_set, may_evolve = (
-        _to_set(ours, request.properties),
-        request.schema_json and not request.removed,
-    )
-    is_set = bool(to_set) and not _to_set(theirs, to_set)
-    is_evolved = bool(may_evolve) and theirs.schema_json != ours.schema_json
+    unset = _to_set(snapshot, request.properties)
+    may_evolve = bool(request.schema_json) and not request.removed
+    is_set = bool(unset) and not _to_set(latest, unset)
+    is_evolved = may_evolve and latest.schema_json != snapshot.schema_json
     return is_set or is_evolved
 
 
@@ -179,18 +177,18 @@ def change_of(snapshot: Snapshot, schema_json: str) -> SchemaChange:
     change = evolve_schema(table, schema_json, are_written=True, highest_id=highest)
     if not change.misfits:
         return change
-    now = snapshot.metadata  # dozens of calls to the JVM
-    if not allows_widening(now):
+    metadata = snapshot.metadata  # dozens of calls to the JVM
+    if not allows_widening(metadata):
         return change
-    partitions = now.partition_columns
+    partitions = metadata.partition_columns
     return evolve_schema(table, schema_json, widens=True, keeping=partitions, highest_id=highest)
 
 
 def check_same_table(delta: DeltaKernel, snapshot: Snapshot) -> None:
-    """Raises Conflict where another table is at that path now: reading may take hours, and a commit
-    to another table would break its log, or land rows that its ledger does not have."""
-    now = delta.load(snapshot.path)
-    if now is None or now.table_id != snapshot.table_id:
+    """Raises Conflict if another table is now at that path: reading may take hours, and a commit to
+    another table would break its log, or land rows that its ledger does not have."""
+    latest = delta.load(snapshot.path)
+    if latest is None or latest.table_id != snapshot.table_id:
         raise Conflict(
             f"could not land in {snapshot.path}",
             why="the table was dropped, or dropped and created again, since this run began",
@@ -198,10 +196,10 @@ def check_same_table(delta: DeltaKernel, snapshot: Snapshot) -> None:
         )
 
 
-def _to_set(snapshot: Snapshot, wanted: Mapping[str, str]) -> dict[str, str]:
+def _to_set(snapshot: Snapshot, properties: Mapping[str, str]) -> dict[str, str]:
     """The properties that the table does not have yet: a change of metadata fails concurrent
     writers, so it is made only once."""
-    return {name: value for name, value in wanted.items() if snapshot.property(name) != value}
+    return {name: value for name, value in properties.items() if snapshot.property(name) != value}
 
 
 def gone_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:
@@ -209,18 +207,18 @@ def gone_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[s
     store, root = open_store(table)
     paths = [f"{root}/{file.path}" for file in files]
     try:
-        found = store.get_file_info(paths)
+        infos = store.get_file_info(paths)
     except OSError as error:
         raise store_error(error, root) from error
     return tuple(
         file.path
-        for file, info in zip(files, found, strict=True)
+        for file, info in zip(files, infos, strict=True)
         if info.type != pafs.FileType.File or info.size != file.size_bytes
     )
 
 
 def landed_at(delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0) -> int | None:
-    """The table version at which a plan has landed, None if the log does not go back that far."""
+    """The table version at which a plan landed, None if the log does not go back that far."""
     commit = landing_commit(delta, table_uri, plan_id, since)
     return None if commit is None else commit.version
 
@@ -228,7 +226,7 @@ def landed_at(delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 
 def landing_commit(
     delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0
 ) -> CommitMetadata | None:
-    """The commit with which a plan has landed, None if the log does not go back that far."""
+    """The commit with which a plan landed, None if the log does not go back that far."""
     for commit in reversed(delta.commits(table_uri, since)):
         if commit.transactions.get(plan_id.application) == plan_id.sequence:
             return commit
@@ -243,22 +241,22 @@ def last_replacement(commits: Sequence[CommitMetadata]) -> CommitMetadata | None
 def last_restore(
     delta: DeltaKernel, table_uri: str, since: int, commits: Sequence[CommitMetadata]
 ) -> Restored | None:
-    """The last RESTORE that removed landings, if any, among ``commits``, which are those after
-    table version ``since``.
+    """The last RESTORE that removed landings, if any, among ``commits``: those after table version
+    ``since``.
 
-    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass a
-    version at which it is known that no rows were missing: earlier ones no longer matter then."""
-    seen_until: int | None = None
+    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass a version
+    at which no rows are known to have been missing: earlier ones then no longer matter."""
+    restored_to: int | None = None
     for commit in reversed(commits):
-        if not commit.is_restore or (seen_until is not None and commit.version > seen_until):
+        if not commit.is_restore or (restored_to is not None and commit.version > restored_to):
             continue
-        # For a RESTORE to a time the log does not say which version that was: assume ``since``.
+        # For a RESTORE to a time, the log does not have the version: assume ``since``.
         target = since if commit.restored_to is None else commit.restored_to
         undone = delta.commits(table_uri, target + 1)
         if lost := _landings(undone, commit.version):
             return Restored(commit.version, target, commit.committed_at_ms, lost)
         # The table is as it was at that version: commits in between no longer matter.
-        seen_until = target
+        restored_to = target
     return None
 
 

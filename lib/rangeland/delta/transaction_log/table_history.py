@@ -32,13 +32,13 @@ def _earliest(facade: Any, engine: Any, path: str, since: int) -> int | None:
     if since > java.getVersion():
         return None
     folder = f"{java.getPath()}/_delta_log"
-    listed = engine.getFileSystemClient().listFrom(f"{folder}/{since:020d}.json")
+    entries = engine.getFileSystemClient().listFrom(f"{folder}/{since:020d}.json")
     try:
-        while listed.hasNext():
-            name = str(listed.next().getPath()).rsplit("/", 1)[-1]
+        while entries.hasNext():
+            name = str(entries.next().getPath()).rsplit("/", 1)[-1]
             stem, _, ending = name.partition(".")
             if ending == "json" and stem.isdigit():
                 return int(stem)
     finally:
-        listed.close()
+        entries.close()
     return None

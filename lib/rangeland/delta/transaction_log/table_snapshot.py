@@ -1,5 +1,5 @@
-"""One version of a table as Delta Kernel has loaded it, what is to be committed to it, and what an
-attempt to commit returns."""
+"""One version of a table as Delta Kernel has loaded it, requests to commit to it, and the results
+of an attempt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Snapshot:
     """One version of a table, and Delta Kernel's handle on it. Appending to an older snapshot is
-    safe: Delta Kernel checks the commits made since and refuses what they contradict."""
+    safe: Delta Kernel checks the commits made since and refuses an append that conflicts."""
 
     path: str
     version: int
@@ -37,7 +37,7 @@ class Snapshot:
 
     @cached_property
     def table_id(self) -> str:
-        """Delta's own id of the table: a table that is dropped and created again has another."""
+        """Delta's own id of the table: a table that is dropped and created again gets a new one."""
         with translate_java_errors(f"could not read the metadata of {self.path}"):
             return str(self._java.getMetadata().getId())
 
@@ -48,41 +48,40 @@ class Snapshot:
             return str(self._java.getMetadata().getSchemaString())
 
     def property(self, name: str) -> str | None:
-        """A property of the table, None where it is not set."""
+        """A property of the table, None if it is not set."""
         with translate_java_errors(f"could not read the metadata of {self.path}"):
-            found = self._java.getMetadata().getConfiguration().get(name)
-            return None if found is None else str(found)
+            value = self._java.getMetadata().getConfiguration().get(name)
+            return None if value is None else str(value)
 
     def transaction_version(self, application: str) -> int | None:
         """The newest transaction version of an application id, None if there is none."""
         with translate_java_errors(f"could not read the transactions of {self.path}"):
-            found = self._java.getLatestTransactionVersion(self._delta_kernel.engine, application)
-            return int(found.get()) if found.isPresent() else None
+            version = self._java.getLatestTransactionVersion(self._delta_kernel.engine, application)
+            return int(version.get()) if version.isPresent() else None
 
     def files(self) -> Iterator[AddedFile]:
-        """The files this version holds, in no particular order, with their statistics."""
+        """The files of this version, in no particular order, with their statistics."""
         return self._delta_kernel.files_of(self)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
     """One commit: ``files`` are added with the transaction (application, sequence), which a table
-    takes once."""
+    accepts once."""
 
     application: str
     sequence: int
     files: Sequence[DataFile] = ()
     removed: Sequence[AddedFile] = ()
-    """Files whose rows nobody can read any more, or which the commit replaces."""
+    """Files whose rows can no longer be read, or that the commit replaces."""
     moves_rows: bool = False
-    """The files hold the same rows as the removed ones, so the actions are written with
-    dataChange=false."""
+    """The files have the same rows as the removed ones, so the actions have dataChange=false."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """The table has these afterwards."""
+    """Properties that the table gets."""
     schema_json: str = ""
-    """The table has this schema afterwards; empty: the one that it has."""
+    """The schema that the table gets; empty if it keeps its own."""
     checked: Sequence[TableConstraint] = ()
-    """All rows of the files meet these; a table that has others is refused."""
+    """All rows of the files satisfy these; a table with other constraints is refused."""
     expected_version: int | None = None
     """If given, any commit after this version is a ``Conflict``. Otherwise concurrent commits are
     accepted, unless they changed schema or protocol, or have this transaction."""
@@ -101,8 +100,8 @@ class Committed:
 class AlreadyCommitted:
     """The table has this transaction, or a later one of the same application.
 
-    ``transaction_version`` is the newest one; ``version`` is the table's version at which
-    it was read, not the one that the transaction made (see ``table_commit.landed_at``)."""
+    ``transaction_version`` is the newest one; ``version`` is the table's version at which it was
+    read, not the one that the transaction made (see ``table_commit.landed_at``)."""
 
     version: int
     transaction_version: int

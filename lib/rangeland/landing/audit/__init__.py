@@ -1,1 +1,1 @@
-"""Compares the rows that a table has with what its ledger says of them. Nothing is written."""
+"""Compares a table's rows with its ledger. Nothing is written."""

@@ -1,6 +1,6 @@
-"""Finds the landing that an offset came from, and the row that it has in the table.
+"""Finds the landing that an offset came from, and its row in the table.
 
-The ledger says what became of the offset, the table which file has its row. No broker is asked.
+The ledger shows what became of the offset, the table which file has its row. No broker is asked.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LEFT_OUT = {Action.QUARANTINE: FindState.QUARANTINED, Action.SKIP: FindState.LO
 def find_offset(
     spark: SparkSession, target: LandingTarget, partition: Partition, offset: int
 ) -> Finding:
-    """Finds the landing that an offset came from, and its row. Raises UsageError where several
-    brokers have that partition."""
+    """Finds the landing that an offset came from, and its row. Raises UsageError if several brokers
+    have that partition."""
     landed = target.history.landings()
     partition = _landed_partition(landed, partition)
     landings = [
@@ -79,15 +79,14 @@ def find_offset(
 def _state_without_row(
     rows: TableRows, landed: EventRange, offset: int, *, may_be_another: bool
 ) -> tuple[FindState, str]:
-    """The state, and why, of an offset that no row is known to be of. ``may_be_another``: it has a
-    row, which may be of an earlier topic of that name."""
+    """The state of an offset that is not known to have a row, and why. ``may_be_another``: there is
+    a row, which may come from an earlier topic of the same name."""
     if any(start <= offset < end for start, end in landed.gaps or ()):
         return FindState.NO_ROW, ""
     if landed.in_bytes:
         return FindState.NO_ROW if _is_whole(rows, landed) else FindState.NO_ROW_OR_HOLE, ""
     if may_be_another:
-        why = "its row may be that of an earlier topic of that name"
-        return FindState.NO_ROW_OR_HOLE, why
+        return FindState.NO_ROW_OR_HOLE, "its row may come from an earlier topic of that name"
     is_full = landed.counts is not None and landed.counts.landed == landed.range.width
     return FindState.HOLE if is_full or landed.gaps is not None else FindState.NO_ROW_OR_HOLE, ""
 
@@ -95,22 +94,23 @@ def _state_without_row(
 def _files_of_newest(
     landings: Landings, partition: Partition, offset: int, files: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """The files that may have the newest landing's row of an offset, and whether one of them has.
-    ``files``: one name for each row. Rows of earlier incarnations of the topic are in files that
-    their landings wrote, or in files that were rewritten since, as its own."""
-    written = [
+    """The files that may have the newest landing's row of an offset, and whether one of them has
+    it. ``files``: one name for each row. Rows of earlier incarnations of the topic are in the files
+    that their landings wrote, or, like its own, in files that have been rewritten since."""
+    landed_files = [
         (_range_at(outcome, partition, offset), _names_of(outcome)) for _, outcome in landings
     ]
-    newest, own = written[-1]
-    others: dict[str | None, set[str]] = {}
-    for event_range, names in written[:-1]:
+    newest, own_names = landed_files[-1]
+    by_incarnation: dict[str | None, set[str]] = {}
+    for event_range, names in landed_files[:-1]:
         if not may_be_same(event_range.range.topic_id, newest.range.topic_id):
-            others.setdefault(event_range.range.topic_id, set()).update(names)
-    of_others = set[str]().union(*others.values())
-    left = [file for file in files if _name_of(file) not in of_others]
-    found = {_name_of(file) for file in files}
-    rewritten = sum(1 for names in others.values() if not names & found)
-    return left, len(left) > rewritten or any(_name_of(file) in own for file in left)
+            by_incarnation.setdefault(event_range.range.topic_id, set()).update(names)
+    earlier_names = set[str]().union(*by_incarnation.values())
+    candidates = [file for file in files if _name_of(file) not in earlier_names]
+    file_names = {_name_of(file) for file in files}
+    rewritten = sum(1 for names in by_incarnation.values() if not names & file_names)
+    has_row = any(_name_of(file) in own_names for file in candidates)
+    return candidates, len(candidates) > rewritten or has_row
 
 
 def _range_at(outcome: OutcomeEvent, partition: Partition, offset: int) -> EventRange:
@@ -118,7 +118,7 @@ def _range_at(outcome: OutcomeEvent, partition: Partition, offset: int) -> Event
 
 
 def _names_of(outcome: OutcomeEvent) -> set[str]:
-    return {_name_of(one.file.path) for one in outcome.files}
+    return {_name_of(f.file.path) for f in outcome.files}
 
 
 def _name_of(path: str) -> str:
@@ -129,7 +129,7 @@ def _name_of(path: str) -> str:
 def _loss_of(
     target: LandingTarget, plan: PlanEvent, partition: Partition, offset: int
 ) -> DecidedLoss | None:
-    """What a plan has skipped or quarantined at an offset."""
+    """The loss for which a plan has skipped or quarantined an offset."""
     losses = (event.loss for event in target.history.losses(plan.plan_id))
     return next(
         (loss for loss in losses if loss.action in _LEFT_OUT and loss.range.has(partition, offset)),
@@ -138,7 +138,7 @@ def _loss_of(
 
 
 def _landed_partition(landings: Landings, partition: Partition) -> Partition:
-    """The landed partition that is meant: a partition without a broker may be that of any."""
+    """The landed partition that is meant: without a broker, it may belong to any of them."""
     ranges = (event_range.range for _, outcome in landings for event_range in outcome.ranges)
     same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
     if len(same) > 1:
@@ -151,7 +151,7 @@ def _landed_partition(landings: Landings, partition: Partition) -> Partition:
 
 
 def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
-    """The position of an offset that was never landed, relative to those that were."""
+    """The place of an offset that never landed, relative to offsets that did."""
     ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]
     if not ranges:
         return f"nothing of {partition} has landed in it"
@@ -162,7 +162,7 @@ def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
 
 
 def _is_whole(rows: TableRows, event_range: EventRange) -> bool:
-    """True if the table has all rows of a range whose offsets are bytes."""
+    """Whether the table has all rows of a range whose offsets are bytes."""
     if event_range.counts is None:
         return False
     landed_range = LandedRange(event_range.range, event_range.counts.landed, in_bytes=True)

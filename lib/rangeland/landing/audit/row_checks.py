@@ -1,7 +1,7 @@
-"""Refuses to land in a table whose rows are not those of its ledger.
+"""Refuses to land in a table whose rows do not match its ledger.
 
-``identity_check`` compares table and ledger by what they say of each other. Here the rows
-themselves are looked at, where something else may have removed or written some.
+``identity_check`` compares what table and ledger record about each other. This module looks at the
+rows themselves, if something else may have removed or written some.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def check_rows_remain(
     spark: SparkSession, target: LandingTarget, job: Job, progress: Progress
 ) -> None:
-    """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
-    job's topics are missing since: the checkpoint is then ahead of the table."""
+    """Raises Conflict if the table was restored, or all its rows were replaced, and rows of the
+    job's topics have been missing since: the checkpoint is then ahead of the table."""
     removal = target.history.last_removal()
     if removal is None:
         return
@@ -42,8 +42,8 @@ def check_rows_remain(
 def check_rows_are_known(
     spark: SparkSession, target: LandingTarget, ranges: Iterable[Range]
 ) -> None:
-    """Raises Conflict where the table has rows of topics that its ledger does not know: these
-    offsets may be among them."""
+    """Raises Conflict if the table has rows of topics that its ledger does not know: these offsets
+    may be among them."""
     topics = target.identity.unknown_topics_in_table({r.partition.topic for r in ranges})
     if not topics:
         return

@@ -1,5 +1,5 @@
-"""The rows of a table by their offsets: read by Spark, or in the driver where the table is small
-and no Spark session has been made yet."""
+"""The rows of a table by their offsets: read by Spark, or in the driver if the table is small and
+no Spark session has been made yet."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _TYPES = {
     "broker": (("string",), pa.string()),
     "position": (_NUMBERS, pa.int32()),
 }
-"""The log's columns: the types that Delta may give them, since somebody may have widened them, and
-Arrow's."""
+"""The log's columns: the types that they may have in Delta, since somebody may have widened them,
+and in Arrow."""
 _ALWAYS = ("topic", "partition", "offset")
 
 
@@ -67,32 +67,34 @@ class TableRows(Protocol):
 
 
 def table_rows(spark: SparkSession, table: TargetTable) -> TableRows:
-    """The rows of the version that the table was last seen in. Raises TableRefused where there is
-    no table, and where its rows do not say which offset they came from."""
+    """The rows of the version that was last read. Raises TableRefused if there is no table, or if
+    its rows do not say which offset they came from."""
     if table.version is None:
         raise TableRefused(
             f"the table {table.name} does not exist", do="land something in it first"
         )
     if isinstance(spark, DeferredSession) and not spark.has_session:
-        found = _read_here(table)
-        if found is not None:
-            return DriverRows(found, table.uri, table.log_columns)
+        rows = _read_here(table)
+        if rows is not None:
+            return DriverRows(rows, table.uri, table.log_columns)
     frame = table_frame(spark, table.uri, table.log_columns, version=table.version)
     return SparkRows(spark, frame, table.log_columns)
 
 
 def _read_here(table: TargetTable) -> pa.Table | None:
-    """None where Spark must read it, or must refuse it."""
+    """The rows, read in the driver; None if Spark must read or refuse the table."""
     if table.snapshot is None:
         return None
     types = {f["name"].lower(): f["type"] for f in fields_of(table.snapshot.schema_json)}
-    named = {name: table.log_columns.column_name(name) for name in _TYPES}
-    fit = [name for name, (kinds, _) in _TYPES.items() if types.get(named[name].lower()) in kinds]
-    if not set(_ALWAYS) <= set(fit):
+    columns = {name: table.log_columns.column_name(name) for name in _TYPES}
+    usable = [
+        name for name, (kinds, _) in _TYPES.items() if types.get(columns[name].lower()) in kinds
+    ]
+    if not set(_ALWAYS) <= set(usable):
         return None
-    wanted = {named[name]: _TYPES[name][1] for name in fit}
-    found = small_table(table.snapshot, table.storage(), wanted)
-    return None if found is None else found.rename_columns([*fit, FILE])
+    arrow_types = {columns[name]: _TYPES[name][1] for name in usable}
+    rows = small_table(table.snapshot, table.storage(), arrow_types)
+    return None if rows is None else rows.rename_columns([*usable, FILE])
 
 
 class SparkRows:
@@ -137,7 +139,7 @@ class DriverRows:
         counts = count_ranges(copies.to_batches(), borders_of(landed_ranges))
         table = pa.Table.from_batches(counts, schema=COUNTED)
         return counted_ranges(
-            table, {partition: len(mine) for partition, mine in landed_ranges.items()}
+            table, {partition: len(ranges) for partition, ranges in landed_ranges.items()}
         )
 
     def files_with(self, partition: Partition, offset: int) -> list[str]:

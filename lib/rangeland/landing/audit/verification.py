@@ -1,6 +1,6 @@
-"""Verifies from the table itself what was landed.
+"""Verifies from the table itself what has landed.
 
-The ledger says which offsets were landed and which of them have no row; the table is read for the
+The ledger records which offsets landed and which of them have no row; the table is read for the
 offsets that have rows. No broker is asked and nothing is written.
 """
 
@@ -37,7 +37,7 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 @dataclass(frozen=True, slots=True)
 class Verification:
     """The result of a verification. ``landed_ranges`` are the landed ranges in force, ``audit``
-    compares them with the table, ``gone_files`` are those that the table names and its store no
+    compares them with the table, ``gone_files`` are files that the table names and its store no
     longer has. ``runs`` are the runs of offsets that have rows, except where offsets are bytes."""
 
     landings: int = 0
@@ -48,18 +48,18 @@ class Verification:
 
 
 def examine(spark: SparkSession, target: LandingTarget) -> Verification:
-    """Reads three columns of the whole table, in the version that the target was last seen in:
-    rows that land meanwhile are in a later one."""
+    """Reads three columns of the whole table, in the version that the target last read: rows that
+    land in the meantime are in a later one."""
     landings = target.history.landings()
     landed_ranges = in_force(landed_ranges_of(landings, target.history.losses()))
     by_broker = any(landed_range.range.partition.broker for landed_range in landed_ranges)
     rows = table_rows(spark, target.table)
     in_bytes = ranges_in_bytes(landed_ranges)
     counted = rows.entries(in_bytes) if in_bytes else {}
-    # In a table of such logs only, every entry is a run of its own, which is useless.
+    # If all logs are of that kind, every entry would be a run, which is useless.
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in landed_ranges})
     runs = rows.runs(by_broker=by_broker) if dense else {}
-    runs = {p: some for p, some in runs.items() if p not in in_bytes}
+    runs = {p: partition_runs for p, partition_runs in runs.items() if p not in in_bytes}
     return Verification(
         landings=len(landings),
         landed_ranges=tuple(landed_ranges),
@@ -73,38 +73,34 @@ def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> li
     """The ranges of all landings, in order, with all losses in the ledger. A range without recorded
     gaps ends where its log ended: its rows could not be counted once a later landing had cut it."""
     of_plans = (event for event in losses if event.plan_hash)
-    lost = group_by(of_plans, lambda event: event.plan_id)
-    found = []
+    by_plan = group_by(of_plans, lambda event: event.plan_id)
+    landed_ranges = []
     for _, outcome in landings:
-        ends = [event.loss for event in lost.get(outcome.plan_id, ())]
+        losses_of_plan = [event.loss for event in by_plan.get(outcome.plan_id, ())]
         for event_range in outcome.ranges:
             if event_range.counts is None:
                 continue
-            left = (
-                without_still_to_come([event_range], ends)
-                if event_range.gaps is None
-                else [event_range]
-            )
-            where = left[0].range if len(left) == 1 else event_range.range
-            landed_range = LandedRange(
-                where, event_range.counts.landed, event_range.gaps, event_range.in_bytes
-            )
-            found.append(landed_range)
-    return found
+            pieces = [event_range]
+            if event_range.gaps is None:
+                pieces = without_still_to_come([event_range], losses_of_plan)
+            where = pieces[0].range if len(pieces) == 1 else event_range.range
+            landed, gaps = event_range.counts.landed, event_range.gaps
+            landed_ranges.append(LandedRange(where, landed, gaps, event_range.in_bytes))
+    return landed_ranges
 
 
 def holes_of_job(
     spark: SparkSession, target: LandingTarget, job: Job, warn: Callable[[str], None]
 ) -> LocatedHoles:
     """The holes in the topics that a job reads."""
-    seen = examine(spark, target)
-    found = locate_holes(seen.landed_ranges, seen.audit.holes, seen.runs)
-    if found.shared:
+    verification = examine(spark, target)
+    located = locate_holes(verification.landed_ranges, verification.audit.holes, verification.runs)
+    if located.shared:
         warn(
-            f"{found.shared[0]} was landed from two topics of that name, one made after the other "
-            "was deleted: it is unknown whose rows are missing, so they are left alone"
+            f"{located.shared[0]} was landed from two topics of that name, one made after the "
+            "other was deleted: it is unknown whose rows are missing, so they are left alone"
         )
-    mine = [hole for hole in found.ranges if job.source.reads(hole.partition.topic)]
-    if others := sorted({h.partition.topic for h in found.ranges if h not in mine}):
-        warn(f"offsets of {', '.join(others)} are missing too, which this job does not read")
-    return replace(found, ranges=tuple(mine))
+    holes = [hole for hole in located.ranges if job.source.reads(hole.partition.topic)]
+    if topics := sorted({h.partition.topic for h in located.ranges if h not in holes}):
+        warn(f"offsets of {', '.join(topics)} are missing too, which this job does not read")
+    return replace(located, ranges=tuple(holes))

@@ -1,2 +1,2 @@
-"""Everything before a plan is entered: what it is made from, what is in its way, what the table
-refuses, and its file for review."""
+"""Everything before a plan is entered: making it, finding other plans in its way, refusing what the
+table cannot take, and writing it to a file for review."""

@@ -1,7 +1,7 @@
-"""Whether partitions that are held for damage or a gap in their log still have to be.
+"""Whether partitions that are held for damage or a gap in their log still have to be held.
 
-A survey shows what has expired or was truncated. Damage and gaps show only in reading. So before a
-run plans, it reads the offset at which it had to stop: while nothing has changed there, the
+A survey shows what has expired or was truncated; damage and gaps show only in reading. So before it
+plans, a run reads the offset at which it had to stop. As long as nothing has changed there, the
 partition stays out of its plans, so that no plan is entered that cannot be read.
 """
 
@@ -23,9 +23,9 @@ from rangeland.planning.job_position import JobPosition
 def find_damage(
     target: LandingTarget, settings: ReadSettings, position: JobPosition, survey: Survey
 ) -> list[DecidedLoss]:
-    """Logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
-    few records of each; raises what reading raises."""
-    found = []
+    """The damage or gaps for which partitions are held at the job's checkpoint and that are still
+    there. Reads a few records of each; raises what reading raises."""
+    losses = []
     for loss in _held_losses(target, position).values():
         log = survey.logs.get(loss.partition)
         if log is None or settings.policy.decide(loss) is not Action.HOLD:
@@ -33,29 +33,29 @@ def find_damage(
         if log.leader.topic_id not in (None, loss.topic_id or log.leader.topic_id):
             continue  # another incarnation of the topic, which a survey shows
         if log.end_offset > loss.from_offset:
-            still = _read_at(log, loss.from_offset, settings)
-            found += [] if still is None else [still]
-    return found
+            current = _read_at(log, loss.from_offset, settings)
+            losses += [] if current is None else [current]
+    return losses
 
 
 def find_hold(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -> LossEvent | None:
-    """The loss that holds a partition at its checkpoint, as far as a survey shows. Damage counts
+    """The loss that holds a partition at its checkpoint, judged by a survey alone. Damage counts
     until a run has read past it."""
     checkpoint = 0 if mark is None else mark.until_offset
-    mine = [event for event in losses if event.loss.partition == log.partition]
-    held = [x for x in mine if x.loss.action is Action.HOLD and x.loss.from_offset == checkpoint]
-    return held[-1] if held and is_still_lost(held[-1].loss.kind, mark, log) else None
+    events = [event for event in losses if event.loss.partition == log.partition]
+    holds = [x for x in events if x.loss.action is Action.HOLD and x.loss.from_offset == checkpoint]
+    return holds[-1] if holds and is_still_lost(holds[-1].loss.kind, mark, log) else None
 
 
 def _held_losses(target: LandingTarget, position: JobPosition) -> dict[Partition, DecidedLoss]:
-    """The last loss for which each partition is held at its checkpoint for damage or a gap."""
-    found = {}
+    """The last damage or gap for which each partition is held at its checkpoint."""
+    losses = {}
     for loss in (event.loss for event in target.history.losses()):
         mark = position.checkpoint.get(loss.partition)
         is_held = loss.kind.traits.is_found_by_reading and loss.action is Action.HOLD
         if is_held and mark is not None and mark.until_offset == loss.from_offset:
-            found[loss.partition] = loss
-    return found
+            losses[loss.partition] = loss
+    return losses
 
 
 def _read_at(log: LogState, at: int, settings: ReadSettings) -> DecidedLoss | None:

@@ -1,13 +1,13 @@
 """A plan in a file: written by ``plan --out``, reviewed by a person, executed by ``apply``.
 
-The file is JSON with line breaks, so that it can be read and compared. It has the plan in the
-form of the ledger, the losses that were found while planning, the job's values as in the job
-file (references to secrets stay references), the location of the table, and a summary. A seal
-over all of it detects edits: either what was reviewed is executed, or nothing.
+The file is JSON with line breaks, so that it can be read and compared. It has the plan as in the
+ledger, the losses that were found while planning, the job's values as in the job file (references
+to secrets stay references), the location of the table, and a summary. A seal over all of it
+detects edits: either the reviewed plan is executed, or nothing.
 
-The seal is a checksum and not a signature: it detects an edit or a damaged copy, but anyone can
-change a file and seal it again. So the content is validated like any other input, and a file
-should be trusted only as far as those who can write to it.
+The seal is a checksum, not a signature: it detects an edit or a damaged copy, but anyone can change
+a file and seal it again. So the content is validated like any other input, and a file deserves no
+more trust than the people who can write to it.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class ReviewedPlan:
         return Job.of(override(self.text, settings))
 
     def in_place(self, job: Job) -> Job:
-        """The job with the table that was reviewed: in another folder a relative path would name
-        another table."""
+        """The job with the table that was reviewed: a relative path would name another table in
+        another folder."""
         if self.location is None:
             return job
         sink = Sink.model_validate({**job.sink.model_dump(), "table": self.location})
@@ -120,49 +120,49 @@ def read_plan_file(path: Path) -> ReviewedPlan:
         raise _edited_file_error(path, "the plan in it does not match its hash")
     if _seal(document) != document.get("seal"):
         raise _edited_file_error(path, "the job or the summary in it does not match its seal")
-    found = _read_content(path, document)
+    reviewed = _read_content(path, document)
     if number == WITHOUT_LOCATION:
-        _check_is_absolute(path, found.job.sink)
-    return found
+        _check_is_absolute(path, reviewed.job.sink)
+    return reviewed
 
 
 def job_of_plan(reviewed: ReviewedPlan, job_file: Path | None, settings: Sequence[str]) -> Job:
     """The job of the job file, or else of the plan file, with the overrides applied. Raises
     Conflict if the plan was not made for it."""
     job = reviewed.job_with(settings) if job_file is None else load_job(job_file, settings)[0]
-    plan, planned = reviewed.plan, reviewed.job
+    plan, planned_job = reviewed.plan, reviewed.job
     pairs = {
-        "job": (job.name, planned.name),
+        "job": (job.name, planned_job.name),
         "source.dialect": (job.source.dialect, plan.dialect),
         "source.isolation": (job.source.isolation, plan.isolation),
         "source.tags": (job.source.tags, plan.tags),
-        "sink": (job.sink, planned.sink),
+        "sink": (job.sink, planned_job.sink),
     }
-    other = [field for field, (mine, theirs) in pairs.items() if mine != theirs]
-    if other:
-        named = [] if job_file is None else [str(job_file)]
-        named += [f"--set {setting}" for setting in settings]
+    differing = [field for field, (value, planned) in pairs.items() if value != planned]
+    if differing:
+        sources = [] if job_file is None else [str(job_file)]
+        sources += [f"--set {setting}" for setting in settings]
         raise Conflict(
-            f"{' with '.join(named)} is not the job that the plan was made for",
-            why=f"{' and '.join(other)} differ",
+            f"{' with '.join(sources)} is not the job that the plan was made for",
+            why=f"{' and '.join(differing)} differ",
             do="make the plan again from this job, or apply the plan file alone",
-            fields=other,
+            fields=differing,
         )
     return reviewed.in_place(job)
 
 
 def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
-    """The content, validated whether or not the seal is right: the type of each value, and that
-    plan and job belong together."""
+    """The content, validated even though the seal is right: the type of each value, and that plan
+    and job belong together."""
     try:
-        found = _CONTENT.read(ReviewedPlan, {"seen": [], **document})
+        reviewed = _CONTENT.read(ReviewedPlan, {"seen": [], **document})
     except Unreadable as error:
         raise _damaged_file_error(path, str(error)) from error
-    found = replace(found, text=replace(found.text, name=f"{path} (job)"))
-    wrong = contradiction(found.plan) or _mismatch(found)
-    if wrong is not None:
-        raise _damaged_file_error(path, wrong)
-    return found
+    reviewed = replace(reviewed, text=replace(reviewed.text, name=f"{path} (job)"))
+    defect = contradiction(reviewed.plan) or _mismatch(reviewed)
+    if defect is not None:
+        raise _damaged_file_error(path, defect)
+    return reviewed
 
 
 def _mismatch(reviewed: ReviewedPlan) -> str | None:
@@ -170,9 +170,9 @@ def _mismatch(reviewed: ReviewedPlan) -> str | None:
     is_own = job.is_own_run(plan)
     if plan.job != job.name or not (is_own or plan.application.startswith(f"{job.application}/")):
         return f"its plan is for the job {plan.job} ({plan.application}), but its job is {job.name}"
-    others = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
-    if others and not plan.replaces and is_own:
-        return f"its plan reads {others[0]}, which its job does not ask for"
+    foreign = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
+    if foreign and not plan.replaces and is_own:
+        return f"its plan reads {foreign[0]}, which its job does not ask for"
     if plan.dialect != job.source.dialect:
         return f"its plan is for {plan.dialect}, but its job is for {job.source.dialect}"
     try:
@@ -183,7 +183,7 @@ def _mismatch(reviewed: ReviewedPlan) -> str | None:
 
 
 def _check_is_absolute(path: Path, sink: Sink) -> None:
-    """Which table was reviewed is not known."""
+    """Raises Conflict for a relative path: nobody knows which table was reviewed."""
     where = TablePath.parse(sink.table)
     if sink.is_catalog_name or where.scheme or where.path.startswith("/"):
         return
@@ -272,4 +272,4 @@ _CONTENT = PLAN_JSON.with_views(
         "plan": ColumnType(dict, Plan.to_json, Plan.from_json),
     },
 )
-"""A loss has an action, since it is not part of the plan: it is not always skipped."""
+"""These losses have an action: they are not part of the plan, so they are not always skipped."""

@@ -1,7 +1,8 @@
-"""Decides what a run is to land: surveys the cluster and makes a plan of what the job asks.
+"""Decides what a run lands: surveys the cluster and makes a plan for the range that the job asks
+for.
 
-Each kind of plan has its draft: new offsets, what the table has lost, what is in quarantine, a
-range again. The cluster, the ledger and sometimes the table are read; nothing is written, and
+Each kind of plan has its own draft: new offsets, rows that the table has lost, quarantined batches,
+or a range again. This reads the cluster, the ledger and sometimes the table, and writes nothing;
 plans are entered elsewhere.
 """
 
@@ -78,7 +79,7 @@ class Planner:
         self._kind = kind
 
     def check_still_there(self, plan: Plan) -> None:
-        """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have
+        """Surveys the logs of a plan that is not entered yet. Raises RangeLost for offsets that are
         lost for good if the policy is to fail: reading would fail later."""
         marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in plan.ranges}
         check_still_there(plan.ranges, self._surveys.of_plan(marks), self._job.request.policy)
@@ -86,7 +87,7 @@ class Planner:
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> PlanDraft:
-        """A plan based on what is known now."""
+        """A plan based on the current state."""
         position = self._target.history.position(self._job.application)
         match self._kind:
             case PlanKind.HOLES:
@@ -106,9 +107,9 @@ class Planner:
         return draft
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
-        """What the job's range has and the table has not. A log that seems to end below the
-        checkpoint, or an offset that was asked for, is surveyed again for a while: a new leader's
-        high watermark may lag for a moment."""
+        """The offsets of the job's range that the table lacks. A log that seems to end below the
+        checkpoint, or below an offset that was asked for, is surveyed again for a while: a new
+        leader's high watermark may lag for a moment."""
         deadline = Deadline(LAGGING_S)
         while True:
             survey = self._surveys.for_plan(position)
@@ -140,8 +141,8 @@ class Planner:
         return draft
 
     def _draft_holes(self, position: JobPosition) -> PlanDraft:
-        """What the table has lost. Where an election has put other records at offsets of it since,
-        those are landed if a policy goes on without the lost ones."""
+        """The rows that the table has lost. If an election has since put other records at their
+        offsets, those are landed, provided that a policy goes on without the lost ones."""
         survey = self._surveys.new(position)
         self._progress.step(f"reading the offsets in {self._job.sink.table}")
         holes = holes_of_job(self._spark, self._target, self._job, self._warn)
@@ -157,10 +158,10 @@ class Planner:
         return draft_from_quarantine(self._job, self._target, self._row_format, position, now_ms)
 
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
-        """What is in quarantine, read from the log again."""
-        wanted = in_quarantine(self._job, self._target, self._row_format)
+        """Quarantined batches, read from the log again."""
+        quarantined = in_quarantine(self._job, self._target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
-        survey = self._surveys.new(position) if wanted else Survey(now_ms, {})
+        survey = self._surveys.new(position) if quarantined else Survey(now_ms, {})
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
@@ -170,9 +171,9 @@ class Planner:
             terms = replace(self._terms(), isolation=isolation, tags=tags)
             return draft_ranges_in_log(terms, survey, position, ranges)
 
-        if wanted:
-            self._progress.step("reading from the log what is in quarantine")
-        return draft_from_log(wanted, self._settings(survey), draft_ranges)
+        if quarantined:
+            self._progress.step("reading quarantined offsets from the log")
+        return draft_from_log(quarantined, self._settings(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[DecidedLoss]:
         if not self._kind.traits.moves_checkpoint:
@@ -180,7 +181,7 @@ class Planner:
         return find_damage(self._target, self._settings(survey), position, survey)
 
     def _settings(self, survey: Survey) -> ReadSettings:
-        # What is held or in quarantine was judged before.
+        # Records that are held or in quarantine have been judged before.
         row_format = self._row_format and replace(self._row_format, written=LONG_AGO)
         settings = replace(read_settings(self._job), row_format=row_format).with_versions_of(survey)
         return with_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
@@ -188,7 +189,7 @@ class Planner:
     def _terms(self) -> PlanTerms:
         slicing = self._job.slicing
         if slicing.min_slices == 0:
-            # By default there is work for every core if there are enough bytes.
+            # By default every core gets work if there are enough bytes.
             slicing = replace(slicing, min_slices=parallelism_of(self._spark))
         return PlanTerms(
             job=self._job.name,
@@ -223,12 +224,12 @@ class Planner:
         if position.read_filter is None or not self._kind.traits.moves_checkpoint:
             return
         source = self._job.source
-        wanted = self._options(source.isolation, source.tags, None)
+        options = self._options(source.isolation, source.tags, None)
         landed = self._options(*position.read_filter, None)
-        check_checkpoint_options_are_same(self._job.sink.table, landed, wanted)
+        check_checkpoint_options_are_same(self._job.sink.table, landed, options)
 
     def _landed_as(self, ranges: Sequence[Range]) -> list[LandedRead]:
-        """How these ranges were landed, as far as it is known."""
+        """How these ranges were landed, if that is known."""
         return self._target.history.landed_as(ranges, self._options) if ranges else []
 
     def _check_landed_options_are_same(
@@ -237,18 +238,19 @@ class Planner:
         cluster: Cluster | None,
         read_filter: ReadFilter | None = None,
     ) -> None:
-        """Raises Conflict where something was landed with other read options."""
+        """Raises Conflict if something was landed with other read options."""
         if not landed:
             return
         isolation, tags = read_filter or (self._job.source.isolation, self._job.source.tags)
-        clusters = [one.options.cluster for one in landed]
-        wanted = self._options(isolation, tags, self._known_as(cluster, clusters))
-        check_landed_options_are_same(self._job.sink.table, landed, wanted)
+        clusters = [landed_read.options.cluster for landed_read in landed]
+        options = self._options(isolation, tags, self._known_as(cluster, clusters))
+        check_landed_options_are_same(self._job.sink.table, landed, options)
 
     def _find_overwritten(
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
     ) -> list[Loss]:
-        """The losses in what was landed of these logs in earlier leader epochs. Asks for each."""
+        """The losses among offsets landed in earlier leader epochs. Takes a survey for each
+        epoch."""
         losses: list[Loss] = []
         for one_epoch in in_earlier_epochs(landed, survey):
             comparison = self._surveys.compare(marks_of_landed(one_epoch))
@@ -263,7 +265,7 @@ class Planner:
     def _known_as(
         self, cluster: Cluster | None, earlier: Sequence[Cluster | None]
     ) -> Cluster | None:
-        """The cluster with all the addresses it has had, if its present ones are not among
+        """The cluster with all addresses it has ever had, if its present ones are not among
         ``earlier``. Reads all landings only in that case."""
         if cluster is None or not any(one is not None and cluster.is_other(one) for one in earlier):
             return cluster

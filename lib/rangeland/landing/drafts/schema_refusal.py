@@ -1,4 +1,4 @@
-"""Registered schemas that a table cannot take: refused before anything is read, or named where the
+"""Registered schemas that a table cannot take: refused before anything is read, or named if the
 table refuses their rows."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rangeland.planning.policy import Policy
 
 @contextmanager
 def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Iterator[None]:
-    """A refusal of the table names the schemas of the rows, and those of what landed last."""
+    """If the table refuses rows, the error names their schemas, and those of the last landing."""
     try:
         yield
     except TableRefused as error:
@@ -31,9 +31,9 @@ def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Itera
         old = _last_schema_ids(target) if new else ()
         if not old or set(old) == set(new.values()):
             raise
-        ours = ", ".join(f"schema {number}, the latest of {name}" for name, number in new.items())
-        theirs = ", ".join(map(str, old))
-        why = f"{error.why}; they have {ours}, and what landed last was written with {theirs}"
+        latest = ", ".join(f"schema {number}, the latest of {name}" for name, number in new.items())
+        earlier = ", ".join(map(str, old))
+        why = f"{error.why}; they have {latest}, and the last landing was written with {earlier}"
         ids = [*old, *new.values()]
         raise error.with_words(why=why).with_facts(schema_ids=ids) from error
 
@@ -50,8 +50,8 @@ IdsIn = Callable[[Sequence[Slice]], Mapping[TopicField, Iterable[int]]]
 
 
 class UnreadableSchema(NamedTuple):
-    """A schema whose records cannot be landed: what they are read as, and the first field that does
-    not fit."""
+    """A schema whose records cannot be landed, with the table's schema and the first field that
+    does not fit."""
 
     topic_field: TopicField
     schema_id: int
@@ -63,31 +63,31 @@ class UnreadableSchema(NamedTuple):
 def check_schemas_are_readable(
     row_format: RowFormat | None, policy: Policy, slices: Sequence[Slice], ids_in: IdsIn
 ) -> None:
-    """Raises TableRefused for a schema of records with a field that cannot be read as the table's.
+    """Raises TableRefused if records have a schema with a field that cannot be read as the table's.
     All records of that schema would be undecodable: the mistake is in the schema, not in records.
-    Only where the policy keeps such records, they go to quarantine, or are held, like any other.
-    ``ids_in``: which ids the records of slices have; it is only asked where there is a schema that
-    does not fit."""
+    If the policy keeps such records, they go to quarantine or are held like any others.
+    ``ids_in`` returns the schema ids of records in slices; it is only called if some schema does
+    not fit."""
     by_topic = {
-        topic: some
-        for topic, some in group_by(slices, lambda one: one.partition.topic).items()
+        topic: slices_of_topic
+        for topic, slices_of_topic in group_by(slices, lambda s: s.partition.topic).items()
         if policy.of(LossKind.UNDECODABLE, topic) in (Action.FAIL, Action.SKIP)
     }
-    found = {topic: unreadable_schemas(row_format, topic) for topic in sorted(by_topic)}
-    concerned = [one for topic, some in found.items() if some for one in by_topic[topic]]
-    if not concerned:
+    unreadable = {topic: unreadable_schemas(row_format, topic) for topic in sorted(by_topic)}
+    affected = [s for topic, schemas in unreadable.items() if schemas for s in by_topic[topic]]
+    if not affected:
         return
-    seen = ids_in(concerned)
-    for schema in (schema for some in found.values() for schema in some):
-        if schema.schema_id in seen.get(schema.topic_field, ()):
+    ids = ids_in(affected)
+    for schema in (schema for schemas in unreadable.values() for schema in schemas):
+        if schema.schema_id in ids.get(schema.topic_field, ()):
             raise _unreadable_schema_error(schema)
 
 
 def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[UnreadableSchema]:
-    """The unreadable ones among the schemas that the driver has looked up."""
+    """The unreadable schemas among those that the driver has looked up."""
     formats = (row_format.key, row_format.value) if row_format is not None else ()
     names: tuple[RecordField, ...] = ("key", "value")
-    found = []
+    schemas = []
     for name, payloads in zip(names, formats, strict=False):
         if not isinstance(payloads, SubjectFormats):
             continue
@@ -95,10 +95,10 @@ def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[Unreada
             subject, form = payloads.format_of(topic, schema_id) or ("", None)
             if isinstance(form, AvroFormat) and (fields := form.unreadable(schema_id)):
                 topic_field = TopicField(topic, name)
-                found.append(
+                schemas.append(
                     UnreadableSchema(topic_field, schema_id, subject, form.schema_id, fields[0])
                 )
-    return found
+    return schemas
 
 
 def _unreadable_schema_error(schema: UnreadableSchema) -> TableRefused:

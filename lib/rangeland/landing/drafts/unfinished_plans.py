@@ -1,9 +1,9 @@
-"""What a run does next, and what stands in the way of entering a plan: other plans, and what has
-landed since. Pure.
+"""What a run does next, and what blocks a plan from being entered: other plans, and later landings.
+Pure.
 
-An entered plan stays in the way until it is finished, even if it can no longer be read. If its
-offsets are gone or its bytes are damaged, a policy of *skip* lets the next run finish it, with the
-loss counted.
+An entered plan blocks others until it is finished, even if it can no longer be read. If its offsets
+are gone or its bytes are damaged, a policy of *skip* lets the next run finish it, with the loss
+counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rangeland.results import FinishedBy, PlanToFinish
 @dataclass(frozen=True, slots=True)
 class Finish:
     """Finish a plan that was entered before. ``instead_of``: the draft, if an earlier driver was
-    asked to replace the same ranges: once that is done, so is this command."""
+    asked to replace the same ranges: once that plan is finished, so is this command."""
 
     entered: EnteredPlan
     instead_of: PlanDraft | None = None
@@ -48,13 +48,13 @@ class LandNothing:
 
 def first_step(job: Job, kind: PlanKind, unfinished: Sequence[EnteredPlan]) -> Finish | None:
     """What a run does before it makes a draft."""
-    return next((Finish(one) for one in unfinished if comes_first(job, kind, one)), None)
+    return next((Finish(plan) for plan in unfinished if comes_first(job, kind, plan)), None)
 
 
 def next_step(
     job: Job, draft: PlanDraft, unfinished: Sequence[EnteredPlan]
 ) -> Finish | Enter | LandNothing:
-    """What a run does with its draft. Raises Conflict for a plan in the way that this job cannot
+    """What a run does with its draft. Raises Conflict for a blocking plan that this job cannot
     finish."""
     if draft.is_without_effect:
         return LandNothing(draft)
@@ -78,9 +78,9 @@ def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
 
 
 def plans_to_finish(job: Job, unfinished: Sequence[EnteredPlan]) -> tuple[PlanToFinish, ...]:
-    """Says who finishes each of these plans, by ``comes_first``, ``find_overlap`` and
+    """Who finishes each of these plans, according to ``comes_first``, ``find_overlap`` and
     ``check_same_job``."""
-    return tuple(PlanToFinish(one.plan, _finished_by(job, one)) for one in unfinished)
+    return tuple(PlanToFinish(entered.plan, _finished_by(job, entered)) for entered in unfinished)
 
 
 def _finished_by(job: Job, unfinished: EnteredPlan) -> FinishedBy:
@@ -92,7 +92,7 @@ def _finished_by(job: Job, unfinished: EnteredPlan) -> FinishedBy:
 
 def find_overlap(plan: Plan, unfinished: Sequence[EnteredPlan]) -> EnteredPlan | None:
     """The first unfinished plan that shares an offset with this one. A plan that may remove rows
-    finds them by offset alone, and shares it with those of every incarnation of the topic."""
+    finds them by offset alone, and so shares offsets with every incarnation of the topic."""
     for other in unfinished:
         ranges: Sequence[Range] = plan.ranges
         if plan.kind.traits.may_remove_rows or other.plan.kind.traits.may_remove_rows:
@@ -103,7 +103,7 @@ def find_overlap(plan: Plan, unfinished: Sequence[EnteredPlan]) -> EnteredPlan |
 
 
 def check_same_job(job: Job, unfinished: EnteredPlan) -> None:
-    """Raises Conflict for a plan in the way that this job cannot finish."""
+    """Raises Conflict for a blocking plan that this job cannot finish."""
     plan = unfinished.plan
     if plan.job == job.name:
         return
@@ -117,7 +117,7 @@ def check_same_job(job: Job, unfinished: EnteredPlan) -> None:
 def check_still_current(
     plan: Plan, unfinished: Sequence[EnteredPlan], position: JobPosition
 ) -> None:
-    """Raises Conflict for a plan that was made earlier and cannot be entered any more."""
+    """Raises Conflict for a plan that was made earlier and can no longer be entered."""
     if position.sequence != plan.sequence:
         raise outdated_error(plan, f"the next plan of {plan.application} is {position.sequence}")
     if covered := covered_parts(plan.ranges, position.landed):
@@ -129,13 +129,15 @@ def check_still_current(
             plan, why, f"run {plan.job} to its end, then make a new plan and review it"
         )
     if blocking := find_overlap(plan, unfinished):
-        other = blocking.plan.application
-        raise outdated_error(plan, f"{other} is landing some of the same offsets")
+        raise outdated_error(
+            plan, f"{blocking.plan.application} is landing some of the same offsets"
+        )
 
 
 def check_follows_checkpoint(plan: Plan, passed_over: Sequence[Range], from_bounds: Bounds) -> None:
-    """Raises Conflict for offsets between the checkpoint and a plan that should go on from it. They
-    counted as landed when the plan was made, by another plan that was given up since."""
+    """Raises Conflict for offsets between the checkpoint and a plan that should continue from it.
+    When the plan was made, they counted as landed by another plan, which has been given up
+    since."""
     for r in passed_over:
         if isinstance(from_bounds.of(r.partition), FromCheckpoint):
             raise outdated_error(plan, f"it leaves out {r}, which has not landed")

@@ -1,1 +1,1 @@
-"""Takes a plan that is entered to its end: reads it, checks what was read, and commits it."""
+"""Carries an entered plan through to its commit: reads it, checks the result, and commits it."""

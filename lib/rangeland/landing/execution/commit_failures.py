@@ -1,4 +1,4 @@
-"""What is said of an outcome that could not be committed."""
+"""Warnings and errors for an outcome that could not be committed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rangeland.planning.plan import Plan
 
 
 def read_again_warning(failure: NotCommitted) -> str:
-    """The warning that a plan is read again after this failure."""
+    """The warning that a plan is being read again after this failure."""
     match failure:
         case FilesUnfit(misfit=misfit):
-            what = f"column {misfit.field} of the table has been changed meanwhile; the plan is"
+            what = f"column {misfit.field} of the table has changed in the meantime; the plan is"
         case RowsRefused(refusal=refusal):
             what = f"{refusal.what}; the plan is"
         case FilesGone(paths=(_,)):
@@ -30,12 +30,12 @@ def read_again_warning(failure: NotCommitted) -> str:
 
 
 def commit_error(plan: Plan, failure: NotCommitted) -> RangelandError:
-    """The error for a plan whose outcome could not be committed, and neither could the next."""
+    """The error for a plan of which two outcomes in a row could not be committed."""
     match failure:
         case FilesUnfit(misfit=misfit):
             return Conflict(
                 f"files of {plan.id} do not fit the table again",
-                why=f"another writer has changed column {misfit.field} meanwhile",
+                why=f"another writer has changed column {misfit.field} in the meantime",
                 do="run again",
             )
         case RowsRefused(refusal=refusal):
@@ -49,7 +49,7 @@ def commit_error(plan: Plan, failure: NotCommitted) -> RangelandError:
 
 
 def gone_rows_error(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:
-    """The error of a replacement that is given up since files of the table are gone: left
+    """The error for a replacement that is given up because files of the table are gone: left
     unfinished, it would block the plan that lands the missing rows again."""
     return TableRefused(
         f"rows of {plan.ranges[0]} cannot be replaced",

@@ -1,8 +1,8 @@
-"""Takes one plan to its end: read, prove, prepare, commit; from wherever it was left.
+"""Carries one plan through to its commit: read, prove, prepare, commit.
 
 A plan may be new, or in the ledger with or without an outcome. Each step is recorded before the
-next begins, so a plan that was interrupted goes on where it stopped. Which plan to finish is
-decided elsewhere.
+next begins, so an interrupted plan resumes where it stopped. Which plan to finish is decided
+elsewhere.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rangeland.delta.transaction_log.table_commit import (
 from rangeland.errors import (
     FOUND_BEFORE_PLANS,
     PLAN_STAYS,
+    EngineFailed,
     RangelandError,
     StorageFailed,
 )
@@ -61,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CommittedPlan:
-    """One plan that is in the table now. ``recovered``: another or an earlier driver entered it."""
+    """A plan that is now in the table. ``recovered``: another or an earlier driver entered it."""
 
     plan: Plan
     outcome: OutcomeEvent
@@ -71,19 +72,20 @@ class CommittedPlan:
 
     @property
     def is_ours(self) -> bool:
-        """This driver has landed it, alone or with others."""
+        """This driver landed it, alone or with others."""
         return self.landed.is_new or self.is_shared
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Another driver has prepared this outcome meanwhile: it counts, and has to be committed."""
+    """Another driver has prepared this outcome in the meantime: it counts, and must be
+    committed."""
 
     outcome: OutcomeEvent
 
 
 class PlanCommitter:
-    """Finishes plans of one job's table. ``replaced`` counts what replacements have changed."""
+    """Finishes plans for one job's table. ``replaced`` counts what replacements have changed."""
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
         self._target, self._progress, self._warn = context.target, context.progress, context.warn
@@ -94,12 +96,12 @@ class PlanCommitter:
 
     def finish_new(self, plan: Plan) -> CommittedPlan:
         """Reads a plan that this driver has just entered, and commits it. A plan that can never
-        succeed is given up where its kind allows that."""
+        succeed is given up if its kind allows that."""
         return self._finish(EnteredPlan(plan, self._target.table.version, None), is_new=True)
 
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
-        """Finishes a plan that another run has left, from where it stands. If it is given up, the
-        error is a warning: this run has not asked for the plan, and goes on."""
+        """Finishes a plan that another run left unfinished. If it is given up, the error is only a
+        warning: this run did not ask for the plan, and goes on."""
         plan = entered.plan
         try:
             return self._finish(entered, is_new=False)
@@ -136,15 +138,15 @@ class PlanCommitter:
     def _commit(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> tuple[OutcomeEvent, CommittedOutcome]:
-        """Commits the outcome, or one that is read again if it cannot be committed. Returns the
-        outcome that the table has."""
+        """Commits the outcome; if that is impossible, reads the plan again and commits the new one.
+        Returns the outcome that is in the table."""
         outcome, landed = self._commit_newest(plan, outcome, since)
         if isinstance(landed, CommittedOutcome):
             return outcome, landed
-        # Another driver may have landed the files while they were there.
+        # Another driver may have landed the files before they disappeared.
         self._target.table.refresh_same_table()
-        if (found := self._found_landed(plan, since)) is not None:
-            return outcome, found
+        if (landing := self._find_landing(plan, since)) is not None:
+            return outcome, landing
         outcome = self._read_instead_of(plan, outcome, landed)
         outcome, landed = self._commit_newest(plan, outcome, since)
         if isinstance(landed, CommittedOutcome):
@@ -154,8 +156,8 @@ class PlanCommitter:
     def _commit_newest(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> tuple[OutcomeEvent, CommittedOutcome | NotCommitted]:
-        """Tries to commit the outcome, or the one that has superseded it meanwhile. Returns the
-        outcome that was tried last."""
+        """Tries to commit the outcome, or one that has superseded it. Returns the outcome that was
+        tried last."""
         while isinstance(result := self._try_commit(plan, outcome, since), Superseded):
             outcome = result.outcome
         return outcome, result
@@ -163,33 +165,34 @@ class PlanCommitter:
     def _try_commit(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | NotCommitted | Superseded:
-        """Commits an outcome as its kind of plan requires. Does nothing if it has landed."""
-        if (landed := self._found_landed(plan, since)) is not None:
-            return landed
+        """Commits an outcome as its kind of plan requires. Does nothing if it has already
+        landed."""
+        if (landing := self._find_landing(plan, since)) is not None:
+            return landing
         if outcome.quarantine_files or outcome.attempt:
             if outcome.quarantine_files:
                 self._progress.step(
                     f"keeping {count_noun(len(outcome.quarantine_files), 'file')} in quarantine"
                 )
-            if (missing := self._target.quarantine.commit(outcome)) is not None:
-                return missing
-        if self._constraints.are_any and (gone := self._target.table.gone_prepared_files(outcome)):
-            return FilesGone(gone)
-        files = [one.file for one in outcome.files]
-        if (refused := self._constraints.violation_error(files, outcome.schema_json)) is not None:
-            return RowsRefused(refused)
+            if (gone_batches := self._target.quarantine.commit(outcome)) is not None:
+                return gone_batches
+        if self._constraints.are_any and (paths := self._target.table.gone_prepared_files(outcome)):
+            return FilesGone(paths)
+        files = [f.file for f in outcome.files]
+        if (refusal := self._constraints.violation_error(files, outcome.schema_json)) is not None:
+            return RowsRefused(refusal)
         if plan.replaces:
             return self._replace(plan, outcome, since)
         self._progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
         if not plan.kind.traits.repairs:
             return self._target.land(outcome, since)
         if self._replacement.has_rows_of(plan):
-            # The missing rows are back by other means: replace them with these.
+            # Something else has brought the missing rows back: replace them with these.
             return self._replacement.land(plan, outcome, since)
         return self._target.land(outcome, since, self._target.table.gone_files())
 
-    def _found_landed(self, plan: Plan, since: int | None) -> CommittedOutcome | None:
-        """The landing of a plan that the table had when it was read."""
+    def _find_landing(self, plan: Plan, since: int | None) -> CommittedOutcome | None:
+        """The landing of a plan, if the table had it when it was last read."""
         if self._target.identity.landed_sequence(plan.application) < plan.sequence:
             return None
         delta, path = self._target.table.delta, self._target.table.uri
@@ -202,14 +205,14 @@ class PlanCommitter:
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self._target.land(outcome, since)
-        if gone := self._target.table.gone_prepared_files(outcome):
-            return FilesGone(gone)
+        if paths := self._target.table.gone_prepared_files(outcome):
+            return FilesGone(paths)
         if (unfit := self._replacement.unfit(outcome)) is not None:
             return unfit
-        self._compare(plan, outcome)
+        differences = self._differences(plan, outcome)
         self._progress.step("replacing rows")
         try:
-            return self._replacement.land(plan, outcome, since)
+            landed = self._replacement.land(plan, outcome, since)
         except StorageFailed as error:
             self._target.table.refresh()
             if not (files := self._target.table.gone_files()):
@@ -219,21 +222,23 @@ class PlanCommitter:
             if superseded is None:
                 raise gone_error from error
             return superseded
+        if differences is not None and isinstance(landed, CommittedOutcome):
+            self.replaced = (self.replaced or ReplacedRange()) + differences
+        return landed
 
-    def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
-        """Counts what the replacement changes. For information only: the plan goes on if rows of
-        some type cannot be compared."""
+    def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
+        """What the replacement would change; None if the rows cannot be compared. This is only
+        information, so a failure is a warning."""
         self._progress.step("comparing with the rows in the table")
         try:
-            replaced = self._replacement.differences(plan, outcome)
-        except StorageFailed as error:
+            return self._replacement.differences(plan, outcome)
+        except (EngineFailed, StorageFailed) as error:
             self._warn(str(error))
-            return
-        self.replaced = (self.replaced or ReplacedRange()) + replaced
+            return None
 
     def _outcome_of(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
-        as long as its logs do not change. What was handed in before a change does not count."""
+        unless its logs change. Whatever was handed in before a change does not count."""
         try:
             shared = (
                 self._reader.read_shared(plan, partial(self._prepare_shared, plan))
@@ -246,21 +251,22 @@ class PlanCommitter:
             return shared.outcome, shared
         return self._read(plan, partial(self._reader.read, plan, is_new=is_new)), None
 
-    def _read_instead_of(self, plan: Plan, old: OutcomeEvent, why: NotCommitted) -> OutcomeEvent:
-        """The outcome that replaces one that could not be committed, since its files are gone, or
-        another commit has given the table's columns other types. Raises TableRefused if this job's
-        rows do not fit either."""
-        self._warn(read_again_warning(why))
-        if isinstance(why, FilesUnfit):
+    def _read_instead_of(
+        self, plan: Plan, old: OutcomeEvent, failure: NotCommitted
+    ) -> OutcomeEvent:
+        """Reads a plan again because its outcome could not be committed: its files are gone, or
+        another commit has changed the types of the table's columns. Raises TableRefused if this
+        job's rows do not fit either."""
+        self._warn(read_again_warning(failure))
+        if isinstance(failure, FilesUnfit):
             self._target.table.refresh_same_table()
         return self._read(plan, partial(self._reader.read, plan, is_new=False), old)
 
     def _read(
         self, plan: Plan, read: Callable[[], PlanReceipts], instead_of: OutcomeEvent | None = None
     ) -> OutcomeEvent:
-        """Reads all slices, proves the counts and prepares the outcome, or gives the plan up. One
-        that was made from another version of the job file is written with the columns of this
-        one."""
+        """Reads all slices, proves the counts and prepares the outcome, or gives the plan up. Files
+        get the columns of this job file, even if the plan was made from another version of it."""
         try:
             reading = read()
             results = self._prove(plan, reading, instead_of)
@@ -270,23 +276,23 @@ class PlanCommitter:
             if superseded is None:
                 raise
             return superseded.outcome
-        prepared = self._prepare(plan, results, reading, instead_of)
-        if not prepared.is_mine and instead_of is None:
+        preparation = self._prepare(plan, results, reading, instead_of)
+        if not preparation.is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
-        return prepared.outcome
+        return preparation.outcome
 
     def _prepare_shared(
         self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
     ) -> OutcomeEvent:
-        """The outcome of a plan that several drivers have read: this one's, or another's."""
+        """The outcome of a plan that several drivers have read: this driver's, or another's."""
         reading = PlanReceipts(receipts, files)
         return self._prepare(plan, self._prove(plan, reading), reading).outcome
 
     def _prove(
         self, plan: Plan, reading: PlanReceipts, instead_of: OutcomeEvent | None = None
     ) -> list[RangeResult]:
-        """What became of each range. Raises for counts that do not add up, and where what was read
-        may not land."""
+        """What became of each range. Raises for counts that do not add up, and for rows that may
+        not land."""
         results = prove(plan, reading.receipts)
         if plan.replaces:
             check_all_read(plan, reading.receipts)
@@ -294,17 +300,17 @@ class PlanCommitter:
             check_covers_outcome(instead_of, results)
         elif plan.replaces:
             self._replacement.check_rows_inside(plan, reading.files)
-        self._check_constraints_hold([one.file for one in reading.files])
+        self._check_constraints_hold([f.file for f in reading.files])
         return results
 
     def _check_constraints_hold(self, files: Sequence[DataFile]) -> None:
-        """Raises TableRefused for a row that the table's constraints do not allow. Nothing is read
-        where files of another driver are gone: the plan is then read again before its commit."""
+        """Raises TableRefused for a row that the table's constraints do not allow. Reads nothing if
+        files of another driver are gone: the plan is then read again before its commit."""
         if not self._constraints.are_any or gone_files(self._target.table.storage(), files):
             return
         schema_json = self._target.schema.as_written(self._reader.schema_to_merge())
-        if (refused := self._constraints.violation_error(files, schema_json)) is not None:
-            raise refused
+        if (refusal := self._constraints.violation_error(files, schema_json)) is not None:
+            raise refusal
 
     def _prepare(
         self,
@@ -325,8 +331,8 @@ class PlanCommitter:
         )
 
     def _give_up(self, plan: Plan, error: RangelandError, attempt: int) -> Superseded | None:
-        """Ends a plan that cannot succeed without changing the table. Does nothing if another
-        driver has read it successfully, and returns that outcome."""
+        """Ends a plan that cannot succeed, without changing the table. If another driver has read
+        it successfully, does nothing and returns that outcome."""
         self._progress.step("giving up the plan")
         outcome = self._target.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
@@ -337,19 +343,19 @@ class PlanCommitter:
 
 def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
     if not landed.is_new:
-        logger.info("Found plan %s in the table already", plan.id)
+        logger.info("Found that plan %s had already landed", plan.id)
         return
     counts = (len(outcome.files), len(outcome.ranges))
     logger.info(
         "Committed plan %s at version %s: %d files, %d ranges", plan.id, landed.version, *counts
     )
-    for one in outcome.ranges:
-        where = partition_fields(one.range.partition, one.range.from_offset)
-        logger.debug("Committed %s with plan %s", one.range, plan.id, extra=where)
+    for r in (landed_range.range for landed_range in outcome.ranges):
+        where = partition_fields(r.partition, r.from_offset)
+        logger.debug("Committed %s with plan %s", r, plan.id, extra=where)
 
 
 def null_time_warnings(files: Sequence[EventFile], layout: TableLayout) -> list[str]:
-    """A warning for each column of days or hours that is null in some records."""
+    """A warning for each day or hour column that is null in some records."""
     warnings = []
     for column in layout.partition_by:
         rows = sum(

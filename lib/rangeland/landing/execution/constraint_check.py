@@ -1,8 +1,8 @@
-"""Checks prepared rows against the constraints of their table, before they are committed.
+"""Checks prepared rows against the table's constraints before they are committed.
 
-Rows are checked before their outcome is prepared, so that a plan whose rows are refused is read
-again by the next run, which may have another transform. An outcome that was prepared without this
-check, or before the table had its constraints, is checked before the commit.
+Rows are checked before their outcome is prepared: if they are refused, the next run, which may have
+another transform, reads the plan again. An outcome that was prepared without this check, or before
+the table had its constraints, is checked before the commit.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class ConstraintCheck:
     def violation_error(self, files: Sequence[DataFile], schema_json: str) -> TableRefused | None:
         """The error for the first row that the table's constraints do not allow, if there is one.
         ``schema_json``: the schema of the files, if the table may have to follow it. Files that do
-        not fit the table are not read: they are not committed either."""
+        not fit the table are not read, since they will not be committed either."""
         constraints = self._target.schema.constraints()
-        left = [file for file in files if (file.path, constraints) not in self._passed]
-        if not constraints or not left:
+        unchecked = [file for file in files if (file.path, constraints) not in self._passed]
+        if not constraints or not unchecked:
             return None
         table = self._target.table
         change = table.change_by(schema_json)
         if change.misfits:
             return None
         path, schema = table.uri, self._target.schema.schema_of_files(change)
-        rows = prepared_frame(self._spark, path, left, schema)
-        found = first_violation(rows, constraints, table.log_columns)
-        if found is None:
-            self._passed |= {(file.path, constraints) for file in left}
+        rows = prepared_frame(self._spark, path, unchecked, schema)
+        violation = first_violation(rows, constraints, table.log_columns)
+        if violation is None:
+            self._passed |= {(file.path, constraints) for file in unchecked}
             return None
-        return violation_error(found.constraint, table.name, found.place)
+        return violation_error(violation.constraint, table.name, violation.place)

@@ -1,14 +1,14 @@
-"""Checks, before an outcome is prepared, that the logs are still those that were planned.
+"""Checks, before an outcome is prepared, that the logs are still the ones that were planned.
 
-One metadata request is enough where brokers have topic ids and no leader was elected meanwhile;
-otherwise the ends and epochs of the uncertain logs are surveyed, twice where something is odd.
-Where topics have no ids, a batch of each log is fetched before and after reading, and compared.
-A log that nobody confirms counts as changed, not as the same.
+One metadata request is enough if brokers have topic ids and no leader has been elected since;
+otherwise the ends and epochs of the uncertain logs are surveyed, twice if something looks odd.
+Where topics have no ids, one batch of each log is fetched before and after reading, and compared.
+A log that no broker confirms counts as changed.
 
-A plan that is read again because its logs have changed is read by one driver alone: the parts of
-others are of the logs as they were. Its tasks get no leaders, so they look for them first, and
-notice a recreated topic. What was truncated and written again is a loss beside the outcome, with
-the leader epoch of what was landed in its place: the next checkpoint has that epoch.
+A plan whose logs have changed is read again by one driver alone: the parts of the others are from
+the logs as they were. Its tasks get no leaders, so they look them up first, and notice a recreated
+topic. Offsets that were truncated and written again are a loss beside the outcome, with the leader
+epoch of the records landed in their place: the next checkpoint has that epoch.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class FinalLogCheck:
         self._known = known
 
     def fingerprint(self, settings: ReadSettings, plan: Plan) -> Fingerprints:
-        """Checksums of a batch of each log before it is read, where topics have no ids; without
-        those that nobody answers for in time."""
+        """Checksums of one batch of each log before it is read, where topics have no ids. Logs for
+        which no broker answers in time have none."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
         slices = sorted(plan.slices, key=lambda s: s.from_offset)
         leaders = {s.partition: Leader(s.leader) for s in slices if s.partition in nameless}
@@ -71,12 +71,12 @@ class FinalLogCheck:
     ) -> dict[Loss, int | None]:
         """The losses in the logs of a plan, each with the leader epoch that its log has now.
 
-        The logs are compared with what they were when the plan was made. If they changed while it
-        was read, and it was read again for that reason, ``after`` is that change, and they are
-        compared with what they were then. ``fingerprints``: those of before they were read.
+        The logs are compared with their state when the plan was made. If they changed while it was
+        being read, and it was read again for that reason, ``after`` is that change, and they are
+        compared with their state then. ``fingerprints`` were taken before reading.
 
-        Raises Conflict where the logs belong to another cluster, Unreachable where that is unknown
-        for now, and LogChange where a fingerprint differs or a log cannot be asked: its broker may
+        Raises Conflict if the logs belong to another cluster, Unreachable if that is unknown for
+        now, and LogChange if a fingerprint differs or a log cannot be asked about: its broker may
         have changed it before it went down, and no receipt has bytes that would show it. If the
         broker stays down, the second reading fails, or holds the partition if the policy says so.
         """
@@ -99,8 +99,8 @@ class FinalLogCheck:
         self, plan: Plan, changes: Mapping[Loss, int | None], after: LogChange | None = None
     ) -> None:
         """Raises LogChange if the policy allows the losses and the plan should be read once more.
-        Raises RangeLost if it does not, if a second reading, the one ``after`` a change, found the
-        same losses, or if the plan is a replacement."""
+        Raises RangeLost if it does not, if a second reading, ``after`` a change, found the same
+        losses, or if the plan is a replacement."""
         losses = list(changes)
         if not losses:
             return
@@ -114,19 +114,19 @@ class FinalLogCheck:
         )
 
     def check_same_cluster(self, settings: ReadSettings, plan: Plan) -> None:
-        """Raises Conflict where a plan was made for another cluster than the job's."""
-        wanted = {r.partition: LogMark(r.until_offset, r.topic_id) for r in plan.ranges}
-        if plan.cluster is None or not wanted:
+        """Raises Conflict if a plan was made for a cluster other than the job's."""
+        marks = {r.partition: LogMark(r.until_offset, r.topic_id) for r in plan.ranges}
+        if plan.cluster is None or not marks:
             return
         with ConnectionPool(settings.cluster) as brokers:
             tolerates_missing = settings.policy.tolerates_missing_leaders
-            attempt = SurveyAttempt(brokers, _request_for_marks(wanted, tolerates_missing))
+            attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
             with suppress(UnknownTopic):
                 attempt.find_leaders()
             self._check_planned_cluster(plan, attempt.cluster())
 
-    def _check_planned_cluster(self, plan: Plan, asked: Cluster) -> None:
-        cluster, planned_for = self._job.source.name_cluster(asked), plan.cluster
+    def _check_planned_cluster(self, plan: Plan, surveyed: Cluster) -> None:
+        cluster, planned_for = self._job.source.name_cluster(surveyed), plan.cluster
         if cluster is None or planned_for is None or not cluster.is_other(planned_for):
             return
         if not with_known_addresses(cluster, [*self._known(), planned_for]).is_other(planned_for):
@@ -149,21 +149,21 @@ class FinalLogCheck:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
         self._check_planned_cluster(plan, attempt.cluster())
-        found = attempt.found
-        odd = unconfirmed_partitions(marks, found.reachable)
-        served = {p: marks[p] for p in odd if found.absent.why_unreachable(p) is None}
+        metadata = attempt.found
+        unconfirmed = unconfirmed_partitions(marks, metadata.reachable)
+        served = {p: marks[p] for p in unconfirmed if metadata.absent.why_unreachable(p) is None}
         if served:
             survey = self._survey_until_settled(brokers, tolerates_missing, served)
-            missing = [p for p in served if p not in survey.logs]
-            if gone := [p for p in missing if survey.absent.why_unreachable(p) is None]:
-                raise UnknownTopic(f"{gone[0]} was read and no longer exists")
+            absent = [p for p in served if p not in survey.logs]
+            if deleted := [p for p in absent if survey.absent.why_unreachable(p) is None]:
+                raise UnknownTopic(f"{deleted[0]} was read and no longer exists")
             if losses := find_changes(served, survey):
                 return {loss: survey.logs[loss.partition].leader.epoch for loss in losses}
             nameless = {p: log for p, log in survey.logs.items() if marks[p].topic_id is None}
             _check_same_bytes(brokers, plan, nameless, fingerprints)
-            odd -= survey.logs.keys()
-        if odd:
-            raise _unconfirmed_log_error(min(odd), "its broker does not answer")
+            unconfirmed -= survey.logs.keys()
+        if unconfirmed:
+            raise _unconfirmed_log_error(min(unconfirmed), "its broker does not answer")
         return {}
 
     def _survey_until_settled(
@@ -181,9 +181,9 @@ class FinalLogCheck:
 
 
 class LogChange(Unreachable):
-    """A log is not the one that was planned, or nothing shows that it is, and can be read as it is
-    now. ``losses`` are its losses, each with the leader epoch that its log has now; none where
-    only its bytes differ, or are unknown."""
+    """A log is not, or cannot be shown to be, the one that was planned, and can be read as it is
+    now. ``losses`` are its losses, each with the current leader epoch of its log; there are none
+    if only its bytes differ, or are unknown."""
 
     def __init__(
         self, what: str, *, why: str = "", losses: Mapping[Loss, int | None] | None = None
@@ -192,7 +192,7 @@ class LogChange(Unreachable):
         self.losses = dict(losses or {})
 
     def final_error(self) -> Unreachable:
-        """The same for callers that do not read the log again."""
+        """The same error for callers that do not read the log again."""
         return Unreachable(self.what, why=self.why, do=self.do, **self.facts)
 
     @property
@@ -218,17 +218,17 @@ def _check_same_bytes(
     fingerprints: Fingerprints,
 ) -> None:
     """Raises LogChange for a log whose bytes differ from its fingerprint, or are not known both
-    before and after reading. There is nothing to compare where the log had no complete batch of
-    a size that can be fetched, or where its bytes have expired since. A replica's bytes are as
-    good as its leader's, but it may not have them yet."""
+    before and after reading. There is nothing to compare if the log had no complete batch small
+    enough to fetch, or if its bytes have expired since. A replica's bytes are as good as its
+    leader's, but it may not have them yet."""
     offsets = _offsets_to_compare(brokers, plan, logs)
-    now = _checksums(brokers, {p: log.leader for p, log in logs.items()}, offsets)
-    check_same_checksums(fingerprints, now)
+    checksums = _checksums(brokers, {p: log.leader for p, log in logs.items()}, offsets)
+    check_same_checksums(fingerprints, checksums)
     for partition, log in sorted(logs.items()):
         if partition not in fingerprints:
             raise _unconfirmed_log_error(partition, "its broker did not answer before it was read")
         expired = log.start_offset > offsets[partition] and not log.leader.is_replica
-        if fingerprints[partition] is not None and now.get(partition) is None and not expired:
+        if fingerprints[partition] is not None and checksums.get(partition) is None and not expired:
             raise _unconfirmed_log_error(partition, "its broker does not return what was read")
 
 
@@ -250,25 +250,29 @@ def _unconfirmed_log_error(partition: Partition, why: str) -> LogChange:
 def _checksums(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
-    """``batch_checksums``, for which whoever leads is asked again for a while."""
-    found = batch_checksums(brokers, leaders, offsets)
+    """``batch_checksums``, looking up leaders that do not answer again for a while."""
+    checksums = batch_checksums(brokers, leaders, offsets)
     deadline = Deadline(LAGGING_S)
-    while (left := leaders.keys() - found.keys()) and not deadline.has_passed:
+    while (unanswered := leaders.keys() - checksums.keys()) and not deadline.has_passed:
         time.sleep(RESURVEY_POLL_S)
         with suppress(Unreachable):
-            topics = sorted({p.topic for p in left})
+            topics = sorted({p.topic for p in unanswered})
             view = ask_leaders(brokers, topics, brokers.settings.seeds)
-            known = {p: x for topic in view.topics.values() for p, x in topic.leaders.items()}
-            now = {p: leader for p, leader in known.items() if p in left}
-            found |= batch_checksums(brokers, now, offsets)
-    return found
+            current_leaders = {
+                p: leader
+                for topic in view.topics.values()
+                for p, leader in topic.leaders.items()
+                if p in unanswered
+            }
+            checksums |= batch_checksums(brokers, current_leaders, offsets)
+    return checksums
 
 
 def _offsets_to_compare(
     brokers: ConnectionPool, plan: Plan, partitions: Container[Partition]
 ) -> dict[Partition, int]:
-    """The offset of each partition whose bytes are compared: the last one read, or where the last
-    slice begins if offsets are bytes, since not every byte begins an entry."""
+    """The offset in each partition at which bytes are compared: the last one read, or, if offsets
+    are bytes, where the last slice begins, since not every byte begins an entry."""
     if brokers.dialect.capabilities.offsets_are_bytes:
         ends = sorted((s.partition, s.from_offset) for s in plan.slices)
     else:

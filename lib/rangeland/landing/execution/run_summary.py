@@ -1,4 +1,4 @@
-"""The result of one command, summed over the plans that it has finished."""
+"""The result of one command, summed over the plans it has finished."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ def result_of_plans(
     warn: Callable[[str], None],
 ) -> RunResult:
     """The result of a command that has finished these plans. ``draft`` is the last one, if any. A
-    plan whose partitions were held at their beginning has landed nothing, although it is in the
-    table."""
+    plan whose partitions were all held at their beginning is in the table and has landed
+    nothing."""
     ours = [f for f in finished if f.is_ours]
-    met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
+    landed_by_others = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     left_out = () if draft is None else draft.already_landed
-    already_landed = {str(r): r for r in (*left_out, *met)}.values()
+    already_landed = {
+        (r.partition, *r.interval): r for r in (*left_out, *landed_by_others)
+    }.values()
     losses: list[LossEvent] = []
-    held = {loss.partition: str(loss) for loss in (() if draft is None else draft.held)}
+    held = {loss.partition: loss for loss in (() if draft is None else draft.held)}
     for f in finished:
-        events = target.history.losses(f.plan.id)
-        of_plan = [event for event in events if event.plan_hash]
-        losses += of_plan
+        events = [event for event in target.history.losses(f.plan.id) if event.plan_hash]
+        losses += events
         # Each slice has its own loss; the checkpoint stays where the first of them begins.
         held |= {
-            event.loss.partition: str(event.loss)
-            for event in reversed(of_plan)
+            event.loss.partition: event.loss
+            for event in reversed(events)
             if event.loss.action is Action.HOLD
         }
     if any(f.outcome.ranges for f in ours):
@@ -72,7 +73,7 @@ def result_of_plans(
         bytes_written=sum(file.size_bytes for file in files),
         recovered=tuple(f.plan.sequence for f in finished if f.recovered),
         already_landed=tuple(already_landed),
-        held=tuple(held.values()),
+        held_losses=tuple(held.values()),
         losses=tuple(losses),
         added_columns=_added_columns(ours) if job.decode.is_typed else None,
         schemas=_schemas(ours, row_format, warn) if job.decode.is_typed else None,
@@ -91,11 +92,11 @@ def _schemas(
     values = None if row_format is None else row_format.value
     schemas = []
     for schema_id, count in sorted(total.items()):
-        found: SubjectVersion | None = None
+        registered: SubjectVersion | None = None
         try:
-            found = registered_as(values, schema_id)
+            registered = registered_as(values, schema_id)
         except RangelandError as error:  # what has landed is safe
             warn(f"the subject of schema {schema_id} is unknown: {error}")
-        name = (found.subject, found.version) if found else ()
+        name = (registered.subject, registered.version) if registered else ()
         schemas.append(WriterSchema(schema_id, count, *name))
     return tuple(schemas)

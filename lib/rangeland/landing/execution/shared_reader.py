@@ -1,11 +1,11 @@
 """What landing needs from a reader that shares a plan with other drivers.
 
-A driver that works alone reads all slices of a plan itself. One that works in a group hands the
-plan to a ``SharedReader``, which reads a part of it and waits for the rest. Landing knows nothing
-about groups: the composition root passes a reader in where there is one.
+A driver that works alone reads all slices of a plan itself. A driver in a group hands the plan to a
+``SharedReader``, which reads part of it and waits for the rest. Landing knows nothing about groups:
+``runner`` passes in a reader if there is one.
 
 Drivers share a plan only if they write the same columns. A driver that reads alone writes those of
-its own job file: if that was corrected, the plan might not be finished otherwise.
+its own job file: if that has been corrected, the plan might otherwise never be finished.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 
 FinishedTasks = tuple[list[TaskResult], RangelandError | None]
-"""The tasks that finished, and the error that ended the reading, if one did."""
+"""The results of the tasks that finished, and the error that ended the reading, if any."""
 ReadTasks = Callable[[Sequence[Slice], Callable[[], bool], Mapping[int, int]], FinishedTasks]
 """Reads slices until all are read, one fails, or the stop function returns true. The third argument
-is what was read earlier, as widths by slice index."""
+has the widths of what was read earlier, by slice index."""
 
 PrepareOutcome = Callable[[Mapping[int, Receipt], Sequence[EventFile]], OutcomeEvent]
 
@@ -35,8 +35,8 @@ class PlanToRead:
     """A plan without an outcome, and the means to read it. ``whole``: one driver must read all of
     its slices.
 
-    ``check_part_is_valid`` raises where receipts of some slices do not add up, or come from logs
-    that are no longer those of the plan: such a part would block the plan for ever. ``prepare``
+    ``check_part_is_valid`` raises if the receipts do not add up, or come from logs that are no
+    longer the plan's: such a part would block the plan for ever. ``prepare``
     takes the receipts and files of all slices, proves and checks them, and returns the outcome that
     counts."""
 
@@ -62,7 +62,7 @@ class SharedReader(Protocol):
 
     @property
     def is_available(self) -> bool:
-        """False where this driver has to read alone."""
+        """False if this driver has to read alone."""
 
     def read(self, work: PlanToRead) -> SharedOutcome:
         """Returns once the plan has an outcome, prepared here or by another driver."""

@@ -1,8 +1,7 @@
-"""Reads slices of a plan with Spark, and confirms that their logs are those that were planned.
+"""Reads slices of a plan with Spark, and confirms that their logs are the ones that were planned.
 
-A driver reads all slices of a plan, or those that it owns of a plan that several drivers share.
-What was read comes back as receipts and files: proving a plan and committing it is the committer's
-part.
+A driver reads all slices of a plan, or its own slices of a plan that several drivers share. The
+result is receipts and files; the committer proves and commits them.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ class PlanReceipts:
 
 
 class SparkPlanReader:
-    """Reads slices of the plans of one job's table. ``shared_reader`` returns what reads the plans
-    of the job's runs together with other drivers, while this driver shares them."""
+    """Reads slices of plans for one job's table. ``shared_reader`` returns the reader for plans
+    that are shared with other drivers, while this driver takes part in that."""
 
     def __init__(
         self,
@@ -95,13 +94,13 @@ class SparkPlanReader:
         self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
-        """Reads all slices of a plan, from logs that do not change meanwhile. If one does and the
-        policy allows it, everything is read once more, so that readers meet the loss at the start.
-        Raises RangeLost for losses, and Unreachable if a log keeps changing."""
+        """Reads all slices of a plan, from logs that do not change while they are read. If one does
+        and the policy allows it, everything is read once more, so that tasks find the loss at the
+        start. Raises RangeLost for losses, and Unreachable if a log keeps changing."""
         try:
             return self._read_unchanged(plan, None, is_new=is_new)
-        except LogChange as seen:
-            change = seen
+        except LogChange as error:
+            change = error
         return self.read_after_change(plan, change)
 
     def read_after_change(self, plan: Plan, change: LogChange) -> PlanReceipts:
@@ -134,17 +133,15 @@ class SparkPlanReader:
         after: LogChange | None = None,
     ) -> None:
         if plan.kind.traits.reads_log:
-            read = receipts.values()
-            losses = self.log_check.changes(
-                self.read_settings(plan), plan, read, fingerprints, after
-            )
-            self.log_check.check_same_logs(plan, losses, after)
+            settings = self.read_settings(plan)
+            changes = self.log_check.changes(settings, plan, receipts.values(), fingerprints, after)
+            self.log_check.check_same_logs(plan, changes, after)
 
     def _read_slices(
         self, plan: Plan, *, is_new: bool
     ) -> tuple[dict[int, Receipt], list[EventFile]]:
-        """The leaders in a plan that is not new may have changed, or lead another log: readers
-        then look them up first and check that the log is the same."""
+        """In a plan that is not new the leaders may have changed, or lead another log: tasks then
+        look them up first and check that the log is the same."""
         if plan.job != self._job.name:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
@@ -161,18 +158,18 @@ class SparkPlanReader:
             if self._transform is None:
                 results = run_tasks(tasks)
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
-                written = event_files(results, plan)
+                files = event_files(results, plan)
             else:
-                receipts, files = run_transformed(plan, tasks, self._transform)
-                written = [EventFile(file) for file in files]
+                receipts, data_files = run_transformed(plan, tasks, self._transform)
+                files = [EventFile(file) for file in data_files]
         except RangeLost as lost:
             raise whole_log_error(plan, lost) from lost
         finally:
             self._progress.done()
-        check_files_are_visible(self._spark, self._target, written)
-        counts = (len(receipts), plan.id, len(written))
+        check_files_are_visible(self._spark, self._target, files)
+        counts = (len(receipts), plan.id, len(files))
         logger.info("Read %d slices of plan %s: %d files", *counts)
-        return receipts, written
+        return receipts, files
 
     def _tasks_to_run(
         self,
@@ -183,7 +180,7 @@ class SparkPlanReader:
         *,
         is_new: bool = False,
     ) -> TasksToRun:
-        """``read_widths`` are those of slices read earlier, by index."""
+        """``read_widths`` are the widths of slices that were read earlier, by index."""
         writer = WriterSettings(
             table=self._target.table.delta.storage(str(self._target.table.path)),
             layout=self._target.schema.layout(self.row_schema),
@@ -204,11 +201,10 @@ class SparkPlanReader:
         return TasksToRun(self._spark, tasks, settings, writer, on_read, stop)
 
     def read_settings(self, plan: Plan) -> ReadSettings:
-        """The settings with which a plan is read: from the log, or from the bytes kept in
-        quarantine."""
+        """The settings for reading a plan, from the log or from the bytes in quarantine."""
         if not plan.kind.traits.reads_log:
-            kept = settings_of(self._job, plan, self._target, self._row_format)
-            return kept if self._transform is None else replace(kept, policy=KEEP)
+            settings = settings_of(self._job, plan, self._target, self._row_format)
+            return settings if self._transform is None else replace(settings, policy=KEEP)
         settings = read_settings(self._job).with_filter(plan.isolation, plan.tags)
         settings = replace(settings, row_format=self._row_format_of(plan))
         settings = with_cleanup(self._job, settings, (s.partition.topic for s in plan.slices))
@@ -217,16 +213,15 @@ class SparkPlanReader:
 
     def _row_format_of(self, plan: Plan) -> RowFormat | None:
         """All records of a plan were in the log when it was made."""
-        now_ms = time.time_ns() // 1_000_000
-        written = WrittenBefore(plan.made_at_ms, now_ms)
-        return self._row_format and replace(self._row_format, written=written)
+        bound = WrittenBefore(plan.made_at_ms, time.time_ns() // 1_000_000)
+        return self._row_format and replace(self._row_format, written=bound)
 
     # --- together with other drivers -----------------------------------------------------------
 
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
-        """The outcome of a plan that several drivers read together, made by ``prepare`` once all is
-        read; None for a plan of another sequence, and where this driver reads alone."""
-        # What several drivers write of a plan has the same columns.
+        """The outcome of a plan that several drivers read together, made by ``prepare`` once
+        everything is read; None for a plan of another sequence, and if this driver reads alone."""
+        # All drivers that share a plan have to write the same columns.
         is_shared = self._job.is_own_run(plan) and plan.schema_json == self.schema_to_merge()
         shared_reader = self._shared_reader()
         if shared_reader is None or not shared_reader.is_available or not is_shared:
@@ -288,7 +283,7 @@ class SparkPlanReader:
         return [EventFile(file) for result in results for file in result.files]
 
     def schema_to_merge(self) -> str:
-        """The schema of what is written, if the table may have to follow it."""
+        """The schema of the written rows, if the table may have to follow it."""
         return self._target.schema.schema_to_merge(self.row_schema)
 
     # --- helpers -------------------------------------------------------------------
@@ -306,30 +301,31 @@ class SparkPlanReader:
         return on_read
 
     def wait_for_workers(self) -> None:
-        """Waits until the workers can read, before a plan is entered."""
+        """Waits until the workers can read. Call it before a plan is entered."""
         workers = start_workers(self._spark, login_packages(self._job))
         if not workers.is_ready:
             self._progress.step("waiting for the cluster's workers")
         workers.wait(translate_spark_error)
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
-        """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
+        """Slices packed by leader: enough tasks for every core, and no more than their bytes
+        need."""
         return pack_tasks(slices, self._job.slices.target_bytes, parallelism_of(self._spark))
 
 
 def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
     """Each file, with its range if its task had one slice."""
     slices = {s.index: s for s in plan.slices}
-    written = []
+    files = []
     for result in results:
         only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
         where = Range(only.partition, *only.interval, only.topic_id) if only else None
-        written += [EventFile(file, where) for file in result.files]
-    return written
+        files += [EventFile(file, where) for file in result.files]
+    return files
 
 
 def check_files_are_visible(
-    spark: SparkSession, target: LandingTarget, written: Sequence[EventFile]
+    spark: SparkSession, target: LandingTarget, files: Sequence[EventFile]
 ) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
@@ -337,25 +333,24 @@ def check_files_are_visible(
     is_local = str(spark.sparkContext.master).startswith("local")
     if is_local or not TablePath.parse(where).is_local:
         return
-    if missing := gone_files(where, [one.file for one in written]):
+    if paths := gone_files(where, [f.file for f in files]):
         raise TableRefused(
-            f"{len(missing)} of {len(written)} files that the executors have written are not "
+            f"{len(paths)} of {len(files)} files that the executors have written are not "
             f"in {where} as this driver sees it",
-            why=f"the first is {missing[0]}; the path is not the same folder on all hosts",
+            why=f"the first is {paths[0]}; the path is not the same folder on all hosts",
             do="name a table in sink.table that driver and executors share (HDFS, an object "
             "store, a disk mounted at the same place everywhere), then run again; remove "
             "what was written to that path on the executors' hosts",
-            missing=list(missing[:10]),
+            missing=list(paths[:10]),
         )
 
 
 def check_covers_outcome(old: OutcomeEvent, results: Sequence[RangeResult]) -> None:
-    """Raises RangeLost where a new attempt lacks ranges of the old outcome, which count as
-    landed."""
-    again = coverage_of(one.range for one in results)
-    if left := leave_out([one.range for one in old.ranges], again):
+    """Raises RangeLost if a new attempt lacks ranges of the old outcome, which count as landed."""
+    coverage = coverage_of(one.range for one in results)
+    if lost := leave_out([one.range for one in old.ranges], coverage):
         raise RangeLost(
-            f"{left[0]} was prepared, its files are gone, and it cannot be read again",
+            f"{lost[0]} was prepared, its files are gone, and it cannot be read again",
             why="the log has lost it since, or its bytes are damaged, and a policy holds it",
             do="let the policy skip it, and run again",
         )

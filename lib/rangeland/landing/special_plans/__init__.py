@@ -1,2 +1,2 @@
-"""Plans that do more than land new offsets: quarantine landed again, rows replaced, a table
-adopted. What only these need is here, from their draft to their commit."""
+"""Plans that do more than land new offsets: they redrive quarantine, replace rows or adopt a table.
+Everything that only these plans need is here, from their draft to their commit."""

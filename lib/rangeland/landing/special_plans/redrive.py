@@ -1,8 +1,8 @@
-"""What is in quarantine, plans that land what can be decoded now, and the result of that.
+"""Quarantined batches, the plans that land those that can be decoded now, and the result.
 
 A batch is in quarantine from the landing that put it there until a later landing has its offsets:
-the order of the ledger decides, so nothing is ever marked or removed. It is decoded again from the
-kept bytes, which needs no broker, or read again from the log, where another replica may have it
+the order of the ledger decides, so nothing is ever marked or removed. A batch is decoded again from
+its kept bytes, which needs no broker, or read again from the log, where another replica may have it
 undamaged.
 """
 
@@ -38,24 +38,25 @@ from rangeland.results import RunResult
 PLAN_BYTES = 64 << 20
 """The most kept bytes per plan: they are sent to its tasks."""
 KEEP = Policy(undecodable=Action.QUARANTINE)
-"""The policy for landing kept records through a transform: those that it fails on stay in
+"""The policy for landing kept records through a transform: records that it fails on stay in
 quarantine."""
 HOLD_ALL = Policy.all(Action.HOLD)
-"""The policy for reading a log again: what is still damaged or lost stays in quarantine."""
+"""The policy for reading a log again: offsets that are still damaged or lost stay in quarantine."""
 READ_ON = Policy(
     (), **{k: Action.SKIP if k.traits.is_found_by_reading else Action.HOLD for k in LossKind}
 )
-"""The policy for finding out all that is still damaged or missing."""
+"""The policy for finding all offsets that are still damaged or missing."""
 
 
 ReadFilter = tuple[Isolation, tuple[str, ...]]
-"""Which messages of its offsets a landing takes: by isolation and tags."""
+"""Which messages of its offsets a landing takes, by isolation and tags."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedRange:
-    """A batch in quarantine. ``why`` it cannot be decoded now; empty if it can. ``isolation``
-    and ``tags`` are those of the landing that put it there: the job's may differ now."""
+    """A batch in quarantine. ``why``: the reason why it cannot be decoded now; empty if it can.
+    ``isolation`` and ``tags`` are those of the landing that put it there: the job's may differ
+    now."""
 
     VIEW = "*batch decodes why"
 
@@ -78,7 +79,7 @@ def in_quarantine(
     job: Job, target: LandingTarget, row_format: RowFormat | None
 ) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
-    trial. Raises Conflict where kept bytes are gone."""
+    trial. Raises Conflict if kept bytes are gone."""
     return sorted(_try_batches(job, target, row_format), key=lambda one: one.batch.range)
 
 
@@ -87,22 +88,22 @@ def _try_batches(
 ) -> Iterator[QuarantinedRange]:
     """The quarantined ranges in the order of their files. Bytes are released after the trial: there
     may be more of them than fit into the driver's memory."""
-    wanted = _ranges_in_force(job, target)
-    left = set(wanted)
-    for batch in target.quarantine.batches(lambda *key: key in left):
+    requests = _ranges_in_force(job, target)
+    remaining = set(requests)
+    for batch in target.quarantine.batches(lambda *key: key in remaining):
         key = (batch.plan_id, batch.range)
-        if key not in left:
+        if key not in remaining:
             continue
-        left.discard(key)
-        for where in wanted[key].ranges:
-            isolation, tags = wanted[key].read_filter
+        remaining.discard(key)
+        for where in requests[key].ranges:
+            isolation, tags = requests[key].read_filter
             for range_, why in _trial(job, row_format, replace(batch, range=where), isolation):
-                tried = replace(
+                without_bytes = replace(
                     batch, range=range_, quarantined_bytes=QuarantinedBytes(b"", (), batch.reason)
                 )
-                yield QuarantinedRange(tried, isolation, why, tags)
-    if left:
-        plan_id, where = min(left, key=str)
+                yield QuarantinedRange(without_bytes, isolation, why, tags)
+    if remaining:
+        plan_id, where = min(remaining, key=str)
         raise Conflict(
             f"the quarantine has no bytes of {where}",
             why=f"{plan_id} put them there",
@@ -111,19 +112,22 @@ def _try_batches(
 
 
 def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
-    """The schema ids of intact records in quarantine, by topic and field. Nothing for
-    a job without a schema registry."""
-    found: dict[TopicField, set[int]] = {}
+    """The schema ids of intact records in quarantine, by topic and field. Empty for a job without a
+    schema registry."""
+    ids: dict[TopicField, set[int]] = {}
     if not job.decode.fields_with_schema_ids:
-        return found
-    wanted = _ranges_in_force(job, target)
-    for batch in target.quarantine.batches(lambda *key: key in wanted):
-        if batch.quarantined_bytes.rows is None:
+        return ids
+    requests = _ranges_in_force(job, target)
+    for batch in target.quarantine.batches(lambda *key: key in requests):
+        rows = batch.quarantined_bytes.rows
+        if rows is None:
             continue
         for field in job.decode.fields_with_schema_ids:
-            seen = found.setdefault(TopicField(batch.range.partition.topic, field), set())
-            seen |= set(count_schema_ids(batch.quarantined_bytes.rows.column(field)).schema_ids)
-    return found
+            topic_field = TopicField(batch.range.partition.topic, field)
+            ids.setdefault(topic_field, set()).update(
+                count_schema_ids(rows.column(field)).schema_ids
+            )
+    return ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +140,13 @@ def _ranges_in_force(
     job: Job, target: LandingTarget
 ) -> dict[tuple[PlanId, Range], _RedriveRequest]:
     """The parts of each quarantined range that no later landing has."""
-    if not any(one.loss.action is Action.QUARANTINE for one in target.history.losses()):
+    if not any(x.loss.action is Action.QUARANTINE for x in target.history.losses()):
         return {}
-    found: dict[tuple[PlanId, Range], _RedriveRequest] = {}
+    requests: dict[tuple[PlanId, Range], _RedriveRequest] = {}
     for planned, outcome in target.history.landings():
         landed = coverage_of(one.range for one in outcome.ranges)
-        for key, wanted in list(found.items()):
-            found[key] = replace(wanted, ranges=tuple(leave_out(wanted.ranges, landed)))
+        for key, request in list(requests.items()):
+            requests[key] = replace(request, ranges=tuple(leave_out(request.ranges, landed)))
         if planned.job != job.name:
             continue
         plan = Plan.parse(planned.document)
@@ -150,15 +154,15 @@ def _ranges_in_force(
         for event in target.history.losses(planned.plan_id):
             if event.loss.action is Action.QUARANTINE:
                 where = event.loss.range
-                found[planned.plan_id, where] = _RedriveRequest((where,), read_filter)
-    return {key: wanted for key, wanted in found.items() if wanted.ranges}
+                requests[planned.plan_id, where] = _RedriveRequest((where,), read_filter)
+    return {key: request for key, request in requests.items() if request.ranges}
 
 
 def _trial(
     job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
 ) -> list[tuple[Range, str]]:
-    """Which parts of a range can be decoded now, each with the reason if it cannot. A batch is
-    decoded as a whole, intact records one by one."""
+    """The parts of a range, each with the reason why it cannot be decoded now, or an empty text. A
+    batch is decoded as a whole, intact records one by one."""
     if batch.quarantined_bytes.rows is None:
         return [(batch.range, _why_not(job, row_format, batch, isolation))]
     rows = _of_old_records(row_format)
@@ -189,19 +193,21 @@ def draft_from_quarantine(
     position: JobPosition,
     now_ms: int,
 ) -> PlanDraft:
-    """A plan of the batches that can be decoded now, as many as one plan may carry."""
-    taken: list[QuarantinedRange] = []
+    """A plan for the batches that can be decoded now, as many as one plan may carry."""
+    batches: list[QuarantinedBatch] = []
+    read_filter: ReadFilter | None = None
     size = 0
-    for one in _try_batches(job, target, row_format):
-        if not one.decodes or (taken and one.read_filter != taken[0].read_filter):
+    for quarantined in _try_batches(job, target, row_format):
+        if not quarantined.decodes or read_filter not in (None, quarantined.read_filter):
             continue
-        size += one.batch.size_bytes
-        if taken and size > PLAN_BYTES:
+        size += quarantined.batch.size_bytes
+        if batches and size > PLAN_BYTES:
             break
-        taken.append(one)
-    taken.sort(key=lambda one: one.batch.range)
-    ranges = [replace(one.batch.range, estimated_bytes=one.batch.size_bytes) for one in taken]
-    isolation, tags = taken[0].read_filter if taken else (job.source.isolation, ())
+        read_filter = quarantined.read_filter
+        batches.append(quarantined.batch)
+    batches.sort(key=lambda batch: batch.range)
+    ranges = [replace(batch.range, estimated_bytes=batch.size_bytes) for batch in batches]
+    isolation, tags = read_filter or (job.source.isolation, ())
     plan = Plan(
         job=job.name,
         application=job.application,
@@ -226,19 +232,19 @@ def draft_from_log(
     settings: ReadSettings,
     draft_ranges: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> PlanDraft:
-    """A plan of the quarantined ranges that the log has undamaged now, of one read filter. The log
-    is read once beforehand, so that no plan is entered for what is still damaged; ``draft_ranges``
-    makes a plan of ranges. What stays in quarantine is in the notes. Raises Unreachable where the
-    log cannot be read."""
+    """A plan for the quarantined ranges of one read filter that are undamaged in the log now. The
+    log is read once beforehand, so that no plan is entered for ranges that are still damaged: the
+    notes name those that stay in quarantine. ``draft_ranges`` makes a plan for ranges. Raises
+    Unreachable if the log cannot be read."""
     read_filters = list(dict.fromkeys(one.read_filter for one in quarantined))
     notes: list[str] = []
     for read_filter in read_filters:
         ranges = [one.batch.range for one in quarantined if one.read_filter == read_filter]
-        found = _draft_with(ranges, read_filter, settings, draft_ranges)
-        notes += [note for note in found.notes if note not in notes]
-        if not found.is_empty or read_filter == read_filters[-1]:
-            is_last = read_filter == read_filters[-1]
-            return replace(found, notes=tuple(notes), leaves_more=not is_last)
+        draft = _draft_with(ranges, read_filter, settings, draft_ranges)
+        notes += [note for note in draft.notes if note not in notes]
+        is_last = read_filter == read_filters[-1]
+        if is_last or not draft.is_empty:
+            return replace(draft, notes=tuple(notes), leaves_more=not is_last)
     return draft_ranges([], (settings.isolation, settings.tags))
 
 
@@ -250,16 +256,16 @@ def _draft_with(
 ) -> PlanDraft:
     draft = draft_ranges(ranges, read_filter)
     lost = _read_on_trial(draft.plan.slices, settings.with_filter(*read_filter))
-    left_out = (*draft.held, *lost)
+    losses = (*draft.held, *lost)
     if lost:
         readable = leave_out(ranges, coverage_of(loss.range for loss in lost))
         draft = draft_ranges(list(readable), read_filter)
-    notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in left_out]
+    notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in losses]
     return replace(draft, held=(), notes=(*draft.notes, *notes))
 
 
 def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[DecidedLoss]:
-    """What is still damaged or missing in these slices. Reading continues past it."""
+    """The damage and gaps that these slices still have. Reading continues past them."""
     if not slices:
         return []
     with closing(read_slices(slices, replace(settings, policy=READ_ON))) as chunks:
@@ -269,8 +275,8 @@ def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[Deci
 def settings_of(
     job: Job, plan: Plan, target: LandingTarget, row_format: RowFormat | None
 ) -> ReadSettings:
-    """The settings with which tasks decode kept bytes. Of offsets that were kept more than once,
-    the bytes kept last."""
+    """The settings with which tasks decode kept bytes. If offsets were kept more than once, the
+    newest bytes count."""
     slices = sorted(plan.slices, key=_place_of)
 
     def inside(where: Range) -> list[Slice]:
@@ -278,28 +284,28 @@ def settings_of(
         last = bisect_left(slices, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
         return [s for s in slices[first:last] if s.until_offset <= where.until_offset]
 
-    wanted = target.quarantine.batches(lambda _plan_id, where: bool(inside(where)))
-    kept: dict[int, QuarantinedBytes] = {}
-    for batch in sorted(wanted, key=lambda batch: batch.quarantined_at_ms):
-        kept |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
+    batches = target.quarantine.batches(lambda _plan_id, where: bool(inside(where)))
+    by_slice: dict[int, QuarantinedBytes] = {}
+    for batch in sorted(batches, key=lambda batch: batch.quarantined_at_ms):
+        by_slice |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
     for s in slices:
-        if s.index not in kept:
+        if s.index not in by_slice:
             raise Conflict(
                 f"the quarantine has no bytes of {s}",
                 do="restore the folder _rangeland/quarantine beside the table's files",
             )
-    return _decode_settings(job, row_format, kept, plan.isolation, plan.tags)
+    return _decode_settings(job, row_format, by_slice, plan.isolation, plan.tags)
 
 
 def _decode_settings(
     job: Job,
     row_format: RowFormat | None,
-    kept: dict[int, QuarantinedBytes],
+    by_slice: dict[int, QuarantinedBytes],
     isolation: Isolation,
     tags: tuple[str, ...] = (),
 ) -> ReadSettings:
-    """No broker is asked. The memory budget is the job's: a batch that was kept because it was
-    too large can be landed once the budget is raised."""
+    """No broker is asked. The memory budget is the job's: a batch that was quarantined because it
+    was too large can be landed once the budget is raised."""
     source = job.source
     cluster = ClusterSettings(
         source.dialect, (), isolation=isolation, max_batch_bytes=source.max_batch_bytes
@@ -307,13 +313,13 @@ def _decode_settings(
     return ReadSettings(
         cluster,
         tags=tags,
-        quarantined_bytes=kept,
+        quarantined_bytes=by_slice,
         row_format=_of_old_records(row_format),
     )
 
 
 def _of_old_records(row_format: RowFormat | None) -> RowFormat | None:
-    """What cannot be decoded stays in quarantine: a schema may still be registered for it."""
+    """Records without a known schema stay in quarantine: it may still be registered."""
     return row_format and replace(row_format, written=LONG_AGO)
 
 
@@ -323,8 +329,7 @@ def _place_of(range_: Range | Slice) -> tuple[Partition, str, int]:
 
 @dataclass(frozen=True, slots=True)
 class RedriveResult(JsonResult):
-    """The result of ``redrive``. ``left`` is what is in quarantine now. ``done`` is None for a dry
-    run."""
+    """The result of ``redrive``. ``done`` is None for a dry run."""
 
     VIEW = "job table seconds"
 

@@ -1,9 +1,9 @@
 """Replaces rows of a table with those of an outcome.
 
-Spark's ``replaceWhere`` does it, in one commit with the outcome's transaction. What may not be
-replaced is refused before a plan is entered. Where a loss shows only while it is read, the plan
-ends with an outcome that lands nothing: no policy could let it go on, and an open plan would be in
-the way of every run.
+Spark's ``replaceWhere`` does it, in one commit with the outcome's transaction. Rows that may not be
+replaced are refused before a plan is entered. If a loss shows only during reading, the plan ends
+with an outcome that lands nothing: no policy could let it go on, and an open plan would block every
+run.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class Replacement:
         return compare(table.where(where), new, columns, by_broker=by_broker)
 
     def has_rows_of(self, plan: Plan) -> bool:
-        """True where the table has rows of a plan's ranges."""
+        """Whether the table has rows of a plan's ranges."""
         table = self._table()
         return has_rows(self._spark, table, self._condition(table, plan))
 
     def check_rows_can_be_replaced(self) -> None:
-        """Raises TableRefused where rows of this table cannot be replaced, before a plan is entered
+        """Raises TableRefused if rows of this table cannot be replaced, before a plan is entered
         that could never be finished."""
-        facts = self._target.table.metadata
-        if facts is None:
+        metadata = self._target.table.metadata
+        if metadata is None:
             return
-        if facts.configuration.get("delta.appendOnly", "").lower() == "true":
+        if metadata.configuration.get("delta.appendOnly", "").lower() == "true":
             raise TableRefused(
                 f"rows of {self._target.table.name} cannot be replaced",
                 why="its property delta.appendOnly is true",
@@ -71,34 +71,34 @@ class Replacement:
         self._table()
 
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
-        """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
+        """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
         path, table = self._target.table.uri, self._table()
         schema = self._target.schema.schema_of_files()
-        new = prepared_frame(self._spark, path, [one.file for one in files], schema)
+        new = prepared_frame(self._spark, path, [f.file for f in files], schema)
         condition = f"coalesce({self._condition(table, plan)}, false)"
         if stray_rows := new.where(f"NOT ({condition})").count():
             raise TableRefused(
-                f"{stray_rows} of the new rows are not in the range that is to be replaced",
+                f"{stray_rows} of the new rows are outside the range to replace",
                 why="the transform has changed their topic, partition or offset",
                 do="let the transform keep these columns as they are",
             )
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
-        """The files of an outcome, if they do not fit the table as it is now."""
+        """The misfit of an outcome's files, if they do not fit the table as it is now."""
         misfits = self._target.table.change_by(outcome.schema_json).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
-        """Replaces the table's rows of its ranges with an outcome that is not in the table yet, in
-        one commit, which also adds the columns that the table lacks."""
+        """Replaces the table's rows in the plan's ranges with those of an outcome that is not in
+        the table yet, in one commit, which also adds the columns that the table lacks."""
         table, path = self._target.table, self._target.table.uri
         self._target.set_ledger_property()
         with lock_table(path):
-            if gone := table.gone_prepared_files(outcome):
-                return table_commit.FilesGone(gone)
+            if paths := table.gone_prepared_files(outcome):
+                return table_commit.FilesGone(paths)
             if table.snapshot is not None:
                 table_commit.check_same_table(table.delta, table.snapshot)
             change = table.change_by(outcome.schema_json)
@@ -115,7 +115,7 @@ class Replacement:
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.uri, self._table()
-        files = [one.file for one in outcome.files]
+        files = [f.file for f in outcome.files]
         schema = self._target.schema.schema_of_files(change)
         new = prepared_frame(self._spark, path, files, schema)
         return table, new, self._condition(table, plan)
@@ -130,8 +130,9 @@ class Replacement:
 
 
 def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
-    """Raises RangeLost for losses: what the log has lost must not be removed from the table."""
-    losses = [loss for _, one in sorted(receipts.items()) for loss in one.losses]
+    """Raises RangeLost for losses: rows that the log has lost must not be removed from the
+    table."""
+    losses = [loss for _, receipt in sorted(receipts.items()) for loss in receipt.losses]
     if not losses:
         return
     error = range_lost_error(losses)
@@ -142,8 +143,8 @@ def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
 
 
 def check_whole_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
-    """Raises UsageError where a range holds only a part of a slice: a slice was landed as a
-    whole, and can only be replaced as a whole."""
+    """Raises UsageError for a range with only part of a slice: a slice was landed as a whole, and
+    can only be replaced as a whole."""
     slices = [
         LandedRange(landed, None)
         for plan, outcome in target.history.landings()
@@ -153,16 +154,16 @@ def check_whole_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
             coverage_of(one.range for one in outcome.ranges),
         )
     ]
-    asked_for, landed_pieces = list(ranges), in_force(slices)
-    for r in asked_for:
-        if others := other_incarnations(landed_pieces, r):
+    requested, landed_pieces = list(ranges), in_force(slices)
+    for r in requested:
+        if earlier := other_incarnations(landed_pieces, r):
             raise UsageError(
                 f"--replace of {r} would remove rows of an earlier incarnation of its topic",
-                why=f"{others[0]} was landed before the topic was deleted and created again, and "
+                why=f"{earlier[0]} was landed before the topic was deleted and created again, and "
                 "its rows have the same offsets",
                 do="replace a range that the earlier topic did not have, or delete its rows first",
             )
-    cut = cut_ranges(landed_pieces, asked_for)
+    cut = cut_ranges(landed_pieces, requested)
     if not cut:
         return
     cut_range, slice_ = cut[0]

@@ -1,10 +1,10 @@
 """An operator's decision that a table is right, recorded in its ledger.
 
-Where table and ledger disagree, nothing lands until an operator has decided (see
-``identity_check``). Adopting means: go on with this table. What the ledger calls landed stays
-landed, and rows of the job's topics that the ledger does not know count as landed from now on. The
-decision is a plan of the job's own sequence that reads nothing, so later runs need no special case.
-Rows that the ledger has and the table lacks are holes, which ``backfill --missing`` lands again.
+If table and ledger disagree, nothing lands until an operator has decided (see ``identity_check``).
+Adopting means going on with this table. Whatever the ledger calls landed stays landed, and rows of
+the job's topics that the ledger does not know count as landed from now on. The decision is a plan
+of the job's own sequence that reads nothing, so later runs need no special case. Rows that are in
+the ledger and not in the table are holes, which ``backfill --missing`` lands again.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def adopt_table(
 
 
 def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
-    """Plans that are known not to be in the table: later runs finish them. Where that is not
-    known, which may be the reason for adopting, they count as landed."""
+    """Plans that are known not to be in the table: later runs finish them. If that is not known,
+    which may be the reason for adopting, they count as landed."""
     try:
         return target.history.unfinished_plans()
     except Conflict:
@@ -96,17 +96,21 @@ def _unknown_ranges(
     capabilities = load_dialect(job.source.dialect).capabilities
     columns = target.table.log_columns
     frame = table_frame(spark, target.table.uri, columns)
-    found = runs_in(spark, frame, columns, by_broker=capabilities.numbered_per_broker)
-    mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}
-    ranges = [r for p, runs in sorted(mine.items()) for r in _ranges(p, runs)]
-    left = leave_out(ranges, landed)
-    if left and capabilities.offsets_are_bytes:
+    by_partition = runs_in(spark, frame, columns, by_broker=capabilities.numbered_per_broker)
+    ranges = [
+        r
+        for partition, runs in sorted(by_partition.items())
+        if job.source.reads(partition.topic)
+        for r in _ranges(partition, runs)
+    ]
+    unknown = leave_out(ranges, landed)
+    if unknown and capabilities.offsets_are_bytes:
         raise Conflict(
-            f"rows of {left[0].partition} in {job.sink.table} cannot count as landed",
+            f"rows of {unknown[0].partition} in {job.sink.table} cannot count as landed",
             why="offsets of this dialect are bytes, so rows do not say where an entry ends",
             do="land in another table",
         )
-    return left
+    return unknown
 
 
 def _ranges(partition: Partition, runs: Runs) -> list[Range]:

@@ -1,2 +1,2 @@
-"""The table that a job lands in, with the ledger and the quarantine beside it: what they say of the
-job, and what is written to them."""
+"""The table that a job lands in, with the ledger and the quarantine beside it: reading a job's
+history from them, and writing to them."""

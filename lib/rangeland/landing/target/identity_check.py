@@ -1,9 +1,9 @@
-"""Whether a table and the ledger beside it belong together, and what has landed by both.
+"""Whether a table and the ledger beside it belong together, and what has landed according to both.
 
 Each names the other. The table has the ledger's id in its property ``rangeland.ledger``, and its
-transactions record what has landed; every plan in the ledger has the table's id. Where they
-disagree, nothing may land until an operator has decided, or records could land twice or never. The
-decision is recorded by ``table_adoption``.
+transactions record what has landed; every plan in the ledger has the table's id. If they disagree,
+nothing may land until an operator has decided, or records could land twice or never.
+``table_adoption`` records that decision.
 
 A property survives checkpoints, ``OPTIMIZE`` and ``INSERT OVERWRITE``; ``CREATE OR REPLACE`` and
 clones lose it.
@@ -32,7 +32,7 @@ _ADOPT = (
 
 @dataclass(frozen=True, slots=True)
 class SeenLanding:
-    """The evidence for one plan with an outcome, apart from the table's transaction."""
+    """The evidence that a plan with an outcome has landed, apart from the table's transaction."""
 
     is_settled: bool
     """A later plan was entered by a driver that saw this one in the table."""
@@ -65,9 +65,9 @@ class IdentityCheck:
     def landed_sequence(self, application: str) -> int:
         """The last sequence of an application that is in the table, 0 for none.
 
-        The table's transaction says so while it exists: a Delta checkpoint drops those that are
-        older than ``delta.setTransactionRetentionDuration``. After that the ledger and the
-        table's history decide. Raises Conflict where they do not know."""
+        The table's transaction shows it for as long as it exists: a Delta checkpoint drops
+        transactions older than ``delta.setTransactionRetentionDuration``. After that the ledger and
+        the table's history decide. Raises Conflict if they do not show it."""
         landed_last = self._table.transaction_version(application)
         if self._ledger.opened is None:
             return landed_last
@@ -100,20 +100,20 @@ class IdentityCheck:
         return last if landed else last - 1
 
     def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
-        """Checks the cheapest evidence first, and no more than needed. What was committed since the
-        table was read is not in it."""
+        """Checks the cheapest evidence first, and no more than needed. Commits since the table was
+        read do not count."""
         made_at = plan.table_version or 0
         if plan.plan_id not in ledger.possibly_unfinished():
             return SeenLanding(True, False, False, False)
-        seen = self._table.version or 0
+        version = self._table.version or 0
         log = list(self._table.delta.commits(self._table.uri, made_at))
-        commits = [c for c in log if made_at < c.version <= seen]
-        named = any(c.transactions.get(plan.application) == plan.sequence for c in commits)
-        first = commits[0].version if commits else seen + 1
-        # The plan may have been made for a version that the log has, and that was not read.
-        is_whole = first == made_at + 1 or any(c.version >= made_at > seen for c in log)
-        if named or is_whole:
-            return SeenLanding(False, named, is_whole, False)
+        commits = [c for c in log if made_at < c.version <= version]
+        is_in_history = any(c.transactions.get(plan.application) == plan.sequence for c in commits)
+        first = commits[0].version if commits else version + 1
+        # The plan may have been made for a version that is in the log and newer than the one read.
+        is_whole = first == made_at + 1 or any(c.version >= made_at > version for c in log)
+        if is_in_history or is_whole:
+            return SeenLanding(False, is_in_history, is_whole, False)
         return SeenLanding(False, False, False, self._has_files_of(ledger, plan))
 
     def _has_files_of(self, ledger: Ledger, plan: PlanEvent) -> bool:
@@ -135,12 +135,12 @@ class IdentityCheck:
     def unknown_topics(self, topics: Collection[str], *, now: bool = False) -> list[str]:
         """The topics without a landing in the ledger, as of the last ``refresh`` or ``now``."""
         ledger = self._ledger.load_current() if now else self._ledger.opened
-        known = {} if ledger is None else ledger.coverage()
-        return sorted(set(topics) - {partition.topic for partition in known})
+        coverage = {} if ledger is None else ledger.coverage()
+        return sorted(set(topics) - {partition.topic for partition in coverage})
 
     def unknown_topics_in_table(self, topics: Collection[str]) -> list[str]:
-        """The topics that the ledger does not know and the table may have rows of, by the
-        statistics of its files."""
+        """The topics that the ledger does not know and of which the table may have rows, going by
+        the statistics of its files."""
         new = self.unknown_topics(topics)
         if not new or self._table.snapshot is None:
             return []
@@ -151,12 +151,12 @@ class IdentityCheck:
     # --- whether they belong together ----------------------------------------------------
 
     def check_table_and_ledger_agree(self) -> None:
-        """Raises Conflict where table and ledger do not belong together."""
-        if (found := self.disagreement_error()) is not None:
-            raise found
+        """Raises Conflict if table and ledger do not belong together."""
+        if (error := self.disagreement_error()) is not None:
+            raise error
 
     def disagreement_error(self) -> Conflict | None:
-        """The error if table and ledger do not belong together. Cheap where all is well."""
+        """The error if table and ledger do not belong together. Cheap if all is well."""
         if self._ledger.opened is None:
             return self._without_ledger_error()
         newest = self._ledger.opened.newest()
@@ -217,8 +217,8 @@ class IdentityCheck:
         )
 
     def _is_table_of(self, ledger: Ledger, newest: PlanEvent) -> bool:
-        """Whether this is the table of the ledger, by its id. Ledgers of version 0.1.0 have none,
-        so there something that was landed has to be in the table."""
+        """Whether this is the ledger's table, by its id. Ledgers of version 0.1.0 have no ids: for
+        them, the table must have something that was landed."""
         if self._table.snapshot is None:
             return False
         if newest.table_id is not None:

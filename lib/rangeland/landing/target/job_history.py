@@ -1,7 +1,7 @@
 """A job's position and the fate of its plans, from its table and the ledger beside it.
 
-A plan has landed when the table has its transaction; what it landed, held and lost is in the
-ledger. Nothing is written here, and no broker is asked: see ``landing_target``.
+A plan has landed once the table has its transaction; the ledger shows what it landed, held and
+lost. Nothing here writes or asks a broker: see ``landing_target``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptio
 
 @dataclass(frozen=True, slots=True)
 class EnteredPlan:
-    """A plan that is in the ledger. ``outcome`` is set once prepared."""
+    """A plan that is in the ledger, with its outcome once that is prepared."""
 
     plan: Plan
     table_version: int | None
@@ -42,7 +42,7 @@ class EnteredPlan:
 
 
 class JobHistory:
-    """What table and ledger said at the last refresh of the ledger."""
+    """The contents of table and ledger at the last refresh of the ledger."""
 
     def __init__(
         self, job: Job, table: TargetTable, ledger: TargetLedger, identity: IdentityCheck
@@ -55,7 +55,7 @@ class JobHistory:
     # --- where the job stands ----------------------------------------------------------
 
     def position(self, application: str) -> JobPosition:
-        """The position from which the next plan of an application begins, as of the last
+        """The position at which the next plan of an application begins, as of the last
         ``refresh``."""
         sequence = self._identity.landed_sequence(application)
         own = self._job.application
@@ -72,8 +72,8 @@ class JobHistory:
         )
 
     def last_known(self, application: str) -> JobPosition:
-        """The position after the last landing in the ledger and the last sequence that it or the
-        table knows, without checking that the two agree."""
+        """The position after the last landing in the ledger, with the last sequence in it or in the
+        table, without checking that the two agree."""
         sequence = self._table.transaction_version(application)
         if self._ledger.opened is None:
             return JobPosition({}, Coverage(), sequence + 1)
@@ -85,18 +85,16 @@ class JobHistory:
 
     def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
         """Partitions that the job's first run held and no later run has landed."""
-        first = self.losses(PlanId(self._job.application, 1)) if checkpoint else []
-        held = {x.loss.partition for x in first if x.loss.action is Action.HOLD}
+        losses = self.losses(PlanId(self._job.application, 1)) if checkpoint else []
+        held = {x.loss.partition for x in losses if x.loss.action is Action.HOLD}
         return frozenset(held - checkpoint.keys())
 
     def _checkpoint(self, landed: PlanEvent) -> dict[Partition, LogMark]:
-        """A job's checkpoint after a landed plan: held partitions stay where they were, and those
-        whose log ended earlier than planned go on at that end."""
-        found = self.losses(landed.plan_id)
-        marks = checkpoint_after(
-            _plan_of(landed).checkpoint, [x.loss for x in found if x.plan_hash]
-        )
-        return _in_later_epochs(marks, found)
+        """A job's checkpoint after a landed plan: held partitions stay where they were, and
+        partitions whose log ended earlier than planned continue from that end."""
+        events = self.losses(landed.plan_id)
+        losses = [event.loss for event in events if event.plan_hash]
+        return _in_later_epochs(checkpoint_after(_plan_of(landed).checkpoint, losses), events)
 
     def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""
@@ -115,7 +113,7 @@ class JobHistory:
             event = self._ledger.opened.plan(plan_id)
         if event is None:
             raise Conflict(
-                f"the table says that {plan_id.application} has landed {plan_id.sequence}, and the "
+                f"the table says that {plan_id.application} has landed {plan_id.sequence}, but the "
                 "ledger has no such plan",
                 why="the ledger was deleted, or the table is a copy of another one",
                 do="restore the folder _rangeland beside the table's files, or land under "
@@ -133,41 +131,41 @@ class JobHistory:
         )
 
     def landed_as(self, ranges: Sequence[Range], make_options: MakeReadOptions) -> list[LandedRead]:
-        """The read options with which each of these ranges was landed last. Reads the whole
-        ledger. ``make_options`` drops the isolation where it makes no difference."""
-        found: list[LandedRead] = []
-        left = list(ranges)
+        """The read options with which each of these ranges was last landed. Reads the whole ledger.
+        ``make_options`` drops the isolation where it makes no difference."""
+        reads: list[LandedRead] = []
+        remaining = list(ranges)
         for event, outcome in reversed(self._ledger.prepared_plans()):
-            if not left:
+            if not remaining:
                 break
             covered = coverage_of(one.range for one in outcome.ranges)
-            if parts := covered_parts(left, covered):
+            if parts := covered_parts(remaining, covered):
                 plan = _plan_of(event)
                 options = make_options(plan.isolation, plan.tags, plan.cluster)
                 marks = self._marks_reached(event, plan, covered)
-                found += [
+                reads += [
                     LandedRead(part, options, plan.id, marks.get(part.partition)) for part in parts
                 ]
-                left = leave_out(left, covered)
-        return found
+                remaining = leave_out(remaining, covered)
+        return reads
 
     def _marks_reached(
         self, event: PlanEvent, plan: Plan, covered: Coverage
     ) -> dict[Partition, LogMark]:
-        """How far a plan has landed its partitions: the checkpoint that it was made with, where
-        that is the end of what it was to read, and not of an earlier plan in another leader epoch,
-        and where it has landed that end, whatever it holds before."""
+        """How far a plan has landed its partitions: the marks of its checkpoint at which one of its
+        own ranges ends, and not that of an earlier plan in another leader epoch, if it has landed
+        that end, even if it holds offsets before it."""
         if not plan.kind.traits.resolves_bounds:
             return {}
         marks = _in_later_epochs(plan.checkpoint, self.losses(event.plan_id))
-        lasts = [
+        last_offsets = [
             Range(r.partition, r.until_offset - 1, r.until_offset, r.topic_id) for r in plan.ranges
         ]
-        ends = {(r.partition, r.until_offset) for r in covered_parts(lasts, covered)}
+        ends = {(r.partition, r.until_offset) for r in covered_parts(last_offsets, covered)}
         return {p: mark for p, mark in marks.items() if (p, mark.until_offset) in ends}
 
     def clusters(self) -> set[Cluster]:
-        """All clusters from which this table is known to have been landed."""
+        """All clusters from which records are known to have landed in this table."""
         plans = (_plan_of(event) for event, _ in self._ledger.prepared_plans())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
@@ -175,16 +173,16 @@ class JobHistory:
         """Plans of any job that are entered and not in the table, oldest first."""
         if self._ledger.opened is None:
             return []
-        found = []
+        plans = []
         for plan_id in self._ledger.opened.possibly_unfinished():
             if self._identity.landed_sequence(plan_id.application) >= plan_id.sequence:
                 continue
             event = self._ledger.opened.plan(plan_id)
             if event is None:
-                raise Bug(f"plan {plan_id} is named in the ledger and missing from it")
+                raise Bug(f"the ledger names plan {plan_id} and does not have it")
             outcome = self._ledger.opened.outcome(plan_id)
-            found.append(EnteredPlan(_plan_of(event), event.table_version, outcome))
-        return found
+            plans.append(EnteredPlan(_plan_of(event), event.table_version, outcome))
+        return plans
 
     def entered_plan(self, plan: Plan) -> EnteredPlan | None:
         """The same plan, if it is in the ledger, finished or not."""
@@ -201,8 +199,9 @@ class JobHistory:
         return EnteredPlan(plan, None, outcome)
 
     def last_removal(self) -> table_commit.Restored | CommitMetadata | None:
-        """A RESTORE, or a commit that replaced all rows, since the job entered a plan other than a
-        repair, or one that has landed all that was missing: rows of this job may be gone."""
+        """A RESTORE, or a commit that replaced all rows, that may have removed rows of this job:
+        one since the job entered a plan that is not a repair, or a repair that has landed
+        everything that was missing."""
         if self._ledger.opened is None or self._table.snapshot is None:
             return None
         planned_at = self._last_planned_at(self._ledger.opened)
@@ -214,8 +213,8 @@ class JobHistory:
         return restored or table_commit.last_replacement(commits)
 
     def _last_planned_at(self, ledger: Ledger) -> int | None:
-        """The table's version for which the job's newest plan was made, apart from repairs that
-        left rows missing; 0 if there are only such repairs. Any other plan is entered only where
+        """The version of the table for which the job's newest plan was made, not counting repairs
+        that left rows missing; 0 if there are only such repairs. Any other plan is entered only if
         no rows are missing, or to adopt the table."""
         planned_at = None
         for event in ledger.plans_of(self._job.name):
@@ -225,8 +224,8 @@ class JobHistory:
         return planned_at
 
     def _has_repaired_all(self, ledger: Ledger, event: PlanEvent) -> bool:
-        """Whether each row that was missing is back, or its loss recorded, by the table and the
-        ledger. A policy may have held some of them, before or while the plan was read."""
+        """Whether table and ledger show each missing row as restored, or its loss as recorded. A
+        policy may have held some of them, before or while the plan was read."""
         outcome = ledger.outcome(event.plan_id)
         landed = self._table.transaction_version(event.application)
         if outcome is None or landed < event.sequence or not _plan_of(event).repairs_all:
@@ -235,7 +234,7 @@ class JobHistory:
         return not leave_out(planned, coverage_of(one.range for one in outcome.ranges))
 
     def removal_error(self, removal: table_commit.Restored | CommitMetadata) -> Conflict:
-        """The error for the rows that it removed."""
+        """The error for the rows that this commit removed."""
         name, version = self._table.name, removal.version
         do = (
             f"restore the table to version {version - 1}; or land them again with `rangeland "
@@ -260,8 +259,8 @@ class JobHistory:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing can have landed here yet: there is no table, and no ledger or an empty
-        one; or there is no ledger, and a table that has never been written to."""
+        """Whether nothing can have landed here yet: there is no table, and the ledger is empty or
+        missing; or there is no ledger, and the table has never been written to."""
         ledger = self._ledger.opened
         if self._table.snapshot is None:
             return ledger is None or ledger.newest() is None
@@ -270,27 +269,27 @@ class JobHistory:
         return self._table.version == 0 and not any(True for _ in self._table.snapshot.files())
 
     def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
-        """All plans of all jobs that are in the table, in the order they were entered, each
-        with its outcome. Raises Conflict where the table has rows and no ledger."""
+        """All plans of all jobs that are in the table, in the order they were entered, each with
+        its outcome. Raises Conflict if the table has rows but no ledger."""
         if self._ledger.opened is None:
             raise self._identity.disagreement_error() or Conflict(
                 f"the table {self._table.name} has no ledger",
-                why="nothing was landed in it by this library, or its folder _rangeland is gone",
+                why="this library has landed nothing in it, or its folder _rangeland is gone",
                 do="land something first, or restore the folder _rangeland",
             )
         sequences: dict[str, int] = {}
-        found = []
+        landings = []
         for plan, outcome in self._ledger.opened.prepared_plans():
             application = plan.application
             if application not in sequences:
                 sequences[application] = self._last_sequence(application)
             if plan.sequence <= sequences[application]:
-                found.append((plan, outcome))
-        return found
+                landings.append((plan, outcome))
+        return landings
 
     def _last_sequence(self, application: str) -> int:
-        """The last sequence in the table; where that is unknown, the last one in the ledger:
-        reading the table then shows whether its rows are there."""
+        """The last sequence in the table, or if that is unknown, in the ledger: reading the table
+        then shows whether its rows are there."""
         try:
             return self._identity.landed_sequence(application)
         except Conflict:
@@ -316,19 +315,19 @@ class JobHistory:
     def pace(self, application: str) -> list[tuple[int, float]]:
         """(bytes of the log, seconds from plan to outcome) of the newest two outcomes, newest
         first."""
-        found = []
+        speeds = []
         for outcome in self.newest_outcomes(application, 2):
             plan = self._ledger.require().plan(outcome.plan_id)
             if plan is not None:
                 size = sum(one.range.estimated_bytes for one in outcome.ranges)
-                found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
-        return found
+                speeds.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
+        return speeds
 
 
 def _in_later_epochs(
     marks: Mapping[Partition, LogMark], losses: Sequence[LossEvent]
 ) -> dict[Partition, LogMark]:
-    """The marks in the leader epochs in which a plan with these losses was read."""
+    """The marks, in the leader epochs in which a plan with these losses was read."""
     epochs = [(x.loss.partition, x.epoch) for x in losses if x.epoch is not None]
     return with_later_epochs(marks, epochs)
 

@@ -1,8 +1,8 @@
 """The table a job lands in, with the ledger and quarantine beside it, as one target to write to.
 
-Plans are entered here, and their parts and outcomes written and landed, through ``delta``. Of two
-drivers that write the same, the first one counts, and the other gets what that one wrote. Nothing
-here reads a log or decides ranges; ``job_history`` reads the table and the ledger.
+Plans are entered here, and their parts and outcomes written and landed, through ``delta``. If two
+drivers write the same thing, the first one counts, and the other gets what the first one wrote.
+Nothing here reads a log or decides ranges; ``job_history`` reads the table and the ledger.
 """
 
 from __future__ import annotations
@@ -58,16 +58,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The outcome that counts for a plan. ``is_mine``: it is the one that was handed in, and not
-    one that another driver had prepared before."""
+    """The outcome that counts for a plan. ``is_mine``: it was handed in here; otherwise another
+    driver had already prepared it."""
 
     outcome: OutcomeEvent
     is_mine: bool
 
 
 class LandingTarget:
-    """The table of one job with its ledger and quarantine, for everything that is written to
-    them."""
+    """The table of one job with its ledger and quarantine, for writing to them."""
 
     def __init__(self, spark: SparkSession, job: Job) -> None:
         self._job = job
@@ -94,16 +93,16 @@ class LandingTarget:
         if self.table.snapshot is None:
             self.table.check_folder_is_free()
         # Both mostly wait for the JVM and the store, so do them at the same time.
-        with ThreadPoolExecutor(2) as both:
-            table = both.submit(self.table.open_or_create, path, row_schema)
-            ledger = both.submit(self.ledger.open_or_create, path)
+        with ThreadPoolExecutor(2) as pool:
+            table = pool.submit(self.table.open_or_create, path, row_schema)
+            ledger = pool.submit(self.ledger.open_or_create, path)
             table.result()
             ledger.result()
         self.ledger.register()
 
     def enter(self, plan: Plan, unfinished: Sequence[EnteredPlan]) -> bool:
-        """Enters a plan based on the last ``refresh``. False if another plan came first: then
-        refresh and try again."""
+        """Enters a plan that is based on the last ``refresh``. False if another plan came first:
+        then refresh and try again."""
         ledger = self.ledger.require()
         event = PlanEvent(
             application=plan.application,
@@ -117,7 +116,7 @@ class LandingTarget:
             table_id=self.table.table_id,
         )
         self.ledger.add_columns_if_lacking()
-        names = [one.plan.id for one in unfinished]
+        names = [u.plan.id for u in unfinished]
         is_entered = ledger.enter(event, self.ledger.entered, names)
         text = "Entered plan %s" if is_entered else "Did not enter plan %s: another came first"
         logger.info(text, plan.id)
@@ -136,7 +135,7 @@ class LandingTarget:
     ) -> Prepared:
         """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
         gone, which this one replaces as a new attempt. ``schema_json``: the schema of its files, if
-        that is not the plan's."""
+        it is not the plan's."""
         attempt, now_ms = 0, _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         if instead_of is not None:
@@ -144,13 +143,13 @@ class LandingTarget:
             leaders = {e.range.partition: e.leader or "" for e in instead_of.ranges}
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
-        mine = self._outcome(plan, results, files, receipts, leaders)
+        outcome = self._outcome(plan, results, files, receipts, leaders)
         schema_json = plan.schema_json if schema_json is None else schema_json
-        mine = replace(mine, attempt=attempt, schema_json=self.schema.as_written(schema_json))
-        return self._prepare(plan, mine, losses)
+        outcome = replace(outcome, attempt=attempt, schema_json=self.schema.as_written(schema_json))
+        return self._prepare(plan, outcome, losses)
 
     def _prepare(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> Prepared:
-        """Writes an outcome with its losses, or reads the one that was there first."""
+        """Writes an outcome with its losses, or returns one that another driver wrote first."""
         ledger = self.ledger.require()
         if ledger.prepare(mine, self._with_columns(losses)):
             _log_prepared(plan, mine, losses)
@@ -194,17 +193,17 @@ class LandingTarget:
         )
 
     def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEvent:
-        """Writes an outcome that lands nothing, with the losses that caused it. Returns the one
+        """Writes an outcome that lands nothing, with the losses that caused it. Returns the outcome
         that counts, which may be another driver's."""
-        mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
-        lost = losses_of_given_up(plan, losses, _now_ms(), attempt)
-        return self._prepare(plan, mine, lost).outcome
+        outcome = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
+        events = losses_of_given_up(plan, losses, _now_ms(), attempt)
+        return self._prepare(plan, outcome, events).outcome
 
     def record_losses(
         self, sequence: int, seen: Iterable[DecidedLoss], seen_at_ms: int | None = None
     ) -> None:
-        """Records losses that belong to no outcome, each once, as seen now unless ``seen_at_ms`` is
-        given. Does nothing if there is no ledger: a run that is refused writes nothing."""
+        """Records losses that belong to no outcome, each once; without ``seen_at_ms``, as seen now.
+        Does nothing if there is no ledger: a run that is refused writes nothing."""
         if (ledger := self.ledger.opened) is None:
             return
         now_ms = _now_ms()
@@ -217,7 +216,7 @@ class LandingTarget:
             _log_losses(events)
 
     def _with_columns(self, losses: list[LossEvent]) -> list[LossEvent]:
-        """The same losses, after making sure that the ledger has columns for them."""
+        """Returns the losses, after making sure that the ledger has columns for them."""
         if losses:
             self.ledger.add_columns_if_lacking()
         return losses
@@ -225,15 +224,15 @@ class LandingTarget:
     def land(
         self, outcome: OutcomeEvent, since: int | None, gone: Sequence[AddedFile] = ()
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
-        """Commits all files of an outcome at once, whose rows have been checked against the table's
-        constraints; does nothing if it has landed already. ``gone`` are files that the table names
+        """Commits all files of an outcome at once; does nothing if it has already landed. Its rows
+        have been checked against the table's constraints. ``gone`` are files that the table names
         and its store has lost: the commit removes them, and until then nobody can read the
         table."""
         table = self.table.snapshot or self.table.uri
         request = CommitRequest(
             outcome.application,
             outcome.sequence,
-            [one.file for one in outcome.files],
+            [f.file for f in outcome.files],
             removed=gone,
             properties={LEDGER_PROPERTY: self.ledger.require().table_id},
             schema_json=outcome.schema_json,
@@ -263,7 +262,7 @@ class LandingTarget:
         receipts: Mapping[int, Receipt],
         leaders: Mapping[Partition, str | None],
     ) -> OutcomeEvent:
-        """``leaders`` are used where the receipts do not say which broker served a range."""
+        """``leaders`` fill in where the receipts do not say which broker served a range."""
         schema_ids = sum_by_key(pair for r in receipts.values() for pair in r.schema_ids)
         return OutcomeEvent(
             application=plan.application,
@@ -304,11 +303,11 @@ def _log_losses(losses: Iterable[LossEvent]) -> None:
 
 
 def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:
-    """Raises Conflict where the ledger's outcome of that sequence belongs to another plan: what it
-    landed is not what this plan was to land."""
+    """Raises Conflict if the ledger's outcome for that sequence belongs to another plan, which
+    landed other records."""
     if outcome.plan_hash != plan.hash:
         raise Conflict(
-            f"the ledger has an outcome of {plan.id}, of another plan",
+            f"the ledger's outcome for {plan.id} belongs to another plan",
             why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
             "transactions or the ledger's rows were lost in between",
             do="read the newest rows of the ledger, then accept the table as it is with `rangeland "

@@ -1,11 +1,12 @@
 """Losses as the ledger records them, with an outcome or without one. Pure.
 
-One entry for each loss: those in a plan; those that its receipts have skipped, quarantined or held;
-and those that a policy has held or skipped before anything was read.
+There is one entry for each loss: in a plan; skipped, quarantined or held in its receipts; or held
+or skipped by a policy before anything was read.
 
-It is written once. The losses of an outcome are part of its commit. Those without one have a
-transaction named after their content, so the hundredth run that sees a loss adds nothing. Those
-beside a plan are written before it is entered: a driver that finds it entered has none to report.
+Each is written once. The losses of an outcome are part of its commit. Losses without an outcome
+have a transaction named after their content, so the hundredth run that sees a loss adds nothing.
+Losses beside a plan are written before it is entered: a driver that finds it entered has none to
+report.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def losses_of(
 ) -> list[LossEvent]:
     """The losses of an outcome, in the order of the log."""
     ids = _topic_ids(plan)
-    found = [
+    losses = [
         (replace(loss.with_action(Action.SKIP), topic_id=_topic_id(plan, loss)), plan.made_at_ms)
         for loss in plan.losses
     ] + [
@@ -36,30 +37,32 @@ def losses_of(
         for receipt in receipts.values()
         for loss in receipt.losses
     ]
-    found.sort(key=lambda one: (one[0].partition, one[0].from_offset))
+    losses.sort(key=lambda pair: (pair[0].partition, pair[0].from_offset))
     return [
         replace(_event_of(plan, loss, seen_at_ms, now_ms), plan_hash=plan.hash, attempt=attempt)
-        for loss, seen_at_ms in found
+        for loss, seen_at_ms in losses
     ]
 
 
 def regrown_losses(plan: Plan, regrown: Mapping[DecidedLoss, int], now_ms: int) -> list[LossEvent]:
-    """Losses in whose place other records were landed. They belong to no outcome: its counts have
-    these offsets as landed."""
+    """Losses at whose offsets other records were landed. They belong to no outcome, whose counts
+    have these offsets as landed."""
     ids = {r.partition: r.topic_id for r in plan.ranges}
-    found = {replace(loss, topic_id=ids.get(loss.partition)): e for loss, e in regrown.items()}
-    return [replace(_event_of(plan, loss, now_ms, now_ms), epoch=e) for loss, e in found.items()]
+    losses = {replace(loss, topic_id=ids.get(loss.partition)): e for loss, e in regrown.items()}
+    return [replace(_event_of(plan, loss, now_ms, now_ms), epoch=e) for loss, e in losses.items()]
 
 
 def losses_of_given_up(
     plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0
 ) -> list[LossEvent]:
-    """The losses that ended a plan without landing anything: recorded as failures, whatever the
+    """The losses that ended a plan before anything landed: recorded as failures, whatever the
     policy."""
     ids = {r.partition: r.topic_id for r in plan.ranges}
-    seen = [replace(loss, topic_id=ids.get(loss.partition)) for loss in losses]
-    failed = [_event_of(plan, loss.with_action(Action.FAIL), now_ms, now_ms) for loss in seen]
-    return [replace(event, plan_hash=plan.hash, attempt=attempt) for event in failed]
+    failures = [
+        replace(loss.with_action(Action.FAIL), topic_id=ids.get(loss.partition)) for loss in losses
+    ]
+    events = [_event_of(plan, loss, now_ms, now_ms) for loss in failures]
+    return [replace(event, plan_hash=plan.hash, attempt=attempt) for event in events]
 
 
 def _event_of(plan: Plan, loss: DecidedLoss, seen_at_ms: int, now_ms: int) -> LossEvent:
@@ -75,7 +78,7 @@ def seen_losses(
     seen_at_ms: int,
     now_ms: int,
 ) -> list[LossEvent]:
-    """Losses without an outcome. ``sequence`` is what the run was about to land."""
+    """Losses without an outcome. ``sequence`` is the one that the run was about to land."""
     return [
         LossEvent(application, job, sequence, _as_recorded(loss), seen_at_ms, now_ms)
         for loss in seen
@@ -106,23 +109,23 @@ def losses_in(error: RangelandError) -> list[DecidedLoss]:
 
 
 def whole_log_error(plan: Plan, error: RangeLost) -> RangeLost:
-    """The error with all that a plan would have read of the logs that are gone: a task knows only
-    its own slices of them."""
-    found = losses_in(error)
-    if not any(loss.kind.traits.is_whole_log for loss in found):
+    """The error with all ranges that the plan would have read from the logs that are gone: a task
+    knows only its own slices."""
+    losses = losses_in(error)
+    if not any(loss.kind.traits.is_whole_log for loss in losses):
         return error
     return range_lost_error(
         [
             replace(loss, from_offset=start, until_offset=until)
-            for loss in found
+            for loss in losses
             for start, until in _lost_with(plan, loss)
         ]
     )
 
 
 def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
-    """The offsets that are lost with a loss: where all of the log is gone, all that the plan reads
-    of that incarnation of it."""
+    """All offsets that a loss takes with it: if the whole log is gone, everything that the plan
+    reads of that incarnation."""
     if not loss.kind.traits.is_whole_log:
         return [loss.interval]
     slices = [s for s in plan.slices if s.partition == loss.partition]
@@ -132,24 +135,25 @@ def _lost_with(plan: Plan, loss: Loss) -> list[Interval]:
 
 def _topic_ids(plan: Plan) -> dict[int, str | None]:
     """The topic id of each slice: a plan may have ranges of several incarnations."""
-    found = {}
+    topic_ids = {}
     ranges = by_partition(plan.ranges)
     for s in plan.slices:
         same_partition = ranges.get(s.partition, [])
-        holding = [r for r in same_partition if r.from_offset <= s.from_offset < r.until_offset]
-        ids = [r.topic_id for r in holding or same_partition]
-        found[s.index] = s.topic_id or next(iter(ids), None)
-    return found
+        containing = [r for r in same_partition if r.from_offset <= s.from_offset < r.until_offset]
+        ids = [r.topic_id for r in containing or same_partition]
+        topic_ids[s.index] = s.topic_id or next(iter(ids), None)
+    return topic_ids
 
 
 def _topic_id(plan: Plan, loss: Loss) -> str | None:
-    """The topic id of a plan's loss: of a range that holds it and that no slice reads there."""
+    """The topic id of a plan's loss: that of a range that contains it and that no slice reads
+    there."""
     same_partition = [r for r in plan.ranges if r.partition == loss.partition]
-    holding = [r for r in same_partition if r.from_offset <= loss.from_offset < r.until_offset]
-    read = {
+    containing = [r for r in same_partition if r.from_offset <= loss.from_offset < r.until_offset]
+    ids_read = {
         s.topic_id
         for s in plan.slices
         if s.partition == loss.partition and s.from_offset <= loss.from_offset < s.until_offset
     }
-    unread = [r for r in holding if r.topic_id not in read]
-    return next((r.topic_id for r in unread or holding or same_partition), None)
+    unread = [r for r in containing if r.topic_id not in ids_read]
+    return next((r.topic_id for r in unread or containing or same_partition), None)

@@ -22,8 +22,8 @@ _MOST_READS = 10
 
 
 class TargetLedger:
-    """The ledger of a table. ``opened`` is None if there is no ledger yet, ``entered`` the number
-    of its newest plan."""
+    """The ledger of a table. ``opened`` is None if there is no ledger yet, ``entered`` is the
+    number of its newest plan."""
 
     def __init__(self, spark: SparkSession, table: TargetTable) -> None:
         self._spark = spark
@@ -32,11 +32,10 @@ class TargetLedger:
         self.entered = 0
 
     def refresh(self) -> None:
-        """Reads ledger and table again. The ledger is read before the table, so that the table's
-        state is never older than the ledger's. An outcome may be prepared and committed between
-        the two reads, or a ledger created and its first plan landed: then both are read
-        again."""
-        seen: set[PlanId] = set()
+        """Reads ledger and table again, the ledger first, so that the table's state is never older
+        than the ledger's. If an outcome is prepared and committed between the two reads, or a
+        ledger is created and its first plan landed, both are read again."""
+        known: set[PlanId] = set()
         while True:
             self.opened = self.load_current()
             self.entered = 0 if self.opened is None else self.opened.entered()
@@ -44,14 +43,14 @@ class TargetLedger:
             if self.opened is None and self._table.version is not None and self.load_current():
                 continue
             straddled = self._landed_without_outcome()
-            if straddled <= seen:
+            if straddled <= known:
                 return
-            seen |= straddled
+            known |= straddled
 
     def refresh_as_one(self) -> None:
-        """Like ``refresh``, until nobody has written to the ledger while the table was read: it
-        then has the outcome of everything that the table had landed, and of nothing that landed
-        later. Raises `Unreachable` where others write to it all the time."""
+        """Like ``refresh``, but repeated until nobody has written to the ledger while the table was
+        being read: it then has the outcome of everything that is in the table, and of nothing that
+        landed later. Raises Unreachable if others write to it all the time."""
         for _ in range(_MOST_READS):
             if self.opened is None:
                 return
@@ -68,10 +67,10 @@ class TargetLedger:
         )
 
     def _landed_without_outcome(self) -> set[PlanId]:
-        """Plans that the table has and for which the ledger had no outcome when it was read."""
-        entered = [] if self.opened is None else self.opened.without_outcome()
+        """Plans that are in the table and had no outcome in the ledger when that was read."""
+        plan_ids = [] if self.opened is None else self.opened.without_outcome()
         landed_last = self._table.transaction_version
-        return {one for one in entered if landed_last(one.application) >= one.sequence}
+        return {p for p in plan_ids if landed_last(p.application) >= p.sequence}
 
     def load_current(self) -> Ledger | None:
         """The ledger as it is now; ``opened`` stays what it was."""
@@ -81,21 +80,22 @@ class TargetLedger:
         return ledger if ledger.exists() else None
 
     def require(self) -> Ledger:
-        """The ledger, which has to be there."""
+        """The ledger; raises Bug if there is none."""
         if self.opened is None:
             raise Bug(f"the ledger of {self._table.name} is not open")
         return self.opened
 
     def prepared_plans(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
-        """All plans that have an outcome, oldest first, each with it; none without a ledger."""
+        """All plans that have an outcome, oldest first, with their outcomes; none without a
+        ledger."""
         return [] if self.opened is None else self.opened.prepared_plans()
 
     def open_or_create(self, path: str) -> None:
         self.opened = self.opened or Ledger(self._table.delta, path).open_or_create()
 
     def compact(self) -> str:
-        """See ``Ledger.compact``. Everything has landed by then, so a failure is a warning, which
-        is returned."""
+        """See ``Ledger.compact``. Everything has landed by then, so a failure is only a warning,
+        which is returned."""
         try:
             self.require().compact()
         except RangelandError as error:
@@ -126,7 +126,7 @@ class TargetLedger:
         except Exception as error:  # Spark raises many classes of Python and Java errors here
             ledger.refresh()
             if not ledger.missing_columns_sql():
-                return  # a driver on another host, which has another lock, was first
+                return  # a driver on another host, with a lock of its own, was first
             raise Conflict(
                 f"the new columns could not be added to the ledger {ledger.path}",
                 why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],

@@ -14,7 +14,7 @@ from rangeland.spark.catalog_names import QUARANTINE_SUFFIX
 
 
 class TargetQuarantine:
-    """The quarantine of a table. It is created with the first bytes that are kept."""
+    """The quarantine of a table. It is created when the first bytes are kept."""
 
     def __init__(self, table: TargetTable) -> None:
         self._table = table
@@ -29,17 +29,17 @@ class TargetQuarantine:
         quarantine = self._open()
         if not outcome.quarantine_files:
             if outcome.attempt:
-                quarantine.commit(outcome)  # drops what an earlier attempt had kept
+                quarantine.commit(outcome)  # drops the bytes that an earlier attempt had kept
             return None
-        if gone := quarantine.gone_files(outcome):
-            return FilesGone(gone)
+        if paths := quarantine.gone_files(outcome):
+            return FilesGone(paths)
         quarantine.commit(outcome)
         self._table.register(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
-    def batches(self, wanted: IsWanted) -> Iterator[QuarantinedBatch]:
+    def batches(self, is_wanted: IsWanted) -> Iterator[QuarantinedBatch]:
         """The wanted batches of all that were ever kept, one file at a time."""
-        return iter(()) if self._table.path is None else self._open().batches(wanted)
+        return iter(()) if self._table.path is None else self._open().batches(is_wanted)
 
     def _open(self) -> Quarantine:
         return Quarantine(self._table.delta, self._table.uri)

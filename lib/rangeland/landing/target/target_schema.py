@@ -33,7 +33,7 @@ class TargetSchema:
 
     @property
     def _metadata(self) -> TableMetadata | None:
-        """What rows have to fit: nothing if the table was just created here, for these rows."""
+        """The metadata that rows have to fit; None if the table was just created here, for them."""
         if self.snapshot is None or self.snapshot.is_own:
             return None
         return self.snapshot.metadata
@@ -54,32 +54,32 @@ class TargetSchema:
     def _row_layout(self, metadata: TableMetadata, row_schema: pa.Schema) -> RowLayout:
         columns, sink = self.job.log_columns, self.job.sink
         fixed = [columns.column_name(f.name) for f in rows_of(self.job.source.dialect)]
-        found, written = follow(metadata, row_schema, self.job.evolution, fixed)
-        return row_layout(found, written, sink.partition_by)
+        evolved, written_rows = follow(metadata, row_schema, self.job.evolution, fixed)
+        return row_layout(evolved, written_rows, sink.partition_by)
 
     def schema_to_merge(self, row_schema: pa.Schema) -> str:
-        """The schema that a table follows when such rows land, as Delta's JSON; empty where it
-        stays as it is. In a table with column mapping it says what files call the columns."""
+        """The schema that the table takes on when such rows land, as Delta's JSON; empty if it
+        stays as it is. In a table with column mapping it has the names of columns in files."""
         if self.job.evolution is not Evolution.ADD:
             return ""
         schema_text, metadata = schema_json(row_schema), self._metadata
         return schema_text if metadata is None else map_columns(metadata, schema_text)
 
     def as_written(self, schema_text: str) -> str:
-        """A schema of rows, as files of the table have it."""
+        """A schema of rows, as the table's files have it."""
         if not schema_text or self.snapshot is None:
             return schema_text
         return as_written(self.snapshot.schema_json, schema_text)
 
     def schema_of_files(self, change: SchemaChange | None = None) -> str:
-        """The schema by which to read prepared files: the table's, after a change of it."""
+        """The schema for reading prepared files: the table's, after this change."""
         if change is not None and change.is_any:
             return change.schema_json
         if self.snapshot is None:
             name = self.job.sink.table
-            raise Bug(f"rows are to be read that were prepared for {name}, which has no table")
+            raise Bug(f"rows were prepared for {name}, which has no table")
         return self.snapshot.schema_json
 
     def constraints(self) -> tuple[TableConstraint, ...]:
-        """The table's constraints on its rows. None if it was just created here."""
+        """The table's constraints on its rows; none if it was just created here."""
         return () if (metadata := self._metadata) is None else constraints_of(metadata)

@@ -1,7 +1,7 @@
-"""The table a job lands in: where it is, whether it exists, and what its store has of it.
+"""The table a job lands in: where it is, whether it exists, and which of its files are there.
 
-It is created here if it does not exist, but never in a folder with other files. The ledger knows
-what was landed in it: see ``job_history``.
+It is created here if it does not exist, but never in a folder with other files. The ledger shows
+what has landed in it: see ``job_history``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from rangeland.delta.stores.store_kinds import StoreKind
 from rangeland.delta.stores.store_probe import foreign_entries, try_store
 from rangeland.delta.table_metadata import AddedFile, TableMetadata
 from rangeland.delta.table_schema.schema_compatibility import new_table
-from rangeland.delta.table_schema.schema_evolution import (
-    SchemaChange,
-)
+from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import Snapshot
@@ -70,7 +68,7 @@ class TargetTable:
         self.snapshot = self.delta.load(self.path) if self.path else None
 
     def refresh_same_table(self) -> None:
-        """Loads a new snapshot of the same table. Raises Conflict if another one is there now."""
+        """Loads a new snapshot of the same table. Raises Conflict if another table is there now."""
         if self.snapshot is not None:
             table_commit.check_same_table(self.delta, self.snapshot)
         self.refresh()
@@ -104,18 +102,18 @@ class TargetTable:
 
     def property_warnings(self) -> tuple[str, ...]:
         """Warnings about table properties that will cause problems later."""
-        kept = self.snapshot.property(RETENTION_PROPERTY) if self.snapshot else None
-        if kept is None:
+        retention = self.snapshot.property(RETENTION_PROPERTY) if self.snapshot else None
+        if retention is None:
             return ()
         return (
-            f"the table's property {RETENTION_PROPERTY} is {kept}: Delta then forgets what has "
-            "landed, and runs have to search for it; unset it with ALTER TABLE ... UNSET "
+            f"the table's property {RETENTION_PROPERTY} is {retention}: Delta then forgets what "
+            "has landed, and runs have to search for it; unset it with ALTER TABLE ... UNSET "
             f"TBLPROPERTIES ('{RETENTION_PROPERTY}')",
         )
 
     def store_warning(self, *, replaces: bool) -> str:
-        """The warning about a store that is safe for one driver only, until a log store is chosen.
-        Where the plan ``replaces`` rows, which Spark's own writer commits, any store's warning."""
+        """The warning about a store that is safe for only one driver, until a log store is chosen.
+        If the plan ``replaces`` rows, which Spark's own writer commits, any store's warning."""
         store = None if self.path is None else self.delta.store(self.path)
         if store is None or store.kind is StoreKind.LOCAL:
             return ""
@@ -144,11 +142,11 @@ class TargetTable:
         return self.path
 
     def open_or_create(self, path: str, row_schema: pa.Schema) -> None:
-        """Creates the table, unless it was there when it was last looked at."""
+        """Creates the table, unless the last snapshot shows that it exists."""
         if self.snapshot is not None:
             return
-        made = new_table(row_schema, self._job.sink.partition_by)
-        created = self.delta.create(path, made.schema_json, made.partition_columns)
+        definition = new_table(row_schema, self._job.sink.partition_by)
+        created = self.delta.create(path, definition.schema_json, definition.partition_columns)
         # If another driver created it, check that it fits before a plan is entered.
         TargetSchema(self._job, created).layout(row_schema)
         self.snapshot = created
@@ -156,13 +154,13 @@ class TargetTable:
     def _create_in_catalog(self, row_schema: pa.Schema) -> None:
         from pyspark.sql.types import StructType
 
-        made = new_table(row_schema, self._job.sink.partition_by)
-        schema = StructType.fromJson(json.loads(made.schema_json))
+        definition = new_table(row_schema, self._job.sink.partition_by)
+        schema = StructType.fromJson(json.loads(definition.schema_json))
         writer = (
             self._spark.createDataFrame([], schema).writeTo(quote_name(self.name)).using("delta")
         )
-        if made.partition_columns:
-            writer = writer.partitionedBy(*[_column(name) for name in made.partition_columns])
+        if definition.partition_columns:
+            writer = writer.partitionedBy(*[_column(name) for name in definition.partition_columns])
         try:
             writer.create()
         except Exception as error:
@@ -189,18 +187,18 @@ class TargetTable:
         return self.snapshot.transaction_version(application) or 0
 
     def gone_files(self) -> list[AddedFile]:
-        """The files that the table names and its store no longer has. Those that a shallow clone
+        """The files that the table names and its store no longer has. Files that a shallow clone
         shares with another table are not checked."""
         if self.snapshot is None:
             return []
         own = [f for f in self.snapshot.files() if ":/" not in f.path]
-        prepared = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
-        gone = set(table_commit.gone_files(self.storage(), prepared))
-        return [f for f in own if f.path in gone]
+        data_files = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
+        paths = set(table_commit.gone_files(self.storage(), data_files))
+        return [f for f in own if f.path in paths]
 
     def change_by(self, schema_json: str) -> SchemaChange:
-        """The change that files with this schema, which may be empty, make to the table's schema
-        as it is now."""
+        """The change that files with this schema, which may be empty, make to the table's current
+        schema."""
         snapshot = self.delta.load(self.uri) if schema_json else None
         return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, schema_json)
 
@@ -209,20 +207,20 @@ class TargetTable:
         return self.delta.storage(self.uri)
 
     def try_store(self) -> None:
-        """Writes and removes a small file in each of the table's folders, to check that a run
-        could. Skips a catalog table that does not exist yet."""
+        """Writes and removes a small file in each of the table's folders, to check that a run could
+        write there. Skips a catalog table that does not exist yet."""
         if self.path is not None:
             try_store(self.delta.storage(self.path))
 
     def gone_prepared_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
-        return table_commit.gone_files(self.storage(), [one.file for one in outcome.files])
+        return table_commit.gone_files(self.storage(), [f.file for f in outcome.files])
 
     @property
     def uri(self) -> str:
         """The URI of a table that exists. Raises Bug where there is none."""
         if self.path is None:
-            raise Bug(f"an outcome is to be landed in {self.name}, which does not exist")
+            raise Bug(f"an outcome is about to land in {self.name}, which does not exist")
         return self.path
 
 
