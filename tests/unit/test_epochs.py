@@ -169,7 +169,7 @@ def test_a_log_whose_leader_does_not_answer_for_an_earlier_epoch_is_surveyed_aga
 def test_others_go_on_without_a_log_whose_epoch_remains_unknown_where_a_policy_holds_it() -> None:
     surveyed = attempt(1_000_000, tolerates_missing_leaders=True)
     assert list(surveyed.with_epochs(LOGS)) == [P1]
-    assert surveyed.found.absent.unreachable == {P0: "its last batch could not be read"}
+    assert surveyed.partitions.absent.unreachable == {P0: "its last batch could not be read"}
 
 
 @pytest.mark.parametrize(("batch_epoch", "end"), [(5, 11), (4, None), (3, None)])

@@ -53,14 +53,14 @@ def _last_epochs(
 ) -> dict[Partition, int | None]:
     """None where the records are older than epochs."""
 
-    def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
+    def fetch_for(partition: Partition, log: LogState, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, log.end_offset - 1, size)
 
-    def seen_in(fetched: FetchedPartition) -> dict[Partition, int | None]:
+    def read_end(fetched: FetchedPartition) -> dict[Partition, int | None]:
         has_batch = len(fetched.records) > 0
         return {fetched.partition: brokers.dialect.epoch_of(fetched.records)} if has_batch else {}
 
-    return sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
+    return sample_batches(brokers, logs, lambda log: log.leader, fetch_for, read_end)
 
 
 def epoch_ends(
@@ -79,7 +79,7 @@ def epoch_ends(
 def _ask_ends(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
-    """Where the epochs end; None where the broker does not know. Partitions whose leader does not
+    """The ends of the epochs; None where the broker does not know. Partitions whose leader does not
     answer are left out."""
     reported: dict[Partition, int | None] = {}
     for address, group in by_leader(logs, lambda log: log.leader).items():
@@ -100,8 +100,8 @@ def _ask_ends(
 def _ends_before_all(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Where epochs end that are older than all batches of their log: brokers before 2.0 report
-    nothing for these. Their records end where the log's first batch begins. Retention may delete
+    """The ends of epochs that are older than all batches of their log, for which brokers before 2.0
+    report nothing. Their records end where the log's first batch begins. Retention may delete
     that batch while it is asked for: then the log begins elsewhere."""
     ends: dict[Partition, int | None] = {}
     unread = dict(logs)
@@ -116,17 +116,17 @@ def _ends_before_first(
 ) -> dict[Partition, int | None]:
     """What the first batch of each log shows. Logs of which none comes are left out."""
 
-    def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
+    def fetch_for(partition: Partition, log: LogState, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, log.start_offset, size)
 
-    def seen_in(fetched: FetchedPartition) -> dict[Partition, int | None]:
+    def read_end(fetched: FetchedPartition) -> dict[Partition, int | None]:
         if len(fetched.records) == 0:
             return {}
         start, epoch = logs[fetched.partition].start_offset, epochs[fetched.partition]
         end = end_before_batch(brokers.dialect, fetched.records, start, epoch)
         return {fetched.partition: end}
 
-    return sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
+    return sample_batches(brokers, logs, lambda log: log.leader, fetch_for, read_end)
 
 
 def end_before_batch(

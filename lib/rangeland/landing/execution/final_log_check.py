@@ -149,7 +149,7 @@ class FinalLogCheck:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
         self._check_planned_cluster(plan, attempt.cluster())
-        found = attempt.found
+        found = attempt.partitions
         odd = unconfirmed_partitions(marks, found.reachable)
         served = {p: marks[p] for p in odd if found.absent.why_unreachable(p) is None}
         if served:
