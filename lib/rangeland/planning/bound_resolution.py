@@ -304,8 +304,8 @@ def _inexact_notes(
             if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in inexact:
                 offset = r.from_offset if word == "begins" else r.until_offset
                 notes.append(
-                    f"{r.partition} {word} at {offset}, which is at or before the requested "
-                    "time: its broker only knows when segments of its log were written"
+                    f"{r.partition} {word} at {offset}, which is at or before the time "
+                    "requested: its broker only knows when segments of its log were written"
                 )
     return notes
 
