@@ -57,7 +57,7 @@ class HeartbeatThread:
         self._thread = threading.Thread(target=self._beat, name="rangeland-group", daemon=True)
         self._thread.start()
 
-    # --- what the driver sees ---------------------------------------------------------
+    # --- calls of the driver ---------------------------------------------------------
 
     @property
     def member_id(self) -> str:

@@ -114,7 +114,7 @@ class GroupLease:
         return SliceOwners(
             me,
             self._heartbeat.owned,
-            # Other consumers read for themselves: the first driver reads what they hold.
+            # Other consumers do not read for the job: the first driver reads their partitions.
             {p: driver.member_id for driver in drivers for p in driver.partitions},
             members,
             view.state is GroupState.STABLE and me in members and not self.must_stop,

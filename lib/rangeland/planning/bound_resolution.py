@@ -1,4 +1,4 @@
-"""Resolves the bounds of a request to ranges of what the cluster has.
+"""Resolves the bounds of a request to ranges of the logs that the cluster has.
 
 Pure arithmetic over a survey and a checkpoint. The result has a range, a loss or a held partition
 for every partition. A request that makes no sense (from after until, a partition that does not
@@ -49,7 +49,7 @@ from rangeland.planning.policy import Policy
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
     """The ranges to read, the losses that a policy allows, and held partitions. ``notes`` are
-    warnings about what is uncertain."""
+    warnings about uncertainties."""
 
     ranges: tuple[Range, ...]
     losses: tuple[DecidedLoss, ...] = ()
@@ -59,7 +59,8 @@ class ResolvedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RangeRequest:
-    """The request for a range: both bounds, and what the checkpoint means in the first run."""
+    """The request for a range: both bounds, and the bound that the checkpoint means in the first
+    run."""
 
     from_bounds: Bounds
     until_bounds: Bounds

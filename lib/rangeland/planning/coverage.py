@@ -41,7 +41,7 @@ def coverage_of(ranges: Iterable[Range]) -> Coverage:
 
 
 def leave_out(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
-    """The ranges without what is covered. A range that is covered entirely disappears; if its
+    """The uncovered parts of the ranges. A range that is covered entirely disappears; if its
     middle is covered, it becomes two."""
     return [
         replace(r, from_offset=start, until_offset=end)

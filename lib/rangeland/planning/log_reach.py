@@ -80,8 +80,8 @@ def _reach_one(
         state: ReachState = "reached" if is_there else "waiting"
         return PartitionReach(log.partition, state, end, bound.offset if is_there else None)
     offset = survey.lookups.for_times.get((log.partition, bound.time_ms))
-    # A record after an open transaction cannot be read yet, and what is before it may
-    # still be committed: the range would end before it.
+    # A record after an open transaction cannot be read yet, and records before it may still be
+    # committed: the range would end before it.
     is_guess = (log.partition, bound.time_ms) in survey.lookups.inexact_times
     if offset is not None and offset < end and (not is_guess or _has_border(log, offset)):
         return PartitionReach(log.partition, "reached", end, offset)

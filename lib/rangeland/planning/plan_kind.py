@@ -1,4 +1,4 @@
-"""The kinds of plans, and what is true of all plans of one kind."""
+"""The kinds of plans and their traits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def backfill_kind(*, missing: bool, replace: bool) -> PlanKind:
 
 @dataclass(frozen=True, slots=True)
 class PlanTraits:
-    """What is true of all plans of one kind."""
+    """The traits that all plans of one kind share."""
 
     planned_by: str = "run or backfill"
     """The commands that plan the same offsets again, in words."""

@@ -47,13 +47,13 @@ class Policy:
         return Policy((), **dict.fromkeys(LossKind, action))
 
     def decide(self, loss: Loss) -> Action:
-        """What is done about a loss. It is not skipped if it may turn out not to be a loss."""
+        """The action for a loss. It is not skipped if it may turn out not to be a loss."""
         action = self.of(loss.kind, loss.partition.topic)
         may_skip = loss.is_sure and Action.SKIP in loss.kind.traits.actions
         return Action.FAIL if action is Action.SKIP and not may_skip else action
 
     def settle(self, loss: Loss) -> DecidedLoss:
-        """The loss, with what is done about it."""
+        """The loss with its action."""
         return loss.with_action(self.decide(loss))
 
     def reads_again(self, loss: Loss) -> bool:

@@ -2,7 +2,7 @@
 
 Receipts say what became of slices. They and the plan's losses must tile its ranges, and their
 counts must add up to the widths; where a policy holds a partition at an offset, its range is
-shortened to what is accounted for.
+shortened to the offsets that are accounted for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _AccountedOffsets(NamedTuple):
 
 def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
     """The plan's ranges with a class for each of their offsets. Where reading stopped to hold its
-    partition, the range is shortened to what is accounted for.
+    partition, the range is shortened to the offsets that are accounted for.
 
     Raises ProofFailed, which names the slice or range that does not add up: a slice without a
     receipt, a receipt of other offsets, counts whose sum is not the width, and slices or receipts

@@ -27,9 +27,9 @@ NO_ANSWER = OffsetResult(ErrorMeaning.RETRY, "nothing", None)
 
 
 def judge_segments(log: OffsetResult, earlier: OffsetResult) -> OffsetResult | int | None:
-    """A better result, None if the broker is right, or the offset whose entry has to be judged
-    first: that of the first segment written to since. ``log``: all segments and the log's end.
-    ``earlier``: the segments last written to before the time."""
+    """A better result, None if the broker is right, or the beginning of the first segment that was
+    written to since the time: its entry must be judged first. ``log``: all segments and the log's
+    end. ``earlier``: the segments last written to before the time."""
     for result in (log, earlier):
         if result.meaning is not ErrorMeaning.OK:
             return result
@@ -56,8 +56,7 @@ def corrected_times(
     when: AtTime,
     results: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, OffsetResult]:
-    """Better results for those of ``results`` that are wrong, and errors for those that could not
-    be checked."""
+    """Better results where ``results`` are wrong, and errors where they could not be checked."""
     denied = {
         p: leaders[p]
         for p, x in results.items()

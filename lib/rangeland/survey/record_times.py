@@ -1,6 +1,6 @@
 """The times of single records, read from the records themselves.
 
-What is unavailable (a missing leader, a batch larger than the request, a record without a
+Anything unavailable (a missing leader, a batch larger than the request, a record without a
 timestamp) is left out. One request per leader, or two.
 """
 

@@ -1,4 +1,4 @@
-"""Confirms what a broker says of a log: that no record is as late as a time. One may be.
+"""Checks a broker's claim that no record of a log is as late as a time. One may be.
 
 A broker looks for a time only in the first segment that may contain it. If all records of that
 segment are deleted, and the segment itself is not yet (``DeleteRecords`` or retention moved the
@@ -38,9 +38,10 @@ class DeniedLog:
 def judge_denial(
     log: DeniedLog, times: Mapping[int, int | None]
 ) -> OffsetResult | FirstRecord | None:
-    """A better result, None if the broker is believed, or the record whose time has to be known
-    first. The range begins at the log's first record if that is late enough. If the latest one is,
-    or is deleted, the broker has to be asked again. ``times``: those known so far, by offset."""
+    """A better result, None if the broker is believed, or the record whose time must be known
+    first. The range begins at the log's first record if that is late enough. If the latest record
+    is late enough, or deleted, the broker must be asked again. ``times``: the known times, by
+    offset."""
 
     def is_late(offset: int) -> bool:
         time_ms = times[offset]

@@ -1,7 +1,7 @@
 """What cannot be read yet: how far logs are committed, and which transaction delays the rest.
 
-For display only, so there are no errors: what is unavailable (a missing leader, a batch larger than
-the request, a record without a timestamp) is left out. Three or four requests per leader.
+For display only, so there are no errors: anything unavailable (a missing leader, a batch larger
+than the request, a record without a timestamp) is left out. Three or four requests per leader.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _ends_at(
     brokers: ConnectionPool, address: Address, leaders: Mapping[Partition, Leader]
 ) -> dict[Partition, LogEnds]:
     try:
-        # In this order: what is written between the two does not count as uncommitted.
+        # In this order, so that records written between the two do not count as uncommitted.
         high = _latest(brokers, address, leaders, Isolation.READ_UNCOMMITTED)
         stable = _latest(brokers, address, leaders, Isolation.READ_COMMITTED)
     except RangelandError:

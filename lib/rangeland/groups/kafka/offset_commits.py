@@ -62,7 +62,7 @@ def code_of_group_offsets(response: m.OffsetFetchResponse, asked: Collection[Par
     if not code and (left_out := set(asked) - read_group_offsets(response).keys()):
         raise Unreachable(
             f"the coordinator did not say whether the group has an offset of {min(left_out)}",
-            why="its response leaves out what it was asked about",
+            why="its response leaves out the partition",
             do="try again in a moment",
         )
     return code

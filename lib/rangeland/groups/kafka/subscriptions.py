@@ -1,7 +1,7 @@
 """The messages that members of a group send each other: Kafka's consumer protocol, as values.
 
-Bytes of other clients are read as far as possible: an invalid subscription subscribes to
-nothing, an invalid assignment holds nothing. Our members name their job in their user data,
+Invalid bytes of other clients are not an error: an invalid subscription subscribes to nothing, an
+invalid assignment holds nothing. Our members name their job in their user data,
 after what Kafka's StickyAssignor writes there, so that any client may lead the group.
 """
 

@@ -1,7 +1,7 @@
 """Groups kept by RocketMQ: by the masters of the brokers that have the group's queues.
 
 There is no coordinator: each broker lists the clients that send it heartbeats, stores offsets
-of its own queues and grants locks on them, and each client computes the assignment by the same
+of its queues and grants locks on them, and each client computes the assignment by the same
 rule. So assignments are computed here too, for other consumers by upstream's rule.
 
 One lock guards everything, since heartbeats come from another thread.
@@ -120,8 +120,8 @@ class RocketmqGroups:
         return bool(brokers), brokers_of(self._asked.get(group, ())) | brokers
 
     def _queues(self, group: str, view: RocketmqGroupView) -> Iterable[Partition]:
-        """The queues that the members share: those of a joined driver, or of all subscribed
-        topics."""
+        """The queues that the members share: the partitions of a joined driver, or all queues of
+        the subscribed topics."""
         if group in self._joined:
             return self._joined[group][0].partitions
         routes = {topic: self._masters.route(topic) for topic in sorted(view.topics)}

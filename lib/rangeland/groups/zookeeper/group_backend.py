@@ -1,4 +1,4 @@
-"""Groups kept in ZooKeeper: Jafka's, and those of Kafka's old consumers.
+"""Groups kept in ZooKeeper: by Jafka, and by Kafka's old consumers.
 
 A backend has one session for reading, and for writing offsets of groups without members; each
 membership has its own. It connects at the first request. Closing it ends its memberships.

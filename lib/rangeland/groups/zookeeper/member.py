@@ -328,7 +328,7 @@ class ZooKeeperMember(BackendMembership):
         nodes: Mapping[str, Znode | None],
         partitions: Mapping[Partition, int] | None = None,
     ) -> str | None:
-        """Which partition is no longer this member's, and why; None if it has all."""
+        """Which partition this member no longer has, and why; None if it has all."""
         for partition in sorted(lease.claims if partitions is None else partitions):
             node = nodes[self._owner_path(partition)]
             if node is None:
