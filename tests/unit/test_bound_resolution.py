@@ -399,7 +399,7 @@ def test_a_first_run_by_time_says_where_that_is_not_exact() -> None:
     first = request(FromCheckpoint(), Latest(), first_run=AtTime(5))
     notes = resolve(first, seen, JobPosition()).notes
     assert len(notes) == 2
-    assert "earlier records of that time may have left the log" in notes[0]
+    assert "earlier records of that time may have expired" in notes[0]
     assert "only knows when segments of its log were written" in notes[1]
     assert resolve(first, seen, JobPosition({P0: LogMark(20, "A")})).notes == ()
 

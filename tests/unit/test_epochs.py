@@ -13,12 +13,13 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import OffsetResult
+from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition
-from rangeland.survey.epoch_ends import epoch_ends, with_epochs
+from rangeland.survey.epoch_ends import end_before_batch, epoch_ends, with_epochs
 from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import ChangedMeanwhile
@@ -168,4 +169,12 @@ def test_a_log_whose_leader_does_not_answer_for_an_earlier_epoch_is_surveyed_aga
 def test_others_go_on_without_a_log_whose_epoch_remains_unknown_where_a_policy_holds_it() -> None:
     surveyed = attempt(1_000_000, tolerates_missing_leaders=True)
     assert list(surveyed.with_epochs(LOGS)) == [P1]
-    assert surveyed.found.absent.unreachable == {P0: "its last batch could not be read"}
+    assert surveyed.partitions.absent.unreachable == {P0: "its last batch could not be read"}
+
+
+@pytest.mark.parametrize(("batch_epoch", "end"), [(5, 11), (4, None), (3, None)])
+def test_an_epoch_ends_before_a_first_batch_of_a_later_one(
+    batch_epoch: int, end: int | None
+) -> None:
+    records = memoryview(bytes([batch_epoch]))
+    assert end_before_batch(cast(Dialect, Old()), records, 10, 4) == end

@@ -68,8 +68,8 @@ def test_a_survey_that_starts_over_believes_the_broker_that_it_asks_then(
     seen = []
     for _ in range(2):
         attempt.find_leaders()
-        assert not attempt.found.leaders
-        seen.append(attempt.found.absent.unseen_topics)
+        assert not attempt.partitions.leaders
+        seen.append(attempt.partitions.absent.unseen_topics)
         attempt.start_over(ChangedMeanwhile("a leader has moved"))
     assert seen == [{"gone"}, set()]
 

@@ -12,11 +12,12 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fit_request
 from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.model import Address, AtTime, Leader, Partition
-from rangeland.survey.legacy_times import corrected_times
+from rangeland.survey.legacy_times import NO_ANSWER, corrected_times, judge_entry, judge_segments
 
 B1 = Address("b1", 9092)
 P = Partition("t", 0)
@@ -136,3 +137,33 @@ def test_a_segment_that_is_not_returned_is_not_taken_for_one_with_times(
 
 def test_a_partition_that_the_response_leaves_out_is_asked_for_again() -> None:
     assert told(Broker(*HIDING, leaves_out=True), 450).meaning is ErrorMeaning.RETRY
+
+
+def segments(*borders: int, end: int | None = None) -> OffsetResult:
+    return OffsetResult(ErrorMeaning.OK, "", end, borders=borders)
+
+
+@pytest.mark.parametrize(
+    ("log", "earlier", "judgement"),
+    [
+        (segments(0, 100, 200, end=END), segments(0, 100), 200),
+        (segments(0, 100, 200, end=END), segments(), 0),
+        (segments(0, 100, end=END), segments(0, 100), None),
+        (segments(0, 100, END, end=END), segments(0, 100), None),
+        (NO_ANSWER, segments(0), NO_ANSWER),
+        (segments(0, end=END), NO_ANSWER, NO_ANSWER),
+    ],
+    ids=["a later one", "no earlier one", "no later one", "an empty one", "no log", "no segments"],
+)
+def test_the_first_segment_written_to_since_is_judged_by_its_entry(
+    log: OffsetResult, earlier: OffsetResult, judgement: OffsetResult | int | None
+) -> None:
+    assert judge_segments(log, earlier) == judgement
+
+
+def test_an_entry_without_a_timestamp_hides_later_segments() -> None:
+    entry = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"v"))
+    earlier = segments(0, 100, end=100)
+    hidden = OffsetResult(ErrorMeaning.OK, "", 100)
+    assert judge_entry(entry, earlier, lambda records: records == b"v") == hidden
+    assert judge_entry(entry, earlier, lambda records: False) is None

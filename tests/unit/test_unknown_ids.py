@@ -17,7 +17,13 @@ from rangeland.errors import Unreachable
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
-from rangeland.schema_registry.unknown_ids import CONFIRM_S, FAR_IDS, LATE_MS, UnknownIds
+from rangeland.schema_registry.unknown_ids import (
+    CONFIRM_S,
+    FAR_IDS,
+    LATE_MS,
+    UnknownIds,
+    why_not_late,
+)
 from rangeland.untrusted import MAX_INT32
 
 SCHEMA = SchemaResponse(SchemaFormat.AVRO, '"long"', ())
@@ -161,3 +167,21 @@ def test_ids_of_a_later_plan_are_waited_for_again() -> None:
 def test_what_is_not_final_is_judged_at_once_and_by_its_age() -> None:
     ids, _ = of(up_to(0))
     assert isinstance(ids.schema(7, LONG_AGO), UnusableSchema)
+
+
+@pytest.mark.parametrize(
+    ("schema_id", "highest", "age_ms", "reason"),
+    [
+        (7, 8, 0, "and it has later ones, such as 8"),
+        (7, 7, 0, None),
+        (7, 6, LATE_MS - 1, None),
+        (7, 6, LATE_MS, "even an hour after a record that names it was planned"),
+        (FAR_IDS + 6, 6, 0, None),
+        (FAR_IDS + 7, 6, 0, "and its ids are far lower, such as 6"),
+        (FAR_IDS + 7, 0, 0, None),
+    ],
+)
+def test_why_a_missing_id_cannot_be_late(
+    schema_id: int, highest: int, age_ms: int, reason: str | None
+) -> None:
+    assert why_not_late(schema_id, WrittenBefore(0, age_ms), highest) == reason

@@ -1,1 +1,1 @@
-"""A job's cluster: its survey, and whether it can be used at all."""
+"""A job's cluster: its settings, its survey, and whether its brokers answer."""

@@ -1,5 +1,5 @@
-"""Finds out what makes a command fail before Spark is started for it: no broker answers, or a topic
-of a table that is yet to be made does not exist."""
+"""Finds out before Spark is started whether a command must fail: no broker answers, or a topic of a
+table that does not exist yet does not exist either."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ MOST_AT_A_TIME = 16
 
 def check_brokers_answer(job: Job) -> None:
     """Raises Unreachable if no broker of the job's cluster answers in time; JobFileError for topics
-    that do not exist, if nothing can have been landed of them, and what a login raises."""
+    that do not exist, if none of their records can have landed, and whatever a login raises."""
     _ask(job, cluster_settings(job), check_topics=is_surely_new(job))
 
 
 def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
     """For each job, why its cluster cannot be used, or None. Each cluster is asked once."""
-    found: list[tuple[ClusterSettings | None, RangelandError | None]] = []
-    asked: list[tuple[ClusterSettings, Job]] = []
+    outcomes: list[tuple[ClusterSettings | None, RangelandError | None]] = []
+    clusters: list[tuple[ClusterSettings, Job]] = []
     for job in jobs:
         try:
             settings = cluster_settings(job)
-            found.append((settings, None))
-            if not any(settings == other for other, _ in asked):
-                asked.append((settings, job))
+            outcomes.append((settings, None))
+            if not any(settings == known for known, _ in clusters):
+                clusters.append((settings, job))
         except RangelandError as error:
-            found.append((None, error))
+            outcomes.append((None, error))
 
     def ask(cluster: tuple[ClusterSettings, Job]) -> RangelandError | None:
         try:
@@ -47,30 +47,30 @@ def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
         return None
 
     with ThreadPoolExecutor(MOST_AT_A_TIME) as pool:
-        failed = list(pool.map(ask, asked))
-    return [error or _cluster_error(settings, asked, failed) for settings, error in found]
+        errors = list(pool.map(ask, clusters))
+    return [error or _cluster_error(settings, clusters, errors) for settings, error in outcomes]
 
 
 def _cluster_error(
     settings: ClusterSettings | None,
-    asked: Iterable[tuple[ClusterSettings, Job]],
-    failed: Iterable[RangelandError | None],
+    clusters: Iterable[tuple[ClusterSettings, Job]],
+    errors: Iterable[RangelandError | None],
 ) -> RangelandError | None:
-    return next(e for (other, _), e in zip(asked, failed, strict=True) if other == settings)
+    return next(e for (own, _), e in zip(clusters, errors, strict=True) if own == settings)
 
 
 def _ask(job: Job, settings: ClusterSettings, *, check_topics: bool) -> None:
     with ConnectionPool(settings) as brokers:
         by_name = not job.source.topic_pattern or brokers.dialect.capabilities.has_metadata
-        wanted = request_for_range(job)
-        if not by_name:  # matched against what the registry has, by the survey
-            wanted = replace(wanted, topics=(), topic_pattern=None)
-        check_brokers_can_be_reached(brokers, wanted, check_topics=check_topics and by_name)
+        request = request_for_range(job)
+        if not by_name:  # the survey matches the pattern against the registry's topics
+            request = replace(request, topics=(), topic_pattern=None)
+        check_brokers_can_be_reached(brokers, request, check_topics=check_topics and by_name)
 
 
 def is_surely_new(job: Job) -> bool:
-    """The table does not exist, as far as that is known without Spark: its path is on this
-    machine, and Hadoop is not told to take such a path for that of another store."""
+    """Whether it is known without Spark that the table does not exist: its path is on this machine,
+    and no configuration of Hadoop may map it to another store."""
     table = job.sink.table
     if job.sink.is_catalog_name or job.sink.is_per_topic or "://" in table:
         return False

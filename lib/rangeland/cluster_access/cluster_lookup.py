@@ -1,4 +1,4 @@
-"""The settings of a job's cluster: what the job file says, and what its ZooKeeper knows.
+"""The settings of a job's cluster, from the job file and its ZooKeeper.
 
 If a job names a ZooKeeper instead of brokers, it is asked each time, since its brokers may change.
 """
@@ -47,7 +47,7 @@ def read_settings(job: Job) -> ReadSettings:
 
 def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
     """The same, with the cleanup policies of these topics from ZooKeeper, if the job names one:
-    brokers before 0.11 do not report them. A failure to ask only matters if a log has a gap."""
+    brokers before 0.11 do not report them. A failure only matters if a log has a gap."""
     source = job.source
     reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys
     if not reads_cleanup or not source.zookeeper:
@@ -55,7 +55,7 @@ def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> Rea
     from rangeland.zookeeper.broker_registry import read_cleanup_policies
 
     try:
-        found = read_cleanup_policies(
+        policies = read_cleanup_policies(
             source.zookeeper,
             sorted(set(topics)),
             zookeeper_access(job),
@@ -63,7 +63,7 @@ def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> Rea
         )
     except Unreachable:
         return replace(settings, asks_zookeeper=True)
-    return replace(settings, asks_zookeeper=True, zookeeper_cleanup=tuple(found.items()))
+    return replace(settings, asks_zookeeper=True, zookeeper_cleanup=tuple(policies.items()))
 
 
 def broker_registry_of(job: Job) -> BrokerRegistry:

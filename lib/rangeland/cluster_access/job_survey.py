@@ -1,8 +1,8 @@
-"""Surveys a job's cluster. All surveys of a job are taken here, other than those of a plan's last
-check (``landing/execution/final_log_check``).
+"""Surveys a job's cluster. All surveys of a job are taken here, except for the final check of a
+plan (``landing/execution/final_log_check``).
 
 Puts together what a survey needs: connections, and the backend of the groups whose offsets are
-wanted. Where a registry knows the topics, a pattern is matched against its list.
+requested. Where a registry knows the topics, a pattern is matched against its list.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def survey_of(
     isolation: Isolation | None = None,
     settings: ClusterSettings | None = None,
 ) -> Survey:
-    """Surveys the job's cluster. ``settings``: those of the job, where they are known already,
-    which saves asking a registry. Raises what ``take_survey`` raises, and Unreachable where a
-    registry or the backend of a group that is wanted cannot be asked."""
+    """Surveys the job's cluster. ``settings``: the job's, if they are known already, which saves
+    asking a registry. Raises what ``take_survey`` raises, and Unreachable if a registry or a
+    group's backend cannot be asked."""
     settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
@@ -69,9 +69,9 @@ def request_for_topics(
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
-    """The schema ids in the oldest and the newest records of the job's topics. Others may occur
-    between them. Nothing for a job without a schema registry. ``survey``: one that was taken just
-    now; without it there is a new one. Raises what a survey raises."""
+    """The schema ids in the oldest and newest records of the job's topics. Others may occur between
+    them. Empty for a job without a schema registry. ``survey``: one that was just taken; without
+    it, a new one is taken. Raises what a survey raises."""
     if not job.decode.fields_with_schema_ids:
         return {}
     if survey is None:
@@ -82,17 +82,17 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
         for index, log in enumerate(survey.logs.values())
         if log.start_offset < log.end_offset
     ]
-    seen = schema_ids_in(job, slices, survey)
+    counts = schema_ids_in(job, slices, survey)
     fields = [
         TopicField(topic, field) for topic in topics for field in job.decode.fields_with_schema_ids
     ]
-    return {of: seen.get(of, Counter()) for of in fields}
+    return {field: counts.get(field, Counter()) for field in fields}
 
 
 def schema_ids_in(
     job: Job, slices: Iterable[Slice], survey: Survey
 ) -> dict[TopicField, Counter[int]]:
-    """The schema ids in the first and the last records of slices."""
+    """The schema ids in the first and last records of slices."""
     with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
         return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
 
@@ -100,11 +100,11 @@ def schema_ids_in(
 def _matching(job: Job, request: SurveyRequest) -> tuple[str, ...]:
     pattern = request.topic_pattern or ""
     topics = {*broker_registry_of(job).topics, *request.known}
-    found = tuple(match_topics(pattern, sorted(topics)))
-    if not found:
+    names = tuple(match_topics(pattern, sorted(topics)))
+    if not names:
         raise JobFileError(
             f"no topic matches {pattern}",
             why=f"{count_noun(len(topics), 'topic')} registered; the pattern is anchored",
             do="correct source.topic_pattern, or create the topic",
         )
-    return found
+    return names

@@ -1,4 +1,4 @@
-"""The row format of a job, with what its schema registry knows of the schemas."""
+"""The row format of a job, with schemas from its schema registry."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from rangeland.schema_registry.registry_client import FIRST_RESPONSE_MS, Registr
 from rangeland.schema_registry.table_formats import TableFormats
 
 MAX_SEEN_IDS = 50
-"""Per topic. More than this are probably not schema ids, and each would be asked for."""
+"""The most ids per topic. If there are more, they are probably not schema ids, and each would be
+requested."""
 
 SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
-"""The topics of a run, and which schema ids their keys and values have."""
+"""The schema ids in the keys and values of a run's topics."""
 
 
 def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
-    """Makes the row format of a job; None where keys and values stay bytes. ``seen``: needed for a
-    job with a schema registry, which is asked for their schemas. Raises what ``make_row_format``
+    """Makes the row format of a job; None where keys and values stay bytes. ``seen``: the ids
+    whose schemas are requested, for a job with a schema registry. Raises what ``make_row_format``
     raises, TableRefused for schemas that do not fit into one table, and Unreachable for a registry
     that does not answer."""
     return make_row_format(job, _registered(job, seen or {}))
@@ -42,6 +43,6 @@ def _registered(job: Job, seen: SeenIds) -> TableFormats | None:
     without_schema = [
         f for f in job.decode.fields_with_schema_ids if not job.decode.payload(f).schema_
     ]
-    ids = {of: tuple(islice(found, MAX_SEEN_IDS)) for of, found in seen.items()}
+    ids = {field: tuple(islice(ids, MAX_SEEN_IDS)) for field, ids in seen.items()}
     catalogue = make_catalogue(client, strategy, ids, without_schema)
     return TableFormats(ExecutorSchemas(catalogue, settings), strategy, ids)

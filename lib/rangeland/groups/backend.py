@@ -1,11 +1,11 @@
 """What a group does for a batch: it claims partitions, assigns them and stores offsets.
 
-A *backend* keeps groups: Kafka's coordinator, ZooKeeper, or RocketMQ's brokers. A *membership*
-is one driver's membership in a group: while it holds, no other member has its partitions.
-Landing each record once never depends on any of it.
+A *backend* keeps groups: Kafka's coordinator, ZooKeeper, or RocketMQ's brokers. A *membership* is
+one driver's place in a group: while it holds, no other member has its partitions. Landing each
+record once never depends on any of this.
 
-The backends of Kafka and RocketMQ have no socket and no clock: they ask through a ``GroupIO``,
-again and again while brokers are not ready, and share the errors for what brokers refuse.
+The backends of Kafka and RocketMQ have no socket and no clock: they send requests through a
+``GroupIO``, repeat them while brokers are not ready, and share the errors for refused requests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Fenced(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member as the backend shows it. ``is_ours``: a driver of the same job."""
+    """One member according to the backend. ``is_ours``: a driver of the same job."""
 
     member_id: str
     client_id: str = ""
@@ -59,7 +59,7 @@ class GroupMember:
 
 
 class GroupState(StrEnum):
-    """The state of a group, as far as its backend shows it."""
+    """The state of a group according to its backend."""
 
     EMPTY = "empty"
     STABLE = "stable"
@@ -70,7 +70,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as its backend shows it."""
+    """A group according to its backend."""
 
     state: GroupState
     members: tuple[GroupMember, ...] = ()
@@ -119,7 +119,7 @@ class Membership(Protocol):
 
     @property
     def beat_ms(self) -> int:
-        """The interval at which ``beat`` is to be called."""
+        """The interval between calls of ``beat``."""
 
     def beat(self) -> HeartbeatStatus:
         """Sends one heartbeat. Raises Unreachable while the backend does not answer."""
@@ -130,7 +130,7 @@ class Membership(Protocol):
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Writes the group's next offsets. Raises Fenced if this generation is over, and
-        Unreachable if the backend does not answer: then it is not known what was written."""
+        Unreachable if the backend does not answer: what was written is then unknown."""
 
     def leave(self) -> None:
         """Releases its partitions at once, or when the session ends if that fails."""
@@ -194,8 +194,8 @@ class GroupBackend(Protocol):
     def view(self, group: str) -> GroupView: ...
 
     def join(self, joining: JoinRequest) -> Membership:
-        """Joins the group. Raises Conflict, naming the consumers, if any that is not a driver of
-        this job holds partitions."""
+        """Joins the group. Raises Conflict, naming the consumers, if any of them holds partitions
+        and is not a driver of this job."""
 
     def close(self) -> None: ...
 
@@ -225,8 +225,8 @@ PAUSE_MS: Final = 250
 
 
 def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> T:
-    """Returns what ``attempt`` returns. Repeats it for ``patience_ms`` as long as it raises
-    Unreachable; then that error is raised."""
+    """Returns the result of ``attempt``. Repeats it for ``patience_ms`` as long as it raises
+    Unreachable, and then raises that error."""
     deadline_ms = io.now_ms() + patience_ms
     while True:
         try:
@@ -239,8 +239,7 @@ def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> 
 
 
 def not_ready_error(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unreachable:
-    """The error of a broker that is not ready. ``remark``: what the broker itself says of the
-    code."""
+    """The error of a broker that is not ready. ``remark``: the broker's own comment on the code."""
     return Unreachable(
         f"{who} is not ready",
         why=code.describe(remark),
@@ -260,8 +259,8 @@ def group_error(
     remark: str = "",
 ) -> RangelandError:
     """The error for a code that the caller does not handle: the same request would be refused
-    again, or the brokers have ``failed``, a sentence. ``when`` is a clause for the message.
-    ``remedies`` by the code's name."""
+    again, or the brokers have failed, which the sentence ``failed`` says. ``when`` is a clause for
+    the message. ``remedies`` by the code's name."""
     why = f"{code.describe(remark)}, when {when}"
     facts: dict[str, Any] = {"group": group, "code": code.name}
     if code.meaning.is_final:

@@ -20,8 +20,8 @@ from rangeland.model import Address
 
 
 def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
-    """The backend of this job's groups. Raises Unreachable where it cannot be
-    reached, JobFileError where this dialect's groups need a ZooKeeper and the job names none."""
+    """The backend of this job's groups. Raises Unreachable if it cannot be reached, and
+    JobFileError if this dialect's groups need a ZooKeeper and the job names none."""
     if groups_in_zookeeper(job):
         from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 
@@ -38,7 +38,7 @@ def broker_groups(settings: ClusterSettings) -> GroupBackend:
     """The backend at the dialect's own brokers. Raises JobFileError where they keep no groups."""
     import rangeland.groups as package
 
-    if settings.dialect not in {found.name for found in pkgutil.iter_modules(package.__path__)}:
+    if settings.dialect not in {module.name for module in pkgutil.iter_modules(package.__path__)}:
         raise JobFileError(
             "brokers of this dialect keep no groups",
             why="their consumers keep them in ZooKeeper",
@@ -49,7 +49,7 @@ def broker_groups(settings: ClusterSettings) -> GroupBackend:
 
 
 class BrokerGroupIO:
-    """A ``GroupIO`` with connections of its own, so that a member's heartbeats continue while
+    """A ``GroupIO`` with its own connections, so that a member's heartbeats continue while
     another thread reads. Not for several threads at once; close it when done."""
 
     def __init__(self, settings: ClusterSettings) -> None:

@@ -53,11 +53,11 @@ class HeartbeatThread:
         self._error: RangelandError | None = None
         self._silence = ""
         self._turn = 0
-        """How often it has joined again: responses to heartbeats of an earlier turn are stale."""
+        """How often it has rejoined: responses to heartbeats of an earlier turn are stale."""
         self._thread = threading.Thread(target=self._beat, name="rangeland-group", daemon=True)
         self._thread.start()
 
-    # --- what the driver sees ---------------------------------------------------------
+    # --- calls of the driver ---------------------------------------------------------
 
     @property
     def member_id(self) -> str:
@@ -101,15 +101,15 @@ class HeartbeatThread:
 
     def join_rebalance(self) -> None:
         """Takes part in a rebalance now, if there is one. Only for a driver that reads nothing, or
-        does not mind that others read the same slices."""
+        to which it does not matter that others read the same slices."""
         with self._lock:
             if self._status is not HeartbeatStatus.HOLDS and not self._ended.is_set():
                 self._rejoin()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Commits the group's offsets. Raises Fenced, after joining again, if the membership had
-        expired: other drivers may have landed since, so read the checkpoint again. Raises
-        Unreachable, Conflict."""
+        expired: other drivers may have landed since, so read the checkpoint again. Also raises
+        Unreachable and Conflict."""
         with self._lock:
             try:
                 self._membership.commit(offsets)

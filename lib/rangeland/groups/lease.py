@@ -30,7 +30,7 @@ ABSENT = GroupView(GroupState.ABSENT)
 POLL_S = 0.5
 TRIES = 3
 GRACE_S = 5
-"""The time on top of a session timeout for the remaining members to rebalance."""
+"""The time that the remaining members have to rebalance after a session timeout."""
 Report = Callable[[str], None]
 CheckpointNow = Callable[[], Mapping[Partition, int]]
 """Returns the current checkpoint."""
@@ -52,7 +52,7 @@ class GroupLease:
     ) -> None:
         self.backend = backend
         self.partitions = frozenset(partitions)
-        """All that the members share. Partitions that appear later belong to the next run."""
+        """All partitions that the members share. Later ones belong to the next run."""
         self.group = group
         self._heartbeat = heartbeat
         self._warn = warn
@@ -71,14 +71,14 @@ class GroupLease:
         """False once the group cannot be relied on; warns the first time."""
         if self._heartbeat is None:
             return False
-        why = self._heartbeat.membership_error
-        if why is not None and not self._has_warned:
+        error = self._heartbeat.membership_error
+        if error is not None and not self._has_warned:
             self._has_warned = True
             self._warn(
-                f"the lease in group {self.group} is lost: {why} Landing goes on; other drivers "
+                f"the lease in group {self.group} is lost: {error} Landing goes on; other drivers "
                 "may read the same offsets, which are landed once"
             )
-        return why is None
+        return error is None
 
     @property
     def must_stop(self) -> bool:
@@ -114,24 +114,24 @@ class GroupLease:
         return SliceOwners(
             me,
             self._heartbeat.owned,
-            # Other consumers read for themselves: the first driver reads what they hold.
+            # Other consumers do not read for the job: the first driver reads their partitions.
             {p: driver.member_id for driver in drivers for p in driver.partitions},
             members,
             view.state is GroupState.STABLE and me in members and not self.must_stop,
         )
 
     def _note_consumers(self, view: GroupView, partitions: frozenset[Partition]) -> None:
-        """Warns of a consumer that joined after this run. It cannot be kept out."""
+        """Warns of a consumer that has joined after this run, which cannot be prevented."""
         for holder in view.members:
-            held = sorted(holder.partitions & partitions)
-            if holder.is_ours or not held or holder.member_id in self._consumers:
+            shared = sorted(holder.partitions & partitions)
+            if holder.is_ours or not shared or holder.member_id in self._consumers:
                 continue
             self._consumers.add(holder.member_id)
-            more = f" and {len(held) - 1} more" if held[1:] else ""
+            more = f" and {len(shared) - 1} more" if shared[1:] else ""
             self._warn(
                 f"{holder.client_id or holder.member_id} has joined the group {self.group} and "
-                f"reads {held[0]}{more} with it; this run lands them as well. Give one of "
-                "them a group of its own"
+                f"reads {shared[0]}{more} with it; this run lands them as well. Give one of "
+                "them its own group"
             )
 
     # --- mirroring ----------------------------------------------------------------------
@@ -158,7 +158,7 @@ class GroupLease:
         self, checkpoint_now: CheckpointNow, earlier: EarlierMarks, checkpoint: dict[Partition, int]
     ) -> dict[Partition, int]:
         """Mirrors this checkpoint, or a newer one if this driver was not a member for a while:
-        others may have landed meanwhile. Returns the one that it has mirrored."""
+        others may have landed meanwhile. Returns the mirrored checkpoint."""
         for tries_left in reversed(range(TRIES)):
             try:
                 self._mirror_once(checkpoint, earlier)
@@ -174,8 +174,8 @@ class GroupLease:
             return
         mirrored = self._commit(checkpoint)
         if mirrored.changed or mirrored.differing:
-            known = earlier() if mirrored.differed_before else ()
-            for text in notices(self.group, mirrored, known):
+            earlier_marks = earlier() if mirrored.differed_before else ()
+            for text in notices(self.group, mirrored, earlier_marks):
                 self._warn(text)
 
     def _wait_for_others(
@@ -183,23 +183,23 @@ class GroupLease:
         checkpoint: dict[Partition, int],
         mirror_again: Callable[[dict[Partition, int]], dict[Partition, int]],
     ) -> None:
-        """Waits until others have mirrored their partitions, or those have become this driver's."""
-        others = self._not_mirrored(checkpoint)
-        if not others:
+        """Waits until others have mirrored their partitions, or have left them to this driver."""
+        missing = self._not_mirrored(checkpoint)
+        if not missing:
             return
-        count = count_noun(len(others), "partition")
+        count = count_noun(len(missing), "partition")
         self._step(f"waiting until other drivers have mirrored {count}")
         deadline = Deadline(self._patience_s)
-        while others:
+        while missing:
             if deadline.has_passed:
                 self._warn(
-                    f"the checkpoint of {others[0]} is not mirrored: another driver owns it. The "
+                    f"the checkpoint of {missing[0]} is not mirrored: another driver owns it. The "
                     "next run repairs that"
                 )
                 return
             time.sleep(POLL_S)
             checkpoint = mirror_again(checkpoint)
-            others = self._not_mirrored(checkpoint)
+            missing = self._not_mirrored(checkpoint)
 
     def _of_the_group(self, checkpoint: Mapping[Partition, int]) -> dict[Partition, int]:
         return {p: offset for p, offset in checkpoint.items() if p in self.partitions}
@@ -216,10 +216,9 @@ class GroupLease:
             or self._heartbeat.membership_error is not None
         ):
             return []
-        theirs = tuple(p for p in checkpoint if p not in self._heartbeat.owned)
-        offsets = self._heartbeat.exclusively(lambda: self.backend.offsets(self.group, theirs))
-        stand = {p: -1 if (at := offsets.get(p)) is None else at for p in theirs}
-        return [p for p in theirs if stand[p] < checkpoint[p]]
+        foreign = tuple(p for p in checkpoint if p not in self._heartbeat.owned)
+        offsets = self._heartbeat.exclusively(lambda: self.backend.offsets(self.group, foreign))
+        return [p for p in foreign if (at := offsets.get(p)) is None or at < checkpoint[p]]
 
     def _commit(self, checkpoint: Mapping[Partition, int]) -> MirroredOffsets:
         heartbeat = self._heartbeat
@@ -228,12 +227,12 @@ class GroupLease:
                 self.backend, self.group, checkpoint, lambda o: self.backend.commit(self.group, o)
             )
         heartbeat.join_rebalance()
-        mine = {p: offset for p, offset in checkpoint.items() if p in heartbeat.owned}
-        found = heartbeat.exclusively(
-            lambda: mirror(self.backend, self.group, mine, heartbeat.commit)
+        owned = {p: offset for p, offset in checkpoint.items() if p in heartbeat.owned}
+        mirrored = heartbeat.exclusively(
+            lambda: mirror(self.backend, self.group, owned, heartbeat.commit)
         )
-        # Partitions with a new owner are mirrored by that owner.
-        return found.of(heartbeat.owned)
+        # A partition that has a new owner by now is mirrored by that owner.
+        return mirrored.of(heartbeat.owned)
 
 
 @contextmanager
@@ -245,9 +244,8 @@ def hold_lease(
     step: Report,
 ) -> Iterator[GroupLease | None]:
     """The lease of a run in its job's group until the end of the block; None without a group or
-    while its backend is unavailable. Raises Conflict where a consumer that is not a driver of
-    this job holds partitions, and AccessDenied or JobFileError where the backend refuses the
-    group."""
+    while its backend is unavailable. Raises Conflict if a consumer that is not a driver of this
+    job holds partitions, and AccessDenied or JobFileError if the backend refuses the group."""
     if job.group is None:
         yield None
         return

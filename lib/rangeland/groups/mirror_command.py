@@ -1,7 +1,8 @@
 """Commits a job's checkpoint to its group now, as a run does after landing.
 
-For groups that a run could not reach, or whose offsets another client has moved since. A group
-with live members is refused: a running consumer would not notice, and go on from where it is.
+This is for groups that a run could not reach, or whose offsets another client has moved since. A
+group with live members is refused: a running consumer would not notice, and would go on from its
+own position.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MirrorState = Literal["mirrored", "unchanged", "nothing-landed"]
 
 @dataclass(frozen=True, slots=True)
 class MirroredPartition(JsonResult):
-    """One partition: the checkpoint, and the group's offset before and now."""
+    """One partition: the checkpoint, and the group's offset before and after."""
 
     VIEW = "*partition checkpoint before=group_before after=group_after end lag"
 
@@ -88,14 +89,14 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     cluster, logs = cluster.with_versions_of(survey), survey.logs
     checkpoint = offsets_to_commit(position.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
-    found, name = push_offsets(job, cluster, checkpoint)
-    state: MirrorState = "mirrored" if found.changed else "unchanged"
+    mirrored, backend = push_offsets(job, cluster, checkpoint)
+    state: MirrorState = "mirrored" if mirrored.changed else "unchanged"
     return MirrorResult(
         job=job.name,
         group=group.id,
-        backend=name,
+        backend=backend,
         state=state if checkpoint else "nothing-landed",
-        partitions=_mirrored_partitions(found, logs),
+        partitions=_mirrored_partitions(mirrored, logs),
         seconds=time.monotonic() - started,
     )
 
@@ -114,16 +115,16 @@ def push_offsets(
 
 def _push(backend: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirroredOffsets:
     check_group_is_empty(group, backend.view(group))
-    found = mirror(backend, group, checkpoint, lambda offsets: backend.commit(group, offsets))
-    if found.differing:
-        p = found.differing[0]
+    mirrored = mirror(backend, group, checkpoint, lambda offsets: backend.commit(group, offsets))
+    if mirrored.differing:
+        p = mirrored.differing[0]
         raise Conflict(
-            f"the group {group} is at {found.after.get(p)} of {p} after the checkpoint "
+            f"the group {group} is at {mirrored.after.get(p)} of {p} after the checkpoint "
             f"{checkpoint[p]} was committed",
             why="another client commits to it",
-            do="find that client, give the job a group of its own, or try again",
+            do="find that client, give the job its own group, or try again",
         )
-    return found
+    return mirrored
 
 
 def check_group_is_empty(group: str, view: GroupView) -> None:
@@ -145,9 +146,10 @@ def check_group_is_empty(group: str, view: GroupView) -> None:
 
 
 def _mirrored_partitions(
-    found: MirroredOffsets, logs: dict[Partition, LogState]
+    mirrored: MirroredOffsets, logs: dict[Partition, LogState]
 ) -> tuple[MirroredPartition, ...]:
+    before, after = mirrored.before, mirrored.after
     return tuple(
-        MirroredPartition(p, offset, found.before.get(p), found.after.get(p), logs[p].end_offset)
-        for p, offset in found.checkpoint.items()
+        MirroredPartition(p, offset, before.get(p), after.get(p), logs[p].end_offset)
+        for p, offset in mirrored.checkpoint.items()
     )

@@ -1,7 +1,7 @@
-"""The checkpoint, committed to where the log's own tools look for it, and read back.
+"""The checkpoint, committed where the log's own tools look for it, and read back.
 
-The checkpoint is the truth; the group's offsets are a copy. They are written only for what has
-landed, and compared with the checkpoint afterwards. What one run could not write, the next run
+The checkpoint is the truth; the group's offsets are a copy. They are written only for landed
+offsets, and compared with the checkpoint afterwards. What one run could not write, the next run
 writes.
 """
 
@@ -53,7 +53,7 @@ class MirroredOffsets:
 
     @property
     def differed_before(self) -> bool:
-        """The group had offsets other than the checkpoint."""
+        """Whether the group had offsets other than the checkpoint."""
         return any(self.before.get(p) not in (None, at) for p, at in self.checkpoint.items())
 
     def moved_partitions(self, earlier: Collection[tuple[Partition, int]]) -> tuple[Partition, ...]:
@@ -67,27 +67,28 @@ class MirroredOffsets:
         )
 
     def of(self, partitions: Collection[Partition]) -> MirroredOffsets:
-        """The same for some of the partitions."""
-        mine = {p: offset for p, offset in self.checkpoint.items() if p in partitions}
-        return MirroredOffsets(mine, self.before, self.after)
+        """The same for only these partitions."""
+        checkpoint = {p: offset for p, offset in self.checkpoint.items() if p in partitions}
+        return MirroredOffsets(checkpoint, self.before, self.after)
 
 
 def notices(
-    group: str, found: MirroredOffsets, earlier: Collection[tuple[Partition, int]]
+    group: str, mirrored: MirroredOffsets, earlier: Collection[tuple[Partition, int]]
 ) -> Iterator[str]:
     """Warnings that another client has moved the group's offsets, or keeps moving them."""
-    if moved := found.moved_partitions(earlier):
+    if moved := mirrored.moved_partitions(earlier):
         p = moved[0]
         yield (
-            f"group {group} was at {found.before[p]} of {p}, an offset that no landing of this job "
-            f"has committed{_likewise(moved)}: it is at the checkpoint now, {found.checkpoint[p]}"
+            f"group {group} was at {mirrored.before[p]} of {p}, an offset that no landing of this "
+            f"job has committed{_likewise(moved)}: it is at the checkpoint now, "
+            f"{mirrored.checkpoint[p]}"
         )
-    if differing := found.differing:
+    if differing := mirrored.differing:
         p = differing[0]
         yield (
-            f"group {group} is at {found.after.get(p)} of {p} after the checkpoint "
-            f"{found.checkpoint[p]} was mirrored{_likewise(differing)}: another client commits to "
-            "it. The next run repairs that, or `rangeland mirror`"
+            f"group {group} is at {mirrored.after.get(p)} of {p} after the checkpoint "
+            f"{mirrored.checkpoint[p]} was mirrored{_likewise(differing)}: another client commits "
+            "to it. The next run repairs that, or `rangeland mirror`"
         )
 
 

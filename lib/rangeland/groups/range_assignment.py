@@ -32,10 +32,10 @@ def cut_into_runs(ordered: Sequence[T], members: Sequence[str]) -> dict[str, Seq
     """Each member's run of one topic's partitions. Raises LocalProtocolError without members."""
     if not members:
         raise LocalProtocolError("partitions cannot be assigned", why="there are no members")
-    each, extra = divmod(len(ordered), len(members))
+    length, extra = divmod(len(ordered), len(members))
     runs, start = {}, 0
     for index, member in enumerate(members):
-        end = start + each + (1 if index < extra else 0)
+        end = start + length + (1 if index < extra else 0)
         runs[member] = ordered[start:end]
         start = end
     return runs

@@ -1,16 +1,16 @@
 """Reading a plan together with the other drivers of its group.
 
 Each driver reads the slices that ``planning.slice_assignment`` gives it and writes them to the
-ledger as a part of the plan. The driver that sees the plan complete passes all of it on, to be
-proved and prepared as an outcome. A driver that has to give up its partitions stops its tasks first
-and writes what they have finished; the new owners of the partitions read the rest.
+ledger as a part of the plan. The driver that sees the plan complete proves all of it and prepares
+it as an outcome. A driver that has to give up its partitions first stops its tasks and writes what
+they have finished; the new owners of the partitions read the rest.
 
 The first part with a slice counts: slices that another driver has written meanwhile are dropped
 here, and their files are never committed. So a driver that has lost its lease without knowing it,
-or works without a group, costs time and nothing else.
+or works without a group, only costs time.
 
-A driver whose range covers more than the plan goes on with a plan of its own: it may have been
-started for another interval.
+A driver whose range covers more than the plan goes on with its own plan: it may have been started
+for another interval.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 1.0
 STALLED_S = 600.0
-"""Drivers that own partitions and have written nothing for this long may never do so: one without
-executors, for example, whose heartbeat goes on. Their slices are then read here as well."""
+"""How long to wait for drivers that own partitions and write nothing. A driver without executors,
+for example, may never write, while its heartbeat goes on. Then its slices are read here as well."""
 
 
 class GroupPlanReader:
@@ -54,8 +54,8 @@ class GroupPlanReader:
         return self._lease.is_member
 
     def read(self, work: PlanToRead) -> SharedOutcome:
-        read = SharedRead(work, self._lease, self._progress)
-        return SharedOutcome(read.outcome(), read.with_others)
+        shared = SharedRead(work, self._lease, self._progress)
+        return SharedOutcome(shared.outcome(), shared.with_others)
 
 
 class SharedRead:
@@ -63,7 +63,7 @@ class SharedRead:
 
     def __init__(self, work: PlanToRead, lease: GroupLease, progress: Progress) -> None:
         self.with_others = False
-        """Other members held partitions while this one worked."""
+        """Whether other members held partitions while this one worked."""
         self._work = work
         self._plan = work.plan
         self._target = work.target
@@ -100,13 +100,12 @@ class SharedRead:
             self._note_others(slice_owners)
             step = next_step(self._plan.slices, done, slice_owners, whole=self._work.whole)
             if isinstance(step, ReadSlices):
-                found = self._read_slices(step, done)
+                results, error = self._read_slices(step, done)
         if isinstance(step, PlanComplete):
             return self._prepare(parts, [])
         if isinstance(step, WaitForOthers):
             self._wait(step.describe(slice_owners))
             return None
-        results, error = found
         if self._work.whole and results:
             return self._prepare([], results)
         outcome = self._hand_in(results)
@@ -120,15 +119,15 @@ class SharedRead:
         return self._stalled_at.has_passed
 
     def _note_others(self, slice_owners: SliceOwners) -> None:
-        others = {owner for owner in slice_owners.owners.values() if owner != slice_owners.me}
-        self.with_others = self.with_others or bool(others)
+        if any(owner != slice_owners.me for owner in slice_owners.owners.values()):
+            self.with_others = True
 
     def _read_slices(self, step: ReadSlices, done: dict[int, Receipt]) -> FinishedTasks:
         self._waits_for = ""
         before = {index: r.until_offset - r.from_offset for index, r in done.items()}
-        found = self._work.read(step.slices, self._must_stop, before)
+        finished = self._work.read(step.slices, self._must_stop, before)
         self._stalled_at = Deadline(STALLED_S)  # the wait for other drivers starts now
-        return found
+        return finished
 
     def _must_stop(self) -> bool:
         if not self._lease.must_stop:
@@ -150,19 +149,21 @@ class SharedRead:
     # --- parts and the outcome ------------------------------------------------------------
 
     def _hand_in(self, results: Sequence[TaskResult]) -> OutcomeEvent | None:
-        """Writes what was read here as a part of the plan. Returns the outcome if there is one."""
+        """Writes the slices read here as a part of the plan. Returns the outcome if there is
+        one."""
         while True:
             parts, outcome = self._handed_in()
             if outcome is not None:
                 return outcome
             done = _receipts(parts)
             kept = leave_out_done(results, done)
-            if len(done) + sum(len(result.receipts) for result in kept) == len(self._plan.slices):
+            receipts = {r.slice_index: r for result in kept for r in result.receipts}
+            if len(done) + len(receipts) == len(self._plan.slices):
                 return self._prepare(parts, kept)
             if not kept:
                 return None
-            self._work.check_part_is_valid({r.slice_index: r for one in kept for r in one.receipts})
-            self._progress.step(f"handing in {sum(len(one.receipts) for one in kept)} slices")
+            self._work.check_part_is_valid(receipts)
+            self._progress.step(f"handing in {len(receipts)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
                 logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
@@ -171,7 +172,7 @@ class SharedRead:
     def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
-        files = [one for part in parts for one in part.files]
+        files = [file for part in parts for file in part.files]
         return self._work.prepare(receipts, [*files, *self._work.files_of(results)])
 
 

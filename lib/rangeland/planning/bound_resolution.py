@@ -1,8 +1,8 @@
-"""Resolves bounds to ranges: what was asked for, against what the cluster has.
+"""Resolves the bounds of a request to ranges of the logs that the cluster has.
 
 Pure arithmetic over a survey and a checkpoint. The result has a range, a loss or a held partition
 for every partition. A request that makes no sense (from after until, a partition that does not
-exist) is an error here and never an empty success later.
+exist) is an error here, never an empty success later.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import (
     LogMark,
     changes_since,
-    leave_out_known,
+    is_known,
     why_indistinguishable,
 )
 from rangeland.planning.intervals import subtract
@@ -48,8 +48,8 @@ from rangeland.planning.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """What a request comes to: ranges to read, losses that a policy allows, held partitions.
-    ``notes`` are warnings about what is uncertain."""
+    """The ranges to read, the losses that a policy allows, and held partitions. ``notes`` are
+    warnings about uncertainties."""
 
     ranges: tuple[Range, ...]
     losses: tuple[DecidedLoss, ...] = ()
@@ -59,16 +59,18 @@ class ResolvedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RangeRequest:
-    """The request for a range: both bounds, and what the checkpoint means in the first run."""
+    """The request for a range: both bounds, and the bound that the checkpoint means in the first
+    run."""
 
     from_bounds: Bounds
     until_bounds: Bounds
     first_run: Bound
     policy: Policy
     topic_pattern: str = ""
-    """Asked for by pattern: a missing topic that matches it was not removed from the job."""
+    """The pattern of the job's topics: a missing topic that matches it was not removed from the
+    job."""
     topics: tuple[str, ...] = ()
-    """Asked for by name: a missing topic that has a checkpoint is not a typing mistake."""
+    """The topics that the job names: a missing one that has a checkpoint is not a typo."""
 
 
 def times_asked(request: RangeRequest) -> list[int]:
@@ -89,33 +91,31 @@ def resolve(
     position: JobPosition,
     overwritten: Sequence[Loss] = (),
 ) -> ResolvedRequest:
-    """Ranges for every partition that was asked for, sorted by partition. What has landed is not
-    lost, even if the log no longer has it. Partitions that were held at first existed in the first
-    run, which could not read them: they begin where it would have begun. ``overwritten`` are losses
-    of landed offsets, which a survey of the checkpoint does not show.
+    """The ranges of all requested partitions, sorted by partition. What has landed is not lost,
+    even if the log no longer has it. Partitions that were held at first existed in the first run,
+    which could not read them: they begin where it would have begun. ``overwritten`` are losses of
+    landed offsets, which a survey of the checkpoint does not show.
 
-    Raises JobFileError for a request that makes no sense and RangeLost for a loss whose
-    policy is *fail*; all losses of all partitions are named in that one error.
+    Raises JobFileError for a request that makes no sense, and RangeLost for losses whose policy is
+    *fail*: one error that names all losses of all partitions.
     """
     checkpoint, landed = position.checkpoint, position.landed
     vanished = vanished_partitions(request, survey, checkpoint)
-    out_of_reach = unreachable_partitions(request, survey, checkpoint)
-    gone = {loss.partition for loss in (*vanished, *out_of_reach)}
-    _check_range_partitions_exist(request, survey, gone)
+    unreachable = unreachable_partitions(request, survey, checkpoint)
+    missing = {loss.partition for loss in (*vanished, *unreachable)}
+    _check_range_partitions_exist(request, survey, missing)
     ranges: list[Range] = []
     losses: list[Loss] = []
     begins: dict[Partition, Bound | None] = {}
     for partition in sorted(survey.logs):
         log = survey.logs[partition]
         begins[partition] = _lower_bound(request, partition, position)
-        found = _resolve_one(request, survey, log, begins[partition], checkpoint, landed)
-        if found is None:
+        resolved = _resolve_one(request, survey, log, begins[partition], checkpoint, landed)
+        if resolved is None:
             continue
-        ranges.append(found[0])
-        losses += _leave_out_landed(found[1], log.leader.topic_id, landed)
-    losses += vanished
-    losses += out_of_reach
-    losses += overwritten
+        ranges.append(resolved[0])
+        losses += _leave_out_landed(resolved[1], log.leader.topic_id, landed)
+    losses += (*vanished, *unreachable, *overwritten)
     notes = _expiry_notes(begins, survey, ranges, landed)
     notes += _inexact_notes(begins, request.until_bounds, survey, ranges)
     losses = [with_confirmation(loss, survey) for loss in losses]
@@ -125,7 +125,7 @@ def resolve(
 def _lower_bound(
     request: RangeRequest, partition: Partition, position: JobPosition
 ) -> Bound | None:
-    """The bound that was asked for, or the one that replaces a missing checkpoint."""
+    """The requested bound, or the one that replaces a missing checkpoint."""
     bound = request.from_bounds.of(partition)
     if not isinstance(bound, FromCheckpoint) or partition in position.checkpoint:
         return bound
@@ -140,8 +140,8 @@ def _expiry_notes(
     ranges: list[Range],
     landed: Coverage,
 ) -> list[str]:
-    """Notes for logs that begin at or after the time that was asked for: nothing shows whether
-    earlier records of that time have expired."""
+    """Notes for logs that begin at or after the requested time: nothing shows whether earlier
+    records of that time have expired."""
     notes = []
     for r in ranges:
         log = survey.logs[r.partition]
@@ -150,8 +150,8 @@ def _expiry_notes(
         last_expired = (log.start_offset - 1, log.start_offset)
         if timed and at_start and subtract(last_expired, landed.of(r.partition, r.topic_id)):
             notes.append(
-                f"{r.partition} begins at {log.start_offset}, not before the time that was asked "
-                "for: earlier records of that time may have left the log"
+                f"{r.partition} begins at {log.start_offset}, not before the requested time: "
+                "earlier records of that time may have expired"
             )
     return notes
 
@@ -174,8 +174,8 @@ def _resolve_one(
     if isinstance(lower, FromCheckpoint):
         mark, losses = changes_since(checkpoint[log.partition], survey, log)
         for loss in losses:
-            if why := why_indistinguishable(loss, log, landed):
-                check_has_topic_ids(request.policy, loss, why)
+            if reason := why_indistinguishable(loss, log, landed):
+                check_has_topic_ids(request.policy, loss, reason)
         lower = AtOffset(mark.until_offset)
     for bound in (lower, upper):
         _check_entry_begins(bound, survey, log)
@@ -185,24 +185,23 @@ def _resolve_one(
         _check_from_is_not_after_until(log, lower, upper, from_offset, until_offset, mark)
     outside = _losses_outside(log, lower, upper, from_offset, until_offset)
     outside = [as_open_transaction(loss, survey) for loss in outside]
-    outside = [found for loss in outside for found in leave_out_known(loss, losses)]
+    outside = [loss for loss in outside if not is_known(loss, losses)]
     losses += [as_lagging_replica(loss) for loss in outside] if log.leader.is_replica else outside
     until_offset = max(from_offset, min(until_offset, log.end_offset))
-    found = Range(log.partition, from_offset, until_offset, log.leader.topic_id)
-    return found, losses
+    return Range(log.partition, from_offset, until_offset, log.leader.topic_id), losses
 
 
 def _leave_out_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
-    """The losses without landed offsets that have expired since; truncations stay, since they are
-    also warnings."""
-    left: list[Loss] = []
+    """The losses, without landed offsets that have expired since. Truncated offsets stay: these
+    losses are also warnings."""
+    remaining: list[Loss] = []
     for loss in losses:
         if loss.kind is not LossKind.EXPIRED:
-            left.append(loss)
+            remaining.append(loss)
             continue
         for start, end in subtract(loss.interval, landed.of(loss.partition, topic_id)):
-            left.append(replace(loss, from_offset=start, until_offset=end))
-    return left
+            remaining.append(replace(loss, from_offset=start, until_offset=end))
+    return remaining
 
 
 def _resolve_bound(bound: Bound, survey: Survey, log: LogState) -> int:
@@ -214,9 +213,9 @@ def _resolve_bound(bound: Bound, survey: Survey, log: LogState) -> int:
         case AtOffset(offset):
             return offset
         case AtTime(time_ms):
-            found = survey.lookups.for_times.get((log.partition, time_ms))
-            found = log.end_offset if found is None else found
-            return max(log.start_offset, min(found, log.end_offset))
+            at_time = survey.lookups.for_times.get((log.partition, time_ms))
+            within = log.end_offset if at_time is None else min(at_time, log.end_offset)
+            return max(log.start_offset, within)
         case GroupOffset(group):
             committed = survey.lookups.of_groups.get((log.partition, group))
             if committed is None:
@@ -285,9 +284,9 @@ def _losses_outside(
 ) -> list[Loss]:
     losses = []
     if from_offset < log.start_offset and from_offset < until_offset:
-        gone_until = min(log.start_offset, until_offset)
+        expired_until = min(log.start_offset, until_offset)
         evidence = f"the log begins at {log.start_offset} on {log.leader.address}"
-        losses.append(Loss(log.partition, from_offset, gone_until, LossKind.EXPIRED, evidence))
+        losses.append(Loss(log.partition, from_offset, expired_until, LossKind.EXPIRED, evidence))
     last = max(from_offset, until_offset if isinstance(upper, AtOffset) else from_offset)
     if last > log.end_offset:
         evidence = f"the log ends at {log.end_offset} on {log.leader.address}"
@@ -299,45 +298,45 @@ def _losses_outside(
 def _inexact_notes(
     begins: Mapping[Partition, Bound | None], until: Bounds, survey: Survey, ranges: list[Range]
 ) -> list[str]:
-    """Notes for bounds by time in logs that know only roughly when offsets were written."""
+    """Notes for bounds by time, where the offset of a time is known only roughly."""
     notes, inexact = [], survey.lookups.inexact_times
     for r in ranges:
         for word, bound in (("begins", begins[r.partition]), ("ends", until.of(r.partition))):
             if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in inexact:
                 offset = r.from_offset if word == "begins" else r.until_offset
                 notes.append(
-                    f"{r.partition} {word} at {offset}, which is at or before the time that was "
-                    "asked for: its broker only knows when segments of its log were written"
+                    f"{r.partition} {word} at {offset}, which is at or before the time "
+                    "requested: its broker only knows when segments of its log were written"
                 )
     return notes
 
 
 def _check_range_partitions_exist(
-    request: RangeRequest, survey: Survey, gone: Set[Partition]
+    request: RangeRequest, survey: Survey, missing: Set[Partition]
 ) -> None:
     for side in (request.from_bounds, request.until_bounds):
         do = "correct the range in the job file or on the command line"
-        check_partitions_are_known(side, survey, "the range", do, gone)
-    if not survey.logs and not gone:
+        check_partitions_are_known(side, survey, "the range", do, missing)
+    if not survey.logs and not missing:
         raise JobFileError(
             "there is no partition to read", do="name at least one topic that exists"
         )
 
 
 def check_partitions_are_known(
-    side: Bounds, survey: Survey, name: str, do: str, gone: Set[Partition] = frozenset()
+    side: Bounds, survey: Survey, name: str, do: str, missing: Set[Partition] = frozenset()
 ) -> None:
-    """Raises JobFileError for a listed partition that is neither in the survey nor ``gone``."""
-    there_are = named_in({*survey.logs, *gone})
+    """Raises JobFileError for a listed partition that is neither in the survey nor ``missing``."""
+    names = named_in({*survey.logs, *missing})
     for partition in side.listed:
-        if partition in there_are:
+        if partition in names:
             continue
-        numbers = [_short(p) for p in sorted(survey.logs) if p.topic == partition.topic]
-        there = ", ".join(numbers)
+        of_topic = [p for p in sorted(survey.logs) if p.topic == partition.topic]
+        numbers = ", ".join(str(p).rpartition("/")[2] for p in of_topic)
         raise JobFileError(
             f"{name} names {partition}, which does not exist",
-            why=f"topic {partition.topic} has partitions {there}"
-            if there
+            why=f"topic {partition.topic} has partitions {numbers}"
+            if numbers
             else f"topic {partition.topic} is not among this job's topics",
             do=do,
             partition=str(partition),
@@ -345,18 +344,14 @@ def check_partitions_are_known(
 
 
 def named_in(partitions: Set[Partition]) -> Set[Partition]:
-    """All names that a request may use for these partitions: with their broker and without."""
+    """All names that a request may use for these partitions: with and without their broker."""
     return partitions | {partition.of_any_broker for partition in partitions}
-
-
-def _short(partition: Partition) -> str:
-    return str(partition).rpartition("/")[2]
 
 
 def apply_policy(
     policy: Policy, ranges: Sequence[Range], losses: Iterable[Loss]
 ) -> ResolvedRequest:
-    """Applies the policy to the losses. Raises RangeLost for those that must fail."""
+    """Applies the policy to the losses. Raises RangeLost for losses that fail."""
     settled = [policy.settle(loss) for loss in losses]
     failing = [loss for loss in settled if loss.action is Action.FAIL]
     out_of_reach = [loss for loss in failing if loss.kind is LossKind.UNREACHABLE]
@@ -367,8 +362,8 @@ def apply_policy(
     held = [loss for loss in settled if loss.action is Action.HOLD]
     held_partitions = {loss.partition for loss in held}
     skipped = [loss for loss in settled if loss.partition not in held_partitions]
-    kept = [r for r in ranges if r.partition not in held_partitions]
-    return ResolvedRequest(tuple(kept), tuple(skipped), tuple(held))
+    to_read = [r for r in ranges if r.partition not in held_partitions]
+    return ResolvedRequest(tuple(to_read), tuple(skipped), tuple(held))
 
 
 def describe_bound(bound: Bound) -> str:

@@ -25,10 +25,9 @@ class Coverage:
         """The offsets of this incarnation of the partition that have landed. An unknown id matches
         every incarnation: better to land too little and say so than to land twice."""
         if topic_id is None:
-            every = [i for (p, _), found in self.landed.items() if p == partition for i in found]
-            return merge(every)
-        same = self.landed.get((partition, topic_id), [])
-        return merge([*same, *self.nameless(partition)])
+            return merge(i for (p, _), x in self.landed.items() if p == partition for i in x)
+        landed = self.landed.get((partition, topic_id), [])
+        return merge([*landed, *self.nameless(partition)])
 
     def nameless(self, partition: Partition) -> list[Interval]:
         """The landed offsets of incarnations without a known id."""
@@ -37,13 +36,13 @@ class Coverage:
 
 def coverage_of(ranges: Iterable[Range]) -> Coverage:
     """The coverage of these ranges together."""
-    found = group_by(ranges, lambda r: (r.partition, r.topic_id))
-    return Coverage({key: merge(r.interval for r in same) for key, same in found.items()})
+    groups = group_by(ranges, lambda r: (r.partition, r.topic_id))
+    return Coverage({key: merge(r.interval for r in group) for key, group in groups.items()})
 
 
 def leave_out(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
-    """The ranges without what is covered. A range that is covered whole disappears; one that is
-    covered in its middle becomes two."""
+    """The uncovered parts of the ranges. A range that is covered entirely disappears; if its
+    middle is covered, it becomes two."""
     return [
         replace(r, from_offset=start, until_offset=end)
         for r in ranges

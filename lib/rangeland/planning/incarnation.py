@@ -1,11 +1,11 @@
-"""Whether a log is still the one that was landed, or was recreated, or truncated and written again.
+"""Whether a log is still the one that was landed, or was recreated, or truncated and rewritten.
 
 The topic id decides, where brokers have ids. Otherwise the leader epoch does, which only grows
 within one incarnation of a topic: a lower epoch means that the topic was recreated, and the end
 offset of the epoch of the last landing shows how far that log still goes. Brokers before 0.11 have
-neither: a log that is shorter than it was is called truncated, and a recreated one that has grown
-past the checkpoint cannot be detected. Nor can, before 2.8, one whose new incarnation has had as
-many leaders as the old.
+neither: a log that is shorter than it was counts as truncated, and a recreated one that has grown
+past the checkpoint cannot be detected. Nor, before 2.8, can a recreated log be detected that has
+had as many leaders as the old one.
 """
 
 from __future__ import annotations
@@ -112,10 +112,9 @@ def recreation_loss(mark: LogMark, log: LogState) -> Loss:
 
 
 def why_indistinguishable(loss: Loss, log: LogState, landed: Coverage) -> str:
-    """The reason why the offsets of a new incarnation cannot be told from the landed ones: one of
-    the two has no topic id, and the new log reaches the landed offsets or will. Empty where they
-    can. Such an incarnation is never skipped: its offsets would count as landed, and be left out
-    silently."""
+    """The reason why the offsets of a new incarnation cannot be told from the landed ones, or "":
+    one of the two has no topic id, and the new log reaches the landed offsets or will. Such an
+    incarnation is never skipped: its offsets would count as landed, and be left out silently."""
     if loss.kind is not LossKind.RECREATED:
         return ""
     if log.leader.topic_id is None:
@@ -126,7 +125,7 @@ def why_indistinguishable(loss: Loss, log: LogState, landed: Coverage) -> str:
 
 
 def truncation_loss(mark: LogMark, log: LogState) -> Loss | None:
-    """The landed offsets that were truncated from a log that has since grown past the mark."""
+    """The landed offsets that were truncated from a log that has grown past the mark since."""
     end = log.epoch_end
     if end is None or end >= mark.until_offset or mark.epoch is None:
         return None
@@ -138,15 +137,14 @@ def truncation_loss(mark: LogMark, log: LogState) -> Loss | None:
     return Loss(log.partition, end, mark.until_offset, LossKind.TRUNCATED, evidence)
 
 
-def leave_out_known(loss: Loss, losses: Iterable[Loss]) -> list[Loss]:
-    """A loss that was found another way, unless one of these of the same kind includes it."""
-    is_known = any(
-        one.kind is loss.kind
-        and one.from_offset <= loss.from_offset
-        and loss.until_offset <= one.until_offset
-        for one in losses
+def is_known(loss: Loss, losses: Iterable[Loss]) -> bool:
+    """Whether one of the other losses is of the same kind and includes it."""
+    return any(
+        other.kind is loss.kind
+        and other.from_offset <= loss.from_offset
+        and loss.until_offset <= other.until_offset
+        for other in losses
     )
-    return [] if is_known else [loss]
 
 
 def rewrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
@@ -165,24 +163,24 @@ def rewrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
 
 
 def changes_since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[Loss]]:
-    """The mark to go on from, and the losses in the log since the given one was made."""
+    """The mark to go on from, and the losses in the log since this mark was made."""
     if is_recreated(mark, log):
         fresh = LogMark(log.start_offset, log.leader.topic_id, log.leader.epoch)
         return fresh, [recreation_loss(mark, log)]
     losses = []
-    gone = truncation_loss(mark, log)
-    if gone is not None and (mark.until_offset <= log.end_offset or not log.leader.is_replica):
-        losses.append(gone)
-    other = rewrite_loss(mark, survey, log)
-    if other is not None:
-        losses.append(other)
-        mark = replace(mark, until_offset=other.until_offset)
+    truncated = truncation_loss(mark, log)
+    if truncated is not None and (mark.until_offset <= log.end_offset or not log.leader.is_replica):
+        losses.append(truncated)
+    rewritten = rewrite_loss(mark, survey, log)
+    if rewritten is not None:
+        losses.append(rewritten)
+        mark = replace(mark, until_offset=rewritten.until_offset)
     return mark, losses
 
 
 def is_still_lost(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
-    """Whether what a partition is held for at its checkpoint is still lost, as far as a survey
-    shows: what only reading finds counts as long as the log has that offset."""
+    """Whether the loss for which a partition is held at its checkpoint still exists, according to a
+    survey. One that only reading can find counts for as long as the log has that offset."""
     checkpoint = 0 if mark is None else mark.until_offset
     match kind:
         case LossKind.CORRUPT | LossKind.MISSING | LossKind.UNDECODABLE:

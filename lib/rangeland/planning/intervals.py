@@ -24,7 +24,7 @@ def merge(intervals: Iterable[Interval]) -> list[Interval]:
 
 def subtract(interval: Interval, taken: Iterable[Interval]) -> list[Interval]:
     """The rest of ``interval`` without the offsets in ``taken`` (in any order)."""
-    left: list[Interval] = []
+    remaining: list[Interval] = []
     begin, end = interval
     for start, stop in merge(taken):
         if stop <= begin:
@@ -32,11 +32,11 @@ def subtract(interval: Interval, taken: Iterable[Interval]) -> list[Interval]:
         if start >= end:
             break
         if start > begin:
-            left.append((begin, start))
+            remaining.append((begin, start))
         begin = stop
     if begin < end:
-        left.append((begin, end))
-    return left
+        remaining.append((begin, end))
+    return remaining
 
 
 def overlap(interval: Interval, others: Iterable[Interval]) -> list[Interval]:

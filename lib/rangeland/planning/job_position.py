@@ -1,4 +1,4 @@
-"""What a job's next plan continues from, as a value. Nothing has landed by default."""
+"""The position from which a job's next plan continues. By default nothing has landed."""
 
 from __future__ import annotations
 

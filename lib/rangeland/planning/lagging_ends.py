@@ -1,7 +1,7 @@
 """Whether a log that seems to end too early may only have a leader that lags.
 
-The high watermark of a new leader may be below the checkpoint, or an offset that was asked for, for
-a moment; another log's end stays there. Pure: whoever takes surveys takes them again for a while.
+For a moment the high watermark of a new leader may be below the checkpoint or a requested offset;
+the end of another log stays there. Pure: the caller repeats its survey for a while.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Whether the logs that a plan was read from are still those that it was planned on.
+"""Whether the logs that were read for a plan are still the logs that it was planned on.
 
 A topic may be deleted and created again while it is read, and an unclean election may replace the
-end of a log: rows read before and after that do not belong to one log. Topic ids show the first
-where both sides have them, leader epochs the second; older brokers at least report where a log
-ends. Pure.
+end of a log: rows read before and after that belong to different logs. Topic ids show the former if
+both sides have them, leader epochs the latter; older brokers at least report where a log ends.
+Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rangeland.model import Leader, Partition, Range, Survey
 from rangeland.planning.incarnation import (
     LogMark,
     changes_since,
+    is_known,
     is_recreated,
-    leave_out_known,
     recreation_loss,
 )
 from rangeland.planning.intervals import subtract
@@ -30,11 +30,10 @@ def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark
     epoch in which each was planned. What was lost or held was not read."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
-        gone = [x.interval for x in receipt.losses_by(Action.SKIP)]
+        unread = [x.interval for x in receipt.losses_by(Action.SKIP)]
         if receipt.held is not None:
-            gone.append((receipt.held.from_offset, receipt.until_offset))
-        left = subtract(receipt.interval, sorted(gone))
-        for _, until in left:
+            unread.append((receipt.held.from_offset, receipt.until_offset))
+        for _, until in subtract(receipt.interval, unread):
             ends[receipt.partition] = max(until, ends.get(receipt.partition, until))
     ranges = by_partition(plan.ranges)
     return {
@@ -45,11 +44,11 @@ def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark
     }
 
 
-def _id_before(until: int, here: Sequence[Range]) -> str | None:
-    """The topic id of the range that was read up to there: a plan of missing rows may also have
+def _id_before(until: int, ranges: Sequence[Range]) -> str | None:
+    """The topic id of the range that was read up to ``until``: a plan of missing rows may also have
     ranges of an earlier incarnation, which are lost."""
-    holding = [r for r in here if r.from_offset < until <= r.until_offset]
-    return next((r.topic_id for r in holding or here), None)
+    containing = [r for r in ranges if r.from_offset < until <= r.until_offset]
+    return next((r.topic_id for r in containing or ranges), None)
 
 
 def _mark(until: int, topic_id: str | None, planned: LogMark | None) -> LogMark:
@@ -63,7 +62,7 @@ def _mark(until: int, topic_id: str | None, planned: LogMark | None) -> LogMark:
 def unconfirmed_partitions(
     marks: Mapping[Partition, LogMark], leaders: Mapping[Partition, Leader]
 ) -> set[Partition]:
-    """The partitions that metadata alone does not confirm: those whose topic id or leader epoch is
+    """The partitions that metadata alone does not confirm: their topic id or leader epoch is
     unknown or has changed."""
     return {p for p, mark in marks.items() if not _is_the_same(mark, leaders.get(p))}
 
@@ -84,12 +83,13 @@ def find_changes(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Los
         if is_recreated(mark, log):
             losses.append(recreation_loss(mark, log))
             continue
-        known = changes_since(mark, survey, log)[1]
-        losses += known
+        changes = changes_since(mark, survey, log)[1]
+        losses += changes
         if log.end_offset < mark.until_offset:
             evidence = f"the log ends at {log.end_offset} on {log.leader.address}, and was read "
             evidence += f"up to {mark.until_offset}"
             ends = (log.end_offset, mark.until_offset)
             short = Loss(partition, *ends, LossKind.TRUNCATED, evidence, is_sure=False)
-            losses += leave_out_known(short, known)
+            if not is_known(short, changes):
+                losses.append(short)
     return losses

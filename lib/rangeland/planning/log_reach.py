@@ -2,10 +2,10 @@
 
 An offset is reached when the log ends at or after it. A time is reached when the log has a record
 at or after it: only then is "the first offset at or after this time", where a range by time ends,
-final. A partition without writes never gets there, so a caller may accept its silence a while
-after the time has passed; that is a guess, and it is called ``idle``, not ``reached``. Brokers that
-only know when segments were written prove a time by a later segment, if they report where segments
-begin; without one only the margin helps.
+final. A partition without writes never gets there, so a caller may accept its silence some
+time after that; this is a guess, and is called ``idle``, not ``reached``. Brokers that only know
+when segments were written prove a time by a later segment, if they report where segments begin;
+otherwise only the margin helps.
 
 Neither proves that nothing older will come: producers may write any timestamp.
 """
@@ -79,18 +79,19 @@ def _reach_one(
         is_there = end >= bound.offset
         state: ReachState = "reached" if is_there else "waiting"
         return PartitionReach(log.partition, state, end, bound.offset if is_there else None)
-    found = survey.lookups.for_times.get((log.partition, bound.time_ms))
-    # A record after an open transaction cannot be read yet, and what is before it may
-    # still be committed: the range would end before it.
+    offset = survey.lookups.for_times.get((log.partition, bound.time_ms))
+    # A record after an open transaction cannot be read yet, and records before it may still be
+    # committed: the range would end before it.
     is_guess = (log.partition, bound.time_ms) in survey.lookups.inexact_times
-    if found is not None and found < end and (not is_guess or _has_border(log, found)):
-        return PartitionReach(log.partition, "reached", end, found)
-    is_silent = found is None or is_guess
+    if offset is not None and offset < end and (not is_guess or _has_border(log, offset)):
+        return PartitionReach(log.partition, "reached", end, offset)
+    is_silent = offset is None or is_guess
     if is_silent and idle_after_ms is not None and now_ms >= bound.time_ms + idle_after_ms:
-        return PartitionReach(log.partition, "idle", end, end if found is None else found)
+        return PartitionReach(log.partition, "idle", end, end if offset is None else offset)
     return PartitionReach(log.partition, "waiting", end, None)
 
 
 def _has_border(log: LogState, offset: int) -> bool:
-    """A segment begins after ``offset``: so the one before it was written to up to the time."""
+    """Whether a segment begins after ``offset``, so that the one before it was written to up to the
+    time."""
     return any(offset < border < log.end_offset for border in log.borders or ())

@@ -1,4 +1,4 @@
-"""Turns losses into errors: which offsets, why, and how to go on."""
+"""Turns losses into errors, which say which offsets are lost, why, and how to go on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ def unreachable_error(losses: Sequence[Loss]) -> Unreachable:
         f"{losses[0].partition}{more} cannot be read now",
         why=losses[0].evidence,
         do="start the broker, or wait until the transaction ends; then run again. Or land the "
-        "other partitions with "
-        "`policy: {unreachable: hold}`",
+        "other partitions with `policy: {unreachable: hold}`",
         partitions=[str(loss.partition) for loss in losses],
     )
 
@@ -29,8 +28,8 @@ def range_lost_error(losses: Sequence[Loss]) -> RangeLost:
     to go on."""
     kinds = group_by(losses, lambda loss: loss.kind)
     return RangeLost(
-        "; ".join(_name_losses(found) for found in kinds.values()),
-        why="; ".join(_cause(found) for found in kinds.values()),
+        "; ".join(_name_losses(group) for group in kinds.values()),
+        why="; ".join(_cause(group) for group in kinds.values()),
         do=_remedies(list(kinds)),
         losses=losses,
     )
@@ -43,10 +42,10 @@ def _name_losses(losses: list[Loss]) -> str:
 
 
 def _cause(losses: list[Loss]) -> str:
-    """The evidence of the first; a recreated topic is a loss even without lost offsets."""
+    """The evidence of the first loss; a recreated topic is a loss even without lost offsets."""
     width = sum(loss.width for loss in losses)
-    seen = losses[0].evidence
-    return f"{seen}; {count_noun(width, 'offset')} cannot be read" if width else seen
+    evidence = losses[0].evidence
+    return f"{evidence}; {count_noun(width, 'offset')} cannot be read" if width else evidence
 
 
 def _remedies(kinds: list[LossKind]) -> str:

@@ -1,8 +1,9 @@
 """Partitions that are missing: gone from the cluster, or unreadable for now.
 
-A partition that is gone is a loss; one without a leader is not, nor is what an open transaction
-holds back: both are waited for. Nor is one whose broker dies while it is read: a policy may hold it
-once ``no_progress_ms`` have passed, and the next survey shows whether it is back. Pure.
+A partition that is gone is a loss. A partition without a leader is not, nor are offsets that an
+open transaction holds back: runs wait for both. Nor is a partition whose broker dies while it is
+read: a policy may hold it once ``no_progress_ms`` have passed, and the next survey shows whether it
+is back. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def vanished_partitions(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
-    """Partitions that were landed, are asked for, and no longer exist."""
+    """Requested partitions that were landed and no longer exist."""
     topics = {partition.topic for partition in survey.logs}
     follows = isinstance(request.from_bounds.default, FromCheckpoint)
 
@@ -64,17 +65,17 @@ def _is_within_bounds(request: RangeRequest, partition: Partition) -> bool:
 def unreachable_partitions(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
-    """Partitions without a leader now: from metadata, or from the checkpoint where a broker with
-    partitions of its own does not answer."""
-    found = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
+    """Partitions without a leader now: from metadata, or from the checkpoint if a broker that has
+    its own partitions does not answer."""
+    reasons = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
     for partition in checkpoint:
         why = survey.absent.why_unreachable(partition)
         if why is None or partition in survey.logs:
             continue
         if partition.topic in request.topics or matches(request.topic_pattern, partition.topic):
-            found.setdefault(partition, why)
+            reasons.setdefault(partition, why)
     losses = []
-    for partition, why in sorted(found.items()):
+    for partition, why in sorted(reasons.items()):
         if _is_within_bounds(request, partition):
             offset = checkpoint[partition].until_offset if partition in checkpoint else 0
             losses.append(Loss(partition, offset, offset, LossKind.UNREACHABLE, why))
@@ -86,8 +87,8 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def as_lagging_replica(loss: Loss) -> Loss:
-    """The loss as unreachable: a replica may lag, so what it lacks is not lost until the leader
-    says so."""
+    """The loss as unreachable: a replica may lag, so offsets that it lacks are not lost until the
+    leader says so."""
     evidence = f"{loss.evidence}, a replica that may lag; its leader is down"
     return replace(loss, kind=LossKind.UNREACHABLE, evidence=evidence)
 

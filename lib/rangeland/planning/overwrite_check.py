@@ -1,8 +1,8 @@
 """Landed offsets at which an election has put other records since.
 
-The checkpoint's leader epoch shows this for what runs have landed. Backfills land offsets after the
-checkpoint, too: their plans have the leader epoch that they were made in, and where its records end
-is asked for when a range meets what they have landed. Pure.
+For offsets landed by runs, the checkpoint's leader epoch shows this. Backfills also land offsets
+after the checkpoint: their plans record the leader epoch in which they were made, and leaders are
+asked where its records end when a range meets what backfills have landed. Pure.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from rangeland.planning.read_options import LandedRead
 
 def in_earlier_epochs(landed: Sequence[LandedRead], survey: Survey) -> list[list[LandedRead]]:
     """The ranges that were landed in leader epochs before the present ones, by epoch."""
-    found: dict[int, list[LandedRead]] = {}
-    for one in landed:
-        log = survey.logs.get(one.range.partition)
-        epoch = None if one.mark is None else one.mark.epoch
+    by_epoch: dict[int, list[LandedRead]] = {}
+    for read in landed:
+        log = survey.logs.get(read.range.partition)
+        epoch = None if read.mark is None else read.mark.epoch
         if log is None or epoch is None or log.leader.epoch is None:
             continue
         if epoch < log.leader.epoch:
-            found.setdefault(epoch, []).append(one)
-    return [found[epoch] for epoch in sorted(found)]
+            by_epoch.setdefault(epoch, []).append(read)
+    return [by_epoch[epoch] for epoch in sorted(by_epoch)]
 
 
 def marks_of_landed(landed: Sequence[LandedRead]) -> dict[Partition, LogMark]:
     """The marks up to which ranges of one leader epoch were landed."""
     marks: dict[Partition, LogMark] = {}
-    for one in landed:
-        mark, known = one.mark, marks.get(one.range.partition)
-        if mark is not None and (known is None or known.until_offset < mark.until_offset):
-            marks[one.range.partition] = mark
+    for read in landed:
+        mark, earlier = read.mark, marks.get(read.range.partition)
+        if mark is not None and (earlier is None or earlier.until_offset < mark.until_offset):
+            marks[read.range.partition] = mark
     return marks
 
 
 def find_overwritten(
     landed: Sequence[LandedRead], survey: Survey, coverage: Coverage
 ) -> list[Loss]:
-    """The landed offsets after the end of the leader epoch that all of these were landed in."""
+    """The landed offsets after the end of the one leader epoch in which all of these landed."""
     losses = []
     for partition, mark in sorted(marks_of_landed(landed).items()):
         log = survey.logs.get(partition)
         if log is None or log.leader.is_replica or is_recreated(mark, log):
             continue
-        if (gone := truncation_loss(mark, log)) is None:
+        if (loss := truncation_loss(mark, log)) is None:
             continue
-        first = min(one.range.from_offset for one in landed if one.range.partition == partition)
-        span = (max(first, gone.from_offset), gone.until_offset)
+        first = min(x.range.from_offset for x in landed if x.range.partition == partition)
+        span = (max(first, loss.from_offset), loss.until_offset)
         losses += [
-            replace(gone, from_offset=start, until_offset=end)
+            replace(loss, from_offset=start, until_offset=end)
             for start, end in overlap(span, coverage.of(partition, log.leader.topic_id))
         ]
     return losses

@@ -1,8 +1,8 @@
 """A run with an explicit beginning moves the checkpoint there, even if it lands nothing.
 
 What lies between the old checkpoint and the new beginning is *passed over*: no later run lands it,
-since runs go on from the checkpoint. That is what was asked for. A warning says so; it is not a
-hole, since nothing was promised there.
+since runs go on from the checkpoint. The job asked for this, so it is not a hole; a warning says
+so.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ def ranges_passed_over(
     landed: Coverage,
 ) -> tuple[Range, ...]:
     """The offsets that a plan's checkpoint passes over, and that no plan lands."""
-    found = []
+    passed_over = []
     planned = by_partition(ranges)
     for partition, mark in sorted(before.items()):
         new = after.get(partition, mark)
         if not may_be_same(mark.topic_id, new.topic_id) or new.until_offset <= mark.until_offset:
             continue
-        mine = [r.interval for r in planned.get(partition, ())]
-        covered = sorted([*mine, *landed.of(partition, new.topic_id)])
-        found += [
+        covered = [r.interval for r in planned.get(partition, ())]
+        covered += landed.of(partition, new.topic_id)
+        passed_over += [
             Range(partition, start, end, new.topic_id)
             for start, end in subtract((mark.until_offset, new.until_offset), covered)
         ]
-    return tuple(found)
+    return tuple(passed_over)
 
 
 def passed_over_intervals(
@@ -76,7 +76,7 @@ def passed_over_intervals(
 
 
 def passed_over_warnings(ranges: Sequence[Range]) -> list[str]:
-    """One warning for each range that is passed over, given before the plan is entered."""
+    """One warning for each range that is passed over, before the plan is entered."""
     return [
         f"{r} is passed over: the run begins after it, the checkpoint moves past it, and no "
         f"later run lands these {count_noun(r.width, 'offset')}. A backfill does: "
@@ -88,9 +88,9 @@ def passed_over_warnings(ranges: Sequence[Range]) -> list[str]:
 def backfill_command(passed_over: Range) -> str:
     """The command that lands a range that was passed over."""
     p = passed_over.partition
-    which = f"{p.broker}-{p.number}" if p.broker else f"{p.number}"
+    name = f"{p.broker}-{p.number}" if p.broker else f"{p.number}"
     sides = (
-        (word, f'{{"{p.topic}": {{"{which}": {offset}}}}}') for word, offset in _ends(passed_over)
+        (word, f'{{"{p.topic}": {{"{name}": {offset}}}}}') for word, offset in _ends(passed_over)
     )
     return "rangeland backfill JOB.yaml " + " ".join(f"--{word} '{text}'" for word, text in sides)
 

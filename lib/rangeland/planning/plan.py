@@ -40,7 +40,7 @@ LAST_MS = 253_402_300_799_999
 
 @dataclass(frozen=True, slots=True)
 class PlanId:
-    """What identifies a plan in its table: an application and a sequence within it."""
+    """The identity of a plan in its table: an application and a sequence within it."""
 
     application: str
     sequence: int
@@ -55,7 +55,8 @@ class Plan:
 
     job: str
     application: str
-    """The sequence of landings that the plan belongs to: the job's own, or this plan's alone."""
+    """The sequence of landings to which the plan belongs: the job's, or one with this plan
+    alone."""
     sequence: int
     dialect: str
     isolation: Isolation
@@ -64,14 +65,14 @@ class Plan:
     """They tile the ranges without the losses."""
     losses: tuple[Loss, ...] = ()
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
-    """The position of that sequence once the plan has landed, for every partition it knows."""
+    """The position of that sequence once the plan has landed, for every known partition."""
     made_at_ms: int = 0
     kind: PlanKind = PlanKind.RUN
     tags: tuple[str, ...] = ()
     """Only messages with one of these tags are landed; all if empty."""
     schema_json: str = ""
-    """The schema of the rows as Delta's JSON, if they are typed: what a table lacks of it is added
-    by the commit."""
+    """The schema of the rows as Delta's JSON, if they are typed: the commit adds what the table
+    lacks."""
     cluster: Cluster | None = None
     """The cluster of these offsets; None where no broker was asked, or in old plans."""
     repairs_all: bool = False
@@ -79,7 +80,7 @@ class Plan:
 
     @property
     def replaces(self) -> bool:
-        """Whether its rows replace those that the table has of its ranges."""
+        """Whether its rows replace the table's rows of the same ranges."""
         return self.kind.traits.replaces
 
     @property
@@ -126,17 +127,17 @@ class Plan:
 
     @staticmethod
     def from_json(document: object) -> Plan:
-        """The plan of a document. Raises Conflict for an unknown format, and for a document in
-        which something is missing, has another type or is out of order."""
+        """The plan of a document. Raises Conflict for an unknown format, and if anything in the
+        document is missing, has another type or is out of order."""
         try:
-            found = JsonFields(document)
-            if (given := found.get("format")) != FORMAT:
+            fields = JsonFields(document)
+            if (plan_format := fields.get("format")) != FORMAT:
                 raise Conflict(
-                    f"the plan has format {given!r}",
+                    f"the plan has format {plan_format!r}",
                     why=f"this version reads format {FORMAT}",
                     do="finish it with the version that made it",
                 )
-            plan = PLAN_JSON.read(Plan, document, kind=_kind(found))
+            plan = PLAN_JSON.read(Plan, document, kind=_kind(fields))
             _check_ends_are_not_before_beginnings((*plan.ranges, *plan.slices))
             return plan
         except ValueError as error:  # Unreadable, and unknown enum values
@@ -199,20 +200,20 @@ PLAN_JSON = RecordCodec(
 
 
 def contradiction(plan: Plan) -> str | None:
-    """The inconsistency in a plan; None if there is none. Its slices must tile its ranges without
-    the losses, so that each offset is read once."""
+    """The inconsistency in a plan, if any. Its slices must tile its ranges without the losses, so
+    that each offset is read once."""
     if len({span.index for span in plan.slices}) < len(plan.slices):
         return "two slices have the same index"
-    gone = by_partition(plan.losses)
+    losses = by_partition(plan.losses)
     ranges, slices = _by_incarnation(plan.ranges), _by_incarnation(plan.slices)
     for key in {**ranges, **slices}:
         planned, cut = ranges.get(key, []), slices.get(key, [])
         for spans, name in ((planned, "ranges"), (cut, "slices")):
             if width(spans) != width(merge(spans)):
                 return f"two {name} of {key[0]} overlap"
-        lost = [loss.interval for loss in gone.get(key[0], ())]
-        wanted = [left for one in planned for left in subtract(one, lost)]
-        if merge(cut) != merge(wanted):
+        lost = [loss.interval for loss in losses.get(key[0], ())]
+        readable = [part for interval in planned for part in subtract(interval, lost)]
+        if merge(cut) != merge(readable):
             return f"the slices of {key[0]} are not its ranges without the losses"
     return None
 
@@ -220,8 +221,8 @@ def contradiction(plan: Plan) -> str | None:
 def _by_incarnation(
     spans: Iterable[Range | Slice],
 ) -> dict[tuple[Partition, str | None], list[Interval]]:
-    found = group_by(spans, lambda span: (span.partition, span.topic_id))
-    return {key: [span.interval for span in some] for key, some in found.items()}
+    groups = group_by(spans, lambda span: (span.partition, span.topic_id))
+    return {key: [span.interval for span in group] for key, group in groups.items()}
 
 
 def advance(
@@ -230,9 +231,9 @@ def advance(
     epochs: Mapping[Partition, int | None] | None = None,
     later: Collection[Partition] = (),
 ) -> dict[Partition, LogMark]:
-    """The checkpoint once these ranges have landed, planned in these leader epochs, which for
-    partitions in ``later`` belong to later records. It never moves back within one incarnation of
-    a topic; a recreated topic starts over."""
+    """The checkpoint once these ranges have landed, which were planned in these leader epochs; for
+    partitions in ``later``, the epochs belong to later records. The checkpoint never moves back
+    within one incarnation of a topic; a recreated topic starts over."""
     marks = dict(checkpoint)
     for r in ranges:
         new = LogMark(

@@ -64,8 +64,8 @@ def draft_new(
     damaged: Sequence[DecidedLoss] = (),
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
-    """Drafts a plan of what the job asks for. Raises as ``resolve`` does. Leaves out empty ranges,
-    and partitions whose log is ``damaged`` where a policy holds them."""
+    """Drafts a plan of the job's request. Raises as ``resolve`` does. Leaves out empty ranges, and
+    partitions that a policy holds because their log is ``damaged``."""
     resolved = resolve(terms.request, survey, position, overwritten)
     damaged_partitions = {loss.partition for loss in damaged}
     sound = [r for r in resolved.ranges if r.partition not in damaged_partitions]
@@ -109,7 +109,7 @@ def draft_new(
 def _ranges_to_land(
     requested: Sequence[Range], limits: Limits, survey: Survey, landed: Coverage
 ) -> list[Range]:
-    """What was requested and has not landed, within the limits of a run."""
+    """The requested ranges that have not landed, within the limits of a run."""
     unlanded = [with_estimate(r, survey.logs[r.partition]) for r in leave_out(requested, landed)]
     return [r for r in apply_limits(unlanded, limits, survey.logs) if r.width > 0]
 
@@ -141,8 +141,8 @@ def _move_checkpoint(
 
 
 def _with_later_epoch(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
-    """Partitions whose leader epoch was read from a batch after all of their ranges, so that the
-    ranges may be of an earlier one."""
+    """Partitions whose leader epoch was read from a batch after all of their ranges, which may
+    belong to an earlier epoch."""
     ends = {r.partition: r.until_offset for r in sorted(ranges)}
     logs = {p: survey.logs[p] for p in ends}
     return {p for p, log in logs.items() if log.epoch_is_read and ends[p] < log.end_offset}
@@ -152,35 +152,35 @@ def draft_exact_ranges(
     terms: PlanTerms,
     survey: Survey,
     position: JobPosition,
-    wanted: list[Range],
+    ranges: Sequence[Range],
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
-    """A plan of exactly these ranges, whether they have landed before or not. Raises RangeLost
-    where the log no longer has them and the policy is to fail; what a policy skips is recorded as
-    lost. Where offsets are ``overwritten``, the records that the log has now are landed. Leaves
-    out partitions that are not in the survey. Applies no limits."""
-    surveyed = [r for r in wanted if r.partition not in survey.absent.excluded]
+    """Drafts a plan of exactly these ranges, whether they have landed before or not. Raises
+    RangeLost where the log no longer has them and the policy is to fail; what a policy skips is
+    recorded as lost. Where offsets are ``overwritten``, the log's present records are landed.
+    Leaves out partitions that are not in the survey. Applies no limits."""
+    surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
     policy = terms.request.policy
     inside = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))
     replaced = [policy.settle(loss) for loss in inside]
-    losses = [loss for r in surveyed for loss in _find_gone(r, survey)]
+    losses = [loss for r in surveyed for loss in _find_losses(r, survey)]
     resolved = apply_policy(policy, surveyed, [*losses, *replaced])
     skipped = [loss for loss in resolved.losses if loss in replaced]
-    # What may still appear is not recorded as gone: it stays missing.
+    # Offsets that may still appear are not recorded as gone: they stay missing.
     still_missing = [
         loss for loss in resolved.losses if not loss.kind.traits.is_for_good and loss not in skipped
     ]
-    ranges = [
+    planned = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
         for r in _leave_out_losses(list(resolved.ranges), still_missing)
     ]
     for_good = [kind for kind in LossKind if kind.traits.is_for_good]
-    gone = _losses_inside(ranges, resolved.losses, for_good)
-    slices = cut_slices(_leave_out_losses(ranges, gone), terms.slicing, survey.logs)
+    lost = _losses_inside(planned, resolved.losses, for_good)
+    slices = cut_slices(_leave_out_losses(planned, lost), terms.slicing, survey.logs)
     # A plan that is finished later must find these logs as they are now.
-    in_logs = [r for r in ranges if _is_in_log(r, survey.logs.get(r.partition))]
+    in_logs = [r for r in planned if _is_in_log(r, survey.logs.get(r.partition))]
     checkpoint = _move_checkpoint(position.checkpoint, in_logs, survey)
-    plan = _plan(terms, survey, position.sequence, ranges, slices, gone, checkpoint)
+    plan = _plan(terms, survey, position.sequence, planned, slices, lost, checkpoint)
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in still_missing]
     notes += skipped_loss_warnings(skipped)
     return PlanDraft(
@@ -193,21 +193,21 @@ def draft_exact_ranges(
 
 
 def draft_ranges_in_log(
-    terms: PlanTerms, survey: Survey, position: JobPosition, wanted: Iterable[Range]
+    terms: PlanTerms, survey: Survey, position: JobPosition, ranges: Iterable[Range]
 ) -> PlanDraft:
-    """A plan of what the logs have of these ranges, whatever the policy; the rest is ``held``. The
-    ranges do not depend on each other: a loss in one leaves others of its partition in the plan.
-    """
-    surveyed = [r for r in wanted if r.partition not in survey.absent.excluded]
-    gone = [(r, _find_gone(r, survey)) for r in surveyed]
-    readable = [part for r, losses in gone for part in _leave_out_losses([r], losses)]
+    """Drafts a plan of what the logs have of these ranges, whatever the policy; the rest is
+    ``held``. The ranges do not depend on each other: a loss in one leaves others of its partition
+    in the plan."""
+    surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
+    with_losses = [(r, _find_losses(r, survey)) for r in surveyed]
+    readable = [part for r, losses in with_losses for part in _leave_out_losses([r], losses)]
     draft = draft_exact_ranges(terms, survey, position, readable)
-    held = tuple(loss.with_action(Action.HOLD) for _, losses in gone for loss in losses)
+    held = tuple(loss.with_action(Action.HOLD) for _, losses in with_losses for loss in losses)
     return replace(draft, held=held)
 
 
 def _is_in_log(r: Range, log: LogState | None) -> bool:
-    """Whether it is a range of this incarnation of its topic."""
+    """Whether the range belongs to this incarnation of its topic."""
     return log is not None and may_be_same(r.topic_id, log.leader.topic_id)
 
 
@@ -236,7 +236,7 @@ def _plan(
     )
 
 
-def _find_gone(r: Range, survey: Survey) -> list[Loss]:
+def _find_losses(r: Range, survey: Survey) -> list[Loss]:
     """The offsets of a range that its log no longer has, or that have no leader now."""
     log, whole = survey.logs.get(r.partition), (r.partition, r.from_offset, r.until_offset)
     if log is None:
@@ -246,21 +246,21 @@ def _find_gone(r: Range, survey: Survey) -> list[Loss]:
         return [Loss(*whole, LossKind.VANISHED, "the cluster no longer names this partition")]
     topic_id = log.leader.topic_id
     if r.topic_id is not None and topic_id is not None and r.topic_id != topic_id:
-        why = (
+        evidence = (
             f"the topic was deleted and created again: its id was {r.topic_id} and is "
             f"{topic_id} now"
         )
-        return [Loss(*whole, LossKind.RECREATED, why)]
-    found = []
+        return [Loss(*whole, LossKind.RECREATED, evidence)]
+    losses = []
     if r.from_offset < log.start_offset:
-        why = f"the log begins at {log.start_offset} on {log.leader.address}"
+        evidence = f"the log begins at {log.start_offset} on {log.leader.address}"
         until = min(log.start_offset, r.until_offset)
-        found.append(Loss(r.partition, r.from_offset, until, LossKind.EXPIRED, why))
+        losses.append(Loss(r.partition, r.from_offset, until, LossKind.EXPIRED, evidence))
     if r.until_offset > log.end_offset:
-        why = f"the log ends at {log.end_offset} on {log.leader.address}"
+        evidence = f"the log ends at {log.end_offset} on {log.leader.address}"
         first = max(log.end_offset, r.from_offset)
-        found.append(Loss(r.partition, first, r.until_offset, LossKind.TRUNCATED, why))
-    return [as_lagging_replica(loss) for loss in found] if log.leader.is_replica else found
+        losses.append(Loss(r.partition, first, r.until_offset, LossKind.TRUNCATED, evidence))
+    return [as_lagging_replica(loss) for loss in losses] if log.leader.is_replica else losses
 
 
 def rebuild_draft(
@@ -271,10 +271,10 @@ def rebuild_draft(
     *,
     moves_checkpoint: bool,
 ) -> PlanDraft:
-    """The draft that a plan was made from earlier, as far as it can be reconstructed.
-    ``unplanned_losses`` are those that are not part of it."""
-    held = tuple(one for one in unplanned_losses if one.action is Action.HOLD)
-    skipped = tuple(one for one in unplanned_losses if one.action is Action.SKIP)
+    """Reconstructs the draft of an existing plan. ``unplanned_losses`` are the draft's losses that
+    are not part of the plan."""
+    held = tuple(loss for loss in unplanned_losses if loss.action is Action.HOLD)
+    skipped = tuple(loss for loss in unplanned_losses if loss.action is Action.SKIP)
     passed_over = _passed_over(plan, position) if moves_checkpoint else ()
     notes = (*passed_over_warnings(passed_over), *skipped_loss_warnings(skipped), *notes)
     return PlanDraft(
@@ -296,10 +296,10 @@ def check_still_there(ranges: Sequence[Range], survey: Survey, policy: Policy) -
     """Raises RangeLost for permanent losses in the logs of these ranges that the policy does not
     allow. A log that is too short may grow again, and is ignored here."""
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
-    gone = [loss for r in surveyed for loss in _find_gone(r, survey)]
     failing = [
         loss
-        for loss in gone
+        for r in surveyed
+        for loss in _find_losses(r, survey)
         if loss.kind.traits.is_for_good or loss.kind.traits.is_whole_log
         if policy.decide(loss) is Action.FAIL
     ]
@@ -317,7 +317,7 @@ def _losses_inside(
 ) -> list[Loss]:
     """The losses of these kinds inside the ranges of a plan: part of its proof. A plan skips all
     of its losses, so none has an action."""
-    wanted = by_partition(loss for loss in losses if loss.kind in kinds)
+    of_kinds = by_partition(loss for loss in losses if loss.kind in kinds)
     return [
         Loss(
             loss.partition,
@@ -329,13 +329,13 @@ def _losses_inside(
             loss.topic_id,
         )
         for r in ranges
-        for loss in wanted.get(r.partition, ())
+        for loss in of_kinds.get(r.partition, ())
         if max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
     ]
 
 
 def _leave_out_losses(ranges: Sequence[Range], losses: Sequence[Loss]) -> list[Range]:
-    """What can be read of the ranges."""
+    """The readable parts of the ranges."""
     lost = by_partition(losses)
     return [
         Range(r.partition, start, end, r.topic_id, share_of(r, start, end))
@@ -350,9 +350,9 @@ MOST_BYTES = 1 << 50
 
 
 def with_estimate(r: Range, log: LogState) -> Range:
-    """The range with ``estimated_bytes``, by the size of its log over its width. Where the size is
-    unknown (an old broker, no permission), records are assumed to have ``ASSUMED_RECORD_BYTES``. No
-    proof depends on it: it only decides where slices are cut."""
+    """The range with ``estimated_bytes``: its share of the size of its log. If the size is unknown
+    (an old broker, no permission), each record is assumed to take ``ASSUMED_RECORD_BYTES``. No
+    proof depends on this: it only decides where slices are cut."""
     log_width = log.end_offset - log.start_offset
     if log.size_bytes is None or log_width <= 0:
         return replace(r, estimated_bytes=_within(r.width * ASSUMED_RECORD_BYTES))

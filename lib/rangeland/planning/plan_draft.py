@@ -1,4 +1,4 @@
-"""A plan that is not entered yet, and what was found beside it."""
+"""A plan that is not entered yet, with its warnings and the losses outside it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rangeland.planning.retention_risk import RetentionRisk
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDraft:
-    """A plan, and what is not part of it."""
+    """A plan that is not entered yet."""
 
     plan: Plan
     requested: tuple[Range, ...]
     already_landed: tuple[Range, ...] = ()
-    """What was requested and is left out, since it is in the table."""
+    """Requested ranges that are left out because they are in the table."""
     held: tuple[DecidedLoss, ...] = ()
     """Losses at which a policy holds partitions."""
     notes: tuple[str, ...] = ()
-    """Warnings about what is uncertain."""
+    """Warnings about uncertainties."""
     skipped_losses: tuple[DecidedLoss, ...] = ()
-    """Losses that a policy skips and that no plan records, since their offsets may still appear."""
+    """Losses that a policy skips and no plan records, since their offsets may still appear."""
     risks: tuple[RetentionRisk, ...] = ()
     """Ranges that retention may remove before they are read."""
     moves_without_landing: bool = False
-    """The plan moves the checkpoint of a partition from which it lands nothing."""
+    """Whether the plan moves the checkpoint of a partition from which it lands nothing."""
     passed_over: tuple[Range, ...] = ()
-    """What the checkpoint passes over because the job asks for a later beginning."""
+    """Ranges that the checkpoint passes over because the job names a later beginning."""
     leaves_more: bool = False
     """It leaves work for another plan: quarantined ranges with other isolation or tags, or missing
     rows of a second incarnation at the same offsets."""
@@ -41,7 +41,7 @@ class PlanDraft:
 
     @property
     def is_without_effect(self) -> bool:
-        """Entering the plan would land nothing and move no checkpoint."""
+        """Whether entering the plan would land nothing and move no checkpoint."""
         return self.is_empty and not self.moves_without_landing
 
     def unplanned_losses(self, logs: Mapping[Partition, LogState]) -> tuple[DecidedLoss, ...]:

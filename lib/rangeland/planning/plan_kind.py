@@ -1,4 +1,4 @@
-"""The kinds of plans, and what is true of all plans of one kind."""
+"""The kinds of plans and their traits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rangeland.errors import BadRecord, RangelandError, RangeLost, TableRefused,
 
 
 class PlanKind(StrEnum):
-    """The kind of a plan: what it lands. Every plan but a run's has an application of its own."""
+    """The kind of a plan: what it lands. Except for runs, every plan has its own application."""
 
     RUN = "run"
     BACKFILL = "backfill"
-    HOLES = "missing"  # landed offsets whose rows are not in the table any more
-    REDRIVE = "redrive"  # kept bytes of quarantined batches that can be decoded now
+    HOLES = "missing"  # landed offsets whose rows are no longer in the table
+    REDRIVE = "redrive"  # bytes in quarantine that can be decoded now
     REREAD = "reread"  # quarantined offsets, read from the log again
     REPLACE = "replace"  # landed offsets, landed again in place of the rows in the table
 
@@ -26,14 +26,13 @@ class PlanKind(StrEnum):
 
     def application(self, job: str, plan_hash: str) -> str:
         """The application of a plan of this kind."""
-        own = f"rangeland/{job}"
-        return own if self.traits.moves_checkpoint else f"{own}/{self.value}/{plan_hash[:12]}"
+        of_job = f"rangeland/{job}"
+        return of_job if self.traits.moves_checkpoint else f"{of_job}/{self.value}/{plan_hash[:12]}"
 
     @staticmethod
     def of_application(job: str, application: str) -> PlanKind:
-        """The inverse, for ledger entries that do not record the kind: plans of version 0.1.0,
-        and losses; and where the plan itself need not be read. Everything else reads
-        ``Plan.kind``."""
+        """The inverse: for ledger entries that do not record the kind (plans of version 0.1.0, and
+        losses), and where the plan need not be read. Everything else reads ``Plan.kind``."""
         for kind in PlanKind:
             if application.startswith(f"rangeland/{job}/{kind.value}/"):
                 return kind
@@ -49,35 +48,37 @@ def backfill_kind(*, missing: bool, replace: bool) -> PlanKind:
 
 @dataclass(frozen=True, slots=True)
 class PlanTraits:
-    """What is true of all plans of one kind."""
+    """The traits that all plans of one kind share."""
 
     planned_by: str = "run or backfill"
     """The commands that plan the same offsets again, in words."""
     title: str = ""
-    """What a preview calls it, unless it is a run's."""
+    """Its title in a preview, unless it is a run."""
     moves_checkpoint: bool = False
     """It continues the sequence of the job's runs, which drivers of a group share."""
     resolves_bounds: bool = False
-    """Its ranges are the job's bounds, resolved with a survey; not what table or quarantine say."""
+    """Its ranges are the job's bounds, resolved with a survey, and do not come from the table or
+    the quarantine."""
     reads_log: bool = True
-    """False: it decodes bytes that are kept in quarantine, which cannot change."""
+    """False: it decodes bytes in quarantine, which cannot change."""
     replaces: bool = False
-    """Its rows replace those that the table has of its ranges."""
+    """Its rows replace the table's rows of the same ranges."""
     repairs: bool = False
     """It lands again what the table has lost."""
     is_finished_first: bool = False
     """Every command of its job finishes it before making a plan."""
     holds_all: bool = False
-    """What it cannot land stays in quarantine, whatever the policy says."""
+    """Records that it cannot land stay in quarantine, whatever the policy."""
     given_up_for: tuple[type[RangelandError], ...] = ()
-    """Errors that another attempt would meet again. They end the plan without landing anything,
-    since it would block every later run. Only for plans without which no rows are missing."""
+    """Errors that every attempt would meet. They end the plan without landing anything, since it
+    would block all later runs. Only for plans without which no rows are missing."""
     stays: str = ""
     """What stays where it is if the plan is given up."""
 
     @property
     def may_remove_rows(self) -> bool:
-        """It may remove rows that the table has at its offsets: a repair does if they are back."""
+        """It may remove rows that the table has at its offsets: so does a repair if they are
+        back."""
         return self.replaces or self.repairs
 
 

@@ -2,8 +2,8 @@
 
 There is no boolean for "data loss". Each kind of loss has its own action: *fail* ends the run,
 *skip* goes on and records the lost offsets, *hold* leaves that partition where it is and lands the
-others, *quarantine* keeps the bytes of what cannot be decoded and goes on. Topics may have rules of
-their own: the first rule whose pattern is the topic's name, or matches all of it, decides the kinds
+others, *quarantine* keeps the bytes of what cannot be decoded and goes on. Topics may have their
+own rules: the first rule whose pattern is the topic's name, or matches all of it, decides the kinds
 that it names; the general policy decides the others.
 """
 
@@ -29,16 +29,16 @@ class TopicRule:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Policy:
-    """One action per kind of loss, and ``topics`` that have their own."""
+    """One action per kind of loss, and rules for ``topics``."""
 
     actions: Mapping[LossKind, Action]
     topics: tuple[TopicRule, ...]
 
     def __init__(self, topics: tuple[TopicRule, ...] = (), **actions: Action) -> None:
         """``actions`` by the names of the kinds. The other kinds fail."""
-        named = {LossKind(name): action for name, action in actions.items()}
-        given = {kind: named.get(kind, Action.FAIL) for kind in LossKind}
-        object.__setattr__(self, "actions", given)
+        by_kind = dict.fromkeys(LossKind, Action.FAIL)
+        by_kind |= {LossKind(name): action for name, action in actions.items()}
+        object.__setattr__(self, "actions", by_kind)
         object.__setattr__(self, "topics", topics)
 
     @staticmethod
@@ -47,29 +47,29 @@ class Policy:
         return Policy((), **dict.fromkeys(LossKind, action))
 
     def decide(self, loss: Loss) -> Action:
-        """What is done about a loss. What may turn out not to be one is not skipped."""
+        """The action for a loss. It is not skipped if it may turn out not to be a loss."""
         action = self.of(loss.kind, loss.partition.topic)
         may_skip = loss.is_sure and Action.SKIP in loss.kind.traits.actions
         return Action.FAIL if action is Action.SKIP and not may_skip else action
 
     def settle(self, loss: Loss) -> DecidedLoss:
-        """The loss, with what is done about it."""
+        """The loss with its action."""
         return loss.with_action(self.decide(loss))
 
     def reads_again(self, loss: Loss) -> bool:
-        """Whether a plan is read once more if its log has lost this while it was read. Readers that
-        see a loss from the beginning find out whether it is one."""
+        """Whether a plan is read once more if this loss occurred while its log was read. A reader
+        that sees the loss from the beginning finds out whether it is one."""
         return self.of(loss.kind, loss.partition.topic) in loss.kind.traits.read_again
 
     def of(self, kind: LossKind, topic: str) -> Action:
-        """What the job says."""
+        """The action that the job names."""
         rule = next((rule for rule in self.topics if rule.matches(topic)), None)
-        own = dict(rule.actions).get(kind) if rule is not None else None
-        return self.actions[kind] if own is None else own
+        general = self.actions[kind]
+        return general if rule is None else dict(rule.actions).get(kind, general)
 
     def without_receipts(self) -> Policy:
-        """The policy for reading without receipts or a quarantine, as a DataFrame: what would be
-        held or quarantined fails. What may be skipped is left out silently."""
+        """The policy for reading a DataFrame, without receipts or a quarantine: losses that would
+        be held or quarantined fail. What may be skipped is left out silently."""
 
         def strict(action: Action) -> Action:
             return action if action is Action.SKIP else Action.FAIL
@@ -81,11 +81,11 @@ class Policy:
         return Policy(rules, **{kind: strict(action) for kind, action in self.actions.items()})
 
     def ever(self, kind: LossKind, action: Action) -> bool:
-        """True if this action applies to any topic."""
+        """Whether this action applies to any topic."""
         rules = [dict(rule.actions).get(kind) for rule in self.topics]
         return action in (self.actions[kind], *rules)
 
     @property
     def tolerates_missing_leaders(self) -> bool:
-        """A survey may go on without partitions that have no leader: some are held then."""
+        """Whether a survey may go on without partitions that have no leader: some are then held."""
         return self.ever(LossKind.UNREACHABLE, Action.HOLD)

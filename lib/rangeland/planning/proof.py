@@ -2,7 +2,7 @@
 
 Receipts say what became of slices. They and the plan's losses must tile its ranges, and their
 counts must add up to the widths; where a policy holds a partition at an offset, its range is
-shortened to what is accounted for.
+shortened to the offsets that are accounted for.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rangeland.planning.slice_receipt import Receipt
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """One range of a plan and what became of each of its offsets. ``gaps`` are those
-    without a row, as in ``Receipt``."""
+    """One range of a plan and what became of each of its offsets. ``gaps``: the offsets without a
+    row, as in ``Receipt``."""
 
     range: Range
     counts: Counts
     gaps: tuple[Interval, ...] | None = None
     leader: str = ""
-    """The broker that served the end of it."""
+    """The broker that served its end."""
     in_bytes: bool = False
     """Its offsets are the byte positions of entries: there are fewer rows, or some share one."""
 
@@ -37,7 +37,7 @@ REPORT = "report this with the plan; nothing was committed"
 
 
 class _AccountedOffsets(NamedTuple):
-    """What a slice or a loss accounts for in ``[start, end)``. ``offsets``: how many that are."""
+    """What a slice or a loss accounts for in ``[start, end)``: ``offsets`` is their number."""
 
     start: int
     end: int
@@ -47,12 +47,12 @@ class _AccountedOffsets(NamedTuple):
 
 
 def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
-    """Every offset of every range has exactly one class, or nothing may be committed. Where
-    reading stopped to hold its partition, the range is shortened to what is accounted for.
+    """The plan's ranges with a class for each of their offsets. Where reading stopped to hold its
+    partition, the range is shortened to the offsets that are accounted for.
 
-    Raises ProofFailed naming the slice or range that does not add up: a slice without a
-    receipt, a receipt of other offsets, counts whose sum is not the width, and slices or
-    receipts that no range has asked for."""
+    Raises ProofFailed, which names the slice or range that does not add up: a slice without a
+    receipt, a receipt of other offsets, counts whose sum is not the width, and slices or receipts
+    outside all ranges."""
     for s in plan.slices:
         receipt = receipts.get(s.index)
         if receipt is None:
@@ -69,17 +69,17 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
     for s in plan.slices:
         receipt = receipts[s.index]
         if receipt.held is not None:
-            rest = (receipt.until_offset, s.until_offset)
-            not_read.setdefault(s.partition, []).append(rest)
+            unread = (receipt.until_offset, s.until_offset)
+            not_read.setdefault(s.partition, []).append(unread)
         accounted.setdefault(s.partition, []).append(
             _AccountedOffsets(*receipt.interval, receipt.counts, receipt.gaps, receipt.offsets)
         )
         if receipt.leader:
             served.setdefault(s.partition, []).append((s.from_offset, receipt.leader))
     for loss in plan.losses:
-        gone = loss.interval
+        lost = loss.interval
         accounted.setdefault(loss.partition, []).append(
-            _AccountedOffsets(*gone, Counts(lost=loss.width), (gone,), loss.width)
+            _AccountedOffsets(*lost, Counts(lost=loss.width), (lost,), loss.width)
         )
     _check_slices_inside(plan, receipts)
     in_bytes = {r.partition for r in receipts.values() if r.entry_span is not None}
@@ -95,7 +95,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
 
 
 def prove_part(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
-    """Like ``prove``, for those slices of a plan that were read."""
+    """Like ``prove``, for the slices of a plan that were read."""
     slices = tuple(s for s in plan.slices if s.index in receipts)
     ranges = tuple(Range(s.partition, *s.interval) for s in slices)
     prove(replace(plan, ranges=ranges, slices=slices, losses=()), receipts)
@@ -114,8 +114,8 @@ def _without_held(r: Range, not_read: list[Interval]) -> list[Range]:
 
 
 def _last_leader(r: Range, served: Iterable[tuple[int, str]]) -> str:
-    leaders = [one for one in served if r.from_offset <= one[0] < r.until_offset]
-    return max(leaders)[1] if leaders else ""
+    inside = [x for x in served if r.from_offset <= x[0] < r.until_offset]
+    return max(inside)[1] if inside else ""
 
 
 def _check_slices_inside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
@@ -137,26 +137,22 @@ def _check_slices_inside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
 def _check_receipt_adds_up(s: Slice, receipt: Receipt) -> None:
     held = receipt.held
     held_until = receipt.until_offset if held is None else held.until_offset
-    same = (receipt.partition, receipt.from_offset, held_until) == (
-        s.partition,
-        s.from_offset,
-        s.until_offset,
+    lost, counts = _width(receipt, Action.SKIP), receipt.counts
+    adds_up = (
+        (receipt.partition, receipt.from_offset, held_until) == (s.partition, *s.interval)
+        and (held is None or held.from_offset == receipt.until_offset)
+        and receipt.offsets == receipt.until_offset - receipt.from_offset
+        and all(getattr(counts, name) >= 0 for name in COUNT_NAMES)
+        and _width(receipt, Action.QUARANTINE) == counts.quarantined
+        and (receipt.gaps is None or width(receipt.gaps) == counts.total - counts.landed)
+        and lost == counts.lost
     )
-    same = same and (held is None or held.from_offset == receipt.until_offset)
-    read = receipt.until_offset - receipt.from_offset
-    counted = receipt.offsets == read and all(
-        getattr(receipt.counts, name) >= 0 for name in COUNT_NAMES
-    )
-    counted = counted and _width(receipt, Action.QUARANTINE) == receipt.counts.quarantined
-    rowless = receipt.counts.total - receipt.counts.landed
-    known = receipt.gaps is None or width(receipt.gaps) == rowless
-    lost = _width(receipt, Action.SKIP)
-    if not same or not counted or not known or lost != receipt.counts.lost:
+    if not adds_up:
         raise ProofFailed(
             f"slice {s.index} ({s}) does not add up",
             why=f"its receipt is for [{receipt.from_offset}, {receipt.until_offset}) of "
             f"{receipt.partition} and accounts for {receipt.offsets} of {s.width} offsets, "
-            f"with losses of {lost} and gaps {receipt.gaps}: {receipt.counts}",
+            f"with losses of {lost} and gaps {receipt.gaps}: {counts}",
             do=REPORT,
             slice=s.index,
         )
@@ -167,18 +163,18 @@ def _width(receipt: Receipt, action: Action) -> int:
 
 
 def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeResult:
-    """Checks that what lies inside a range tiles it: no gap, no overlap, all counted."""
+    """Checks that slices and losses tile the range: no gap, no overlap, all counted."""
     tiles = sorted(
         (a for a in accounted if r.from_offset <= a.start < a.end <= r.until_offset),
         key=lambda a: a.start,
     )
     next_offset = r.from_offset
-    for one in tiles:
-        if one.start != next_offset:
+    for tile in tiles:
+        if tile.start != next_offset:
             break
-        next_offset = one.end
-    counts = Counts.sum(one.counts for one in tiles)
-    offsets = sum(one.offsets for one in tiles)
+        next_offset = tile.end
+    counts = Counts.sum(tile.counts for tile in tiles)
+    offsets = sum(tile.offsets for tile in tiles)
     if next_offset != r.until_offset or offsets != r.width:
         raise ProofFailed(
             f"{r} does not add up",
@@ -186,6 +182,6 @@ def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeResult:
             f"{offsets} of {r.width} offsets: {counts}",
             do=REPORT,
         )
-    if any(one.gaps is None for one in tiles):
+    if any(tile.gaps is None for tile in tiles):
         return RangeResult(r, counts, None)
-    return RangeResult(r, counts, tuple(merge(gap for one in tiles for gap in one.gaps or ())))
+    return RangeResult(r, counts, tuple(merge(gap for tile in tiles for gap in tile.gaps or ())))

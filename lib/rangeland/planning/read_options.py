@@ -1,4 +1,4 @@
-"""The options with which ranges were landed, and whether those of two landings agree.
+"""The options with which ranges were landed, and whether two landings agree in them.
 
 An offset counts as landed only for the same cluster, isolation and tags: the rows that another
 isolation or other tags would have landed are not in the table. Options that earlier versions did
@@ -31,16 +31,16 @@ class ReadOptions:
 
     def differences(self, now: ReadOptions) -> list[str]:
         """The differences between the present options and these, as sentences."""
-        found = []
+        differences = []
         if self.cluster and now.cluster and now.cluster.is_other(self.cluster):
-            found.append(f"the cluster was {self.cluster} and is {now.cluster} now")
+            differences.append(f"the cluster was {self.cluster} and is {now.cluster} now")
         if None not in (self.isolation, now.isolation) and self.isolation != now.isolation:
-            found.append(f"the isolation was {self.isolation} and is {now.isolation} now")
+            differences.append(f"the isolation was {self.isolation} and is {now.isolation} now")
         if self.tags != now.tags:
-            found.append(
+            differences.append(
                 f"the tags were {_list_tags(self.tags)} and are {_list_tags(now.tags)} now"
             )
-        return found
+        return differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,46 +52,45 @@ class LandedRead:
     """The read options that the range was landed with."""
     plan_id: PlanId
     mark: LogMark | None = None
-    """How far its plan has landed the partition, and the leader epoch then, if it is known."""
+    """The offset up to which its plan has landed the partition, and the leader epoch then, if
+    known."""
 
 
 def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
-    """The cluster with all its known addresses: those of landings that share an address with it,
-    directly or through others, since brokers move to new addresses one at a time. A cluster with
-    another id is never included."""
-    left = set(known)
-    while True:
-        same = {one for one in left if not cluster.is_other(one)}
-        if not same:
-            return cluster
-        left -= same
-        ids = {cluster.id, *(one.id for one in same)} - {""}
-        names = {name for one in (cluster, *same) for name in one.addresses}
-        cluster = Cluster(cluster.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
+    """The cluster with all its known addresses: also those of clusters that share an address with
+    it, directly or through others, since brokers move to new addresses one at a time. A cluster
+    with another id is never included."""
+    candidates = set(known)
+    while matching := {c for c in candidates if not cluster.is_other(c)}:
+        candidates -= matching
+        ids = {c.id for c in matching} - {""}
+        addresses = {address for c in (cluster, *matching) for address in c.addresses}
+        cluster = Cluster(cluster.id or min(ids, default=""), tuple(sorted(addresses)))
+    return cluster
 
 
 def check_landed_options_are_same(
     table: str, landed: Sequence[LandedRead], wanted: ReadOptions
 ) -> None:
-    """Raises Conflict where a range was landed with other options than are asked for now."""
-    for one in landed:
-        differences = one.options.differences(wanted)
+    """Raises Conflict where a range was landed with options other than the present ones."""
+    for read in landed:
+        differences = read.options.differences(wanted)
         if not differences:
             continue
         raise Conflict(
-            f"{one.range} has landed in {table}, but with other options than this job asks for",
-            why=f"when {one.plan_id} landed it, {'; '.join(differences)}",
-            do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", one.options.cluster, wanted.cluster),
-            range=str(one.range),
+            f"{read.range} has landed in {table}, but with other options than this job asks for",
+            why=f"when {read.plan_id} landed it, {'; '.join(differences)}",
+            do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", read.options.cluster, wanted.cluster),
+            range=str(read.range),
             differences=differences,
-            application=one.plan_id.application,
-            sequence=one.plan_id.sequence,
+            application=read.plan_id.application,
+            sequence=read.plan_id.sequence,
         )
 
 
 def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
-    """Raises Conflict where a checkpoint was reached with other options: what those left out would
-    never land."""
+    """Raises Conflict where a checkpoint was reached with other options: records that those left
+    out would never land."""
     differences = landed.differences(wanted)
     if differences:
         raise Conflict(
@@ -105,8 +104,8 @@ def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: R
 
 
 def check_same_cluster(table: str, position: JobPosition, survey: Survey, cluster: Cluster) -> None:
-    """Raises Conflict where the checkpoint belongs to another cluster than this one: its offsets
-    mean nothing in these logs, and a topic with another id was not deleted and created again."""
+    """Raises Conflict where the checkpoint belongs to a different cluster: its offsets mean nothing
+    in these logs, and a topic with another id was not deleted and created again."""
     planned_from = position.cluster
     if planned_from is None or not cluster.is_other(planned_from):
         return

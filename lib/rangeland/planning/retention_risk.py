@@ -1,4 +1,4 @@
-"""Which ranges retention may remove before they are read, and why. Pure.
+"""The ranges that retention may remove before they are read, and why. Pure.
 
 Retention removes a log from its start, one segment at a time: when the segment's newest record is
 too old, or when the log is too large. So a range is at risk if its first records will be too old
@@ -16,7 +16,7 @@ from rangeland.model import LogState, Partition, Range, Retention, Survey
 ASSUMED_BYTES_PER_SECOND = 8 << 20
 """The assumed speed of a job without measured runs."""
 LEAST_MEASURED_BYTES = 64 << 20
-"""A run that read less measures how long starting takes, not how fast it reads."""
+"""The duration of a smaller run shows how long it takes to start, not how fast it reads."""
 STARTING_MS = 60_000
 """The time between a survey and the first byte: workers have to start, other plans to finish."""
 NEARLY_FULL = 0.9
@@ -59,33 +59,33 @@ def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:
 def reading_ms(
     logs: Mapping[Partition, LogState], begins: Mapping[Partition, int], speed: ReadSpeed
 ) -> int:
-    """The time that it takes to read the logs to their ends, from where each begins."""
+    """The time that it takes to read the logs from these beginnings to their ends."""
     total = 0
     for partition, log in logs.items():
         log_width = log.end_offset - log.start_offset
-        left = log.end_offset - max(log.start_offset, begins.get(partition, log.start_offset))
+        unread = log.end_offset - max(log.start_offset, begins.get(partition, log.start_offset))
         if log_width > 0 and log.size_bytes:
-            total += log.size_bytes * max(0, left) // log_width
+            total += log.size_bytes * max(0, unread) // log_width
     return STARTING_MS + total * 1000 // speed.bytes_per_second
 
 
 def expiry_times(retention: Mapping[str, Retention], now_ms: int, read_ms: int) -> dict[str, int]:
     """The time, by topic, before which records will have expired when they are read."""
     return {
-        topic: now_ms - found.ms + read_ms
-        for topic, found in retention.items()
-        if found.ms is not None
+        topic: now_ms - kept.ms + read_ms
+        for topic, kept in retention.items()
+        if kept.ms is not None
     }
 
 
 def at_risk(ranges: Sequence[Range], survey: Survey) -> tuple[RetentionRisk, ...]:
     """The ranges whose first offsets may be gone before they are read."""
-    found = [_risk(r, survey) for r in ranges if r.partition in survey.logs and r.width > 0]
-    return tuple(risk for risk in found if risk is not None)
+    risks = (_risk(r, survey) for r in ranges if r.partition in survey.logs and r.width > 0)
+    return tuple(risk for risk in risks if risk is not None)
 
 
 def risk_warnings(risks: Sequence[RetentionRisk], speed: ReadSpeed) -> tuple[str, ...]:
-    """One warning for all of them, given before the plan is entered."""
+    """One warning for all risks, before the plan is entered."""
     if not risks:
         return ()
     more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
@@ -110,7 +110,7 @@ def _risk(r: Range, survey: Survey) -> RetentionRisk | None:
 
 
 def _too_large(r: Range, log: LogState, retention: Retention) -> RetentionRisk | None:
-    """The start of a log that is nearly full is removed with the next writes."""
+    """The risk that the next writes remove the start of a log that is nearly full."""
     size, most = log.size_bytes, retention.bytes
     if most is None or size is None or size < most * NEARLY_FULL:
         return None

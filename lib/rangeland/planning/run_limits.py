@@ -1,6 +1,6 @@
 """How much one run takes: limits distributed fairly over partitions.
 
-Each partition gets the same share, and what a small one does not need goes to the others. So a hot
+Each partition gets the same share, and the others get what a small one does not need. So a hot
 partition never starves the rest, and a run below its limit takes everything. Ranges are shortened
 at their end; the next run goes on from there.
 """
@@ -24,41 +24,41 @@ class Limits:
     max_bytes: int | None = None
 
 
-def share_out(total: int, wanted: Sequence[int]) -> list[int]:
-    """Shares that sum to ``min(total, sum(wanted))``, none above what is wanted, as equal
-    as that allows; a remainder goes to the first."""
-    shares = [0] * len(wanted)
-    left = max(0, total)
-    open_ones = sorted((i for i, want in enumerate(wanted) if want > 0), key=lambda i: wanted[i])
-    while open_ones:
-        fair = left // len(open_ones)
-        smallest = open_ones[0]
-        if wanted[smallest] > fair:
-            for index, i in enumerate(sorted(open_ones)):
-                shares[i] = fair + (1 if index < left % len(open_ones) else 0)
+def share_out(total: int, demands: Sequence[int]) -> list[int]:
+    """Shares that sum to ``min(total, sum(demands))``, none above its demand, as equal as that
+    allows; a remainder goes to the first."""
+    shares = [0] * len(demands)
+    available = max(0, total)
+    unserved = sorted((i for i, x in enumerate(demands) if x > 0), key=demands.__getitem__)
+    while unserved:
+        fair, remainder = divmod(available, len(unserved))
+        smallest = unserved[0]
+        if demands[smallest] > fair:
+            for index, i in enumerate(sorted(unserved)):
+                shares[i] = fair + (1 if index < remainder else 0)
             break
-        shares[smallest] = wanted[smallest]
-        left -= wanted[smallest]
-        open_ones.pop(0)
+        shares[smallest] = demands[smallest]
+        available -= demands[smallest]
+        unserved.pop(0)
     return shares
 
 
 def apply_limits(
     ranges: Sequence[Range], limits: Limits, logs: Mapping[Partition, LogState] | None = None
 ) -> list[Range]:
-    """The same ranges, shortened where a partition's share is smaller than it wants. Where a log
-    can only be cut at borders, a range ends at the last one within its share, or at the first.
+    """The same ranges, shortened to their partition's share. Where a log can only be cut at
+    borders, a range ends at the last border within its share, or at the first one.
 
-    A partition with several ranges spends its share on them in order, so that nothing
-    after a cut is taken and a checkpoint never jumps over a hole. Estimated bytes shrink
-    in proportion; empty ranges stay as they are."""
+    A partition with several ranges spends its share on them in order, so that nothing after a cut
+    is taken and a checkpoint never jumps over a hole. Estimated bytes shrink in proportion; empty
+    ranges stay as they are."""
     groups = [sorted(group) for group in by_partition(ranges).values()]
     if limits.max_records is not None:
         shares = share_out(limits.max_records, [sum(r.width for r in group) for group in groups])
         groups = [_spend_records(g, share) for g, share in zip(groups, shares, strict=True)]
     if limits.max_bytes is not None:
-        wanted = [sum(r.estimated_bytes for r in group) for group in groups]
-        shares = share_out(limits.max_bytes, wanted)
+        sizes = [sum(r.estimated_bytes for r in group) for group in groups]
+        shares = share_out(limits.max_bytes, sizes)
         groups = [_spend_bytes(g, share) for g, share in zip(groups, shares, strict=True)]
     if logs is not None:
         _check_record_limit_applies(ranges, limits, logs)
@@ -80,14 +80,14 @@ def _check_record_limit_applies(
 
 
 def _at_borders(
-    group: list[Range], asked: Sequence[Range], logs: Mapping[Partition, LogState]
+    group: list[Range], requested: Sequence[Range], logs: Mapping[Partition, LogState]
 ) -> list[Range]:
-    """The ranges of one partition; its last one, if shortened, ends where the log can be cut."""
+    """The ranges of one partition; the last one, if shortened, ends where the log can be cut."""
     log = logs.get(group[0].partition) if group else None
-    if log is None or log.borders is None or group[-1] in asked:
+    if log is None or log.borders is None or group[-1] in requested:
         return group
     last = group[-1]
-    whole = next(r for r in asked if (r.partition, r.from_offset) == _start(last))
+    whole = next(r for r in requested if (r.partition, r.from_offset) == _start(last))
     borders_inside = [b for b in log.borders if last.from_offset < b <= last.until_offset]
     borders_beyond = [b for b in log.borders if b > last.until_offset]
     end = borders_inside[-1] if borders_inside else last.from_offset
@@ -102,25 +102,25 @@ def _start(r: Range) -> tuple[Partition, int]:
 
 
 def _spend_records(group: list[Range], share: int) -> list[Range]:
-    taken: list[Range] = []
+    ranges: list[Range] = []
     for r in group:
         if r.width > share:
-            return [*taken, truncate(r, share)]
-        taken.append(r)
+            return [*ranges, truncate(r, share)]
+        ranges.append(r)
         share -= r.width
-    return taken
+    return ranges
 
 
 def _spend_bytes(group: list[Range], share_bytes: int) -> list[Range]:
-    taken: list[Range] = []
+    ranges: list[Range] = []
     for r in group:
         if r.estimated_bytes > share_bytes:
             # At least one record, or a record larger than the limit would never be landed.
-            records = max(0 if taken else 1, r.width * share_bytes // r.estimated_bytes)
-            return [*taken, truncate(r, records)]
-        taken.append(r)
+            records = max(0 if ranges else 1, r.width * share_bytes // r.estimated_bytes)
+            return [*ranges, truncate(r, records)]
+        ranges.append(r)
         share_bytes -= r.estimated_bytes
-    return taken
+    return ranges
 
 
 def truncate(r: Range, records: int) -> Range:

@@ -1,7 +1,7 @@
 """Which driver reads which slices of a shared plan. Pure.
 
-Each driver reads the slices of the partitions it owns. What has been read is shared through the
-ledger; the slices that a dead member leaves are read by the next owners of its partitions. A
+Each driver reads the slices of the partitions it owns. Finished slices are shared through the
+ledger; the unread slices of a dead member are read by the next owners of its partitions. A
 partition without an owner is read by the first member in order, so that each remaining slice has
 one reader as long as all members see the same group; if they do not, a slice may be read twice,
 and counts once.
@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from rangeland.model import Partition, Slice
 from rangeland.planning.slice_receipt import TaskResult
+from rangeland.wording import count_noun
 
 
 @dataclass(frozen=True, slots=True)
 class SliceOwners:
-    """The group as one member sees it. ``owned`` are its own partitions; ``owners`` are all known
+    """The group as one member sees it. ``owned`` are its partitions; ``owners`` are all known
     owners, by partition; ``members`` are the drivers of the job. If ``is_settled`` is False, the
     group rebalances, and a partition without an owner may soon have one."""
 
@@ -34,7 +35,7 @@ class SliceOwners:
         return SliceOwners(me, frozenset(partitions), {}, (me,))
 
     def reads(self, partition: Partition) -> bool:
-        """True if this member has to read the slices of a partition."""
+        """Whether this member has to read the slices of a partition."""
         if partition in self.owned:
             return True
         if not self.is_settled or self.reader_of(partition) is not None:
@@ -56,7 +57,7 @@ class ReadSlices:
 
 @dataclass(frozen=True, slots=True)
 class WaitForOthers:
-    """These slices are left, and other drivers have to read them."""
+    """These slices remain, and other drivers have to read them."""
 
     slices: tuple[Slice, ...]
 
@@ -68,9 +69,9 @@ class WaitForOthers:
         if owner is None and group.is_settled and group.members:
             owner = min(group.members)
         whose = f"owned by {owner}" if owner else "whose owner is being decided"
-        others = len({s.partition for s in self.slices}) - 1
-        more = f", and {others} more partition{'s' if others > 1 else ''}" if others else ""
-        return f"waiting for {count} slice{'s' if count > 1 else ''} of {partition}, {whose}{more}"
+        remaining = len({s.partition for s in self.slices}) - 1
+        more = f", and {count_noun(remaining, 'more partition')}" if remaining else ""
+        return f"waiting for {count_noun(count, 'slice')} of {partition}, {whose}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +84,23 @@ def next_step(
 ) -> ReadSlices | WaitForOthers | PlanComplete:
     """The next step of one member. ``done`` are the indices of slices that are read. ``whole``: one
     driver must read all of the plan, the owner of its first partition."""
-    left = tuple(s for s in slices if s.index not in done)
-    if not left:
+    unread = tuple(s for s in slices if s.index not in done)
+    if not unread:
         return PlanComplete()
     if whole:
-        return ReadSlices(left) if group.reads(left[0].partition) else WaitForOthers(left)
-    mine = tuple(s for s in left if group.reads(s.partition))
-    return ReadSlices(mine) if mine else WaitForOthers(left)
+        return ReadSlices(unread) if group.reads(unread[0].partition) else WaitForOthers(unread)
+    assigned = tuple(s for s in unread if group.reads(s.partition))
+    return ReadSlices(assigned) if assigned else WaitForOthers(unread)
 
 
 def leave_out_done(results: Iterable[TaskResult], done: Collection[int]) -> list[TaskResult]:
-    """The results without those that have a slice in ``done``. A file may have rows of all slices
-    of its task, so a result is kept or dropped whole; slices dropped with it are read again."""
-    seen = set(done)
-    kept = []
+    """The results that have no slice in ``done``. A file may have rows of all slices of its task,
+    so a result is kept or dropped as a whole; slices dropped with it are read again."""
+    covered = set(done)
+    new_results = []
     for result in results:
         indices = {receipt.slice_index for receipt in result.receipts}
-        if seen.isdisjoint(indices):
-            kept.append(result)
-            seen |= indices
-    return kept
+        if covered.isdisjoint(indices):
+            new_results.append(result)
+            covered |= indices
+    return new_results

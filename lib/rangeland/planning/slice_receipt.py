@@ -1,4 +1,4 @@
-"""What reading a slice gives: a receipt, from which the proof is made."""
+"""The receipt of a slice that was read, from which the proof is made."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Receipt:
     leader: str = ""
     bytes_read: int = 0
     losses: tuple[DecidedLoss, ...] = ()
-    """What a policy has skipped, quarantined or held while reading. The widths of those skipped add
-    up to ``counts.lost``, and those of the quarantined to ``counts.quarantined``. At most one is
-    held: it is why reading has stopped at ``until_offset``, and the rest of the slice."""
+    """The losses that a policy has skipped, quarantined or held while reading. The widths of the
+    skipped ones add up to ``counts.lost``, and of the quarantined ones to ``counts.quarantined``.
+    At most one is held: the rest of the slice, from ``until_offset`` on, where reading stopped."""
     gaps: tuple[tuple[int, int], ...] | None = None
-    """The ``[from, until)`` without a row, sorted and apart; None where they were not recorded: too
-    many, or made by a transform."""
+    """The intervals ``[from, until)`` without a row, sorted and apart; None if they were not
+    recorded: there were too many, or a transform made them."""
     entry_span: int | None = None
-    """The offsets that whole entries and losses take up, where offsets are bytes; None where each
-    offset is a record or none."""
+    """The number of offsets in whole entries and losses, where offsets are bytes; None where each
+    offset is at most one record."""
     quarantine_files: tuple[DataFile, ...] = ()
     """The bytes of the quarantined losses."""
     schema_ids: tuple[tuple[int, int], ...] = ()
@@ -53,7 +53,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The result that one task hands back to the driver. A file may hold rows of several slices."""
+    """The result that one task returns to the driver. A file may hold rows of several slices."""
 
     receipts: tuple[Receipt, ...]
     files: tuple[DataFile, ...] = ()

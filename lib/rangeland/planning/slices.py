@@ -40,7 +40,7 @@ def cut_slices(
     risks: Sequence[RetentionRisk] = (),
 ) -> list[Slice]:
     """Slices that tile the ranges exactly, in order; empty ranges give none. A log with
-    borders is cut at the nearest of them, so it may give fewer slices than wanted.
+    borders is cut at the nearest ones, so it may give fewer slices.
 
     With ``min_slices`` the target shrinks until the total divides into that many, but not
     below ``SMALLEST_SLICE_BYTES`` unless the job's own target is smaller still. Above
@@ -48,8 +48,7 @@ def cut_slices(
     total_bytes = sum(r.estimated_bytes for r in ranges)
     target = slicing.target_bytes
     if slicing.min_slices > 0:
-        wanted = max(total_bytes // slicing.min_slices, SMALLEST_SLICE_BYTES)
-        target = min(target, wanted)
+        target = min(target, max(total_bytes // slicing.min_slices, SMALLEST_SLICE_BYTES))
     # Rounding to the nearest count keeps slices within half a target of the target.
     counts = [min(r.width, max(1, round(r.estimated_bytes / target))) for r in ranges]
     if sum(counts) > MAX_SLICES:
@@ -80,9 +79,9 @@ def _cut_one(r: Range, count: int, first_index: int, log: LogState | None) -> li
     leader = log.leader.address if log is not None and not log.leader.is_replica else None
     borders = [r.from_offset + r.width * i // count for i in range(count + 1)]
     if log is not None and log.borders is not None:
-        inner = [_nearest(log.borders, wanted) for wanted in borders[1:-1]]
-        kept = {b for b in inner if r.from_offset < b < r.until_offset}
-        borders = [r.from_offset, *sorted(kept), r.until_offset]
+        nearest = {_nearest(log.borders, border) for border in borders[1:-1]}
+        inner = sorted(b for b in nearest if r.from_offset < b < r.until_offset)
+        borders = [r.from_offset, *inner, r.until_offset]
     return [
         Slice(
             index=first_index + i,
@@ -98,10 +97,11 @@ def _cut_one(r: Range, count: int, first_index: int, log: LogState | None) -> li
 
 
 def share_of(r: Range, start: int, end: int) -> int:
-    """The estimated bytes of a part of a range. Parts that tile it add up to its own."""
+    """The estimated bytes of a part of a range. Parts that tile the range add up to its
+    estimate."""
     first, until = start - r.from_offset, end - r.from_offset
     return r.estimated_bytes * until // r.width - r.estimated_bytes * first // r.width
 
 
-def _nearest(borders: Sequence[int], wanted: int) -> int:
-    return min(borders, key=lambda border: (abs(border - wanted), border))
+def _nearest(borders: Sequence[int], offset: int) -> int:
+    return min(borders, key=lambda border: (abs(border - offset), border))

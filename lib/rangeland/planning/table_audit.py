@@ -1,12 +1,12 @@
 """The table against the ledger: is every landed offset there, and there once? Pure.
 
-Expected are landed ranges without the offsets that have no row. Found are runs of offsets,
-an offset in as many runs as it has rows. Where a range's gaps were not recorded, its count
-decides: with as many distinct offsets as were landed it is complete, and with fewer every offset of
-it without a row is suspect.
+Expected are the landed ranges without their gaps. Present are runs of offsets; each offset is in as
+many runs as it has rows. Where a range's gaps were not recorded, its count decides: with as many
+distinct offsets as were landed it is complete; with fewer, each of its offsets without a row is
+suspect.
 
-An offset may rightly be there twice: a topic that was deleted and created again uses its numbers
-again, and the ranges of both incarnations expect it.
+An offset may rightly be there twice: a topic that was deleted and created again reuses its numbers,
+and the ranges of both incarnations expect it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Runs = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class LandedRange:
-    """A landed range, and how many of its offsets have a row: None where only a part is left of a
+    """A landed range, and how many of its offsets have a row: None if this is only the rest of a
     range whose gaps were not recorded. ``in_bytes``: its offsets are the byte positions of entries,
     ``landed`` counts rows, and only the whole range can be checked."""
 
@@ -46,8 +46,8 @@ class LandedRange:
 
 @dataclass(frozen=True, slots=True)
 class CountedRange:
-    """Rows of a partition whose offsets are bytes. ``rows`` counts the distinct ones of each of its
-    ranges, in order; ``twice`` are offsets with a duplicate row, ``unknown`` offsets in no
+    """Rows of a partition whose offsets are bytes. ``rows``: the number of distinct rows of each of
+    its ranges, in order; ``twice``: offsets with a duplicate row; ``unknown``: offsets in no
     range."""
 
     rows: tuple[int, ...]
@@ -64,12 +64,12 @@ class Audit:
     duplicates: tuple[Range, ...] = ()
     """Offsets that have more rows than they should."""
     unknown_rows: tuple[Range, ...] = ()
-    """Offsets with rows that no landing brought."""
+    """Offsets with rows from no known landing."""
     suspect: tuple[Range, ...] = ()
     """The holes that may include offsets which never had a row."""
     unproved: tuple[Range, ...] = ()
-    """What is left of ranges whose gaps were not recorded: it is no longer known which of their
-    offsets had a row."""
+    """The rest of ranges whose gaps were not recorded: it is no longer known which of their offsets
+    had a row."""
 
     @property
     def is_clean(self) -> bool:
@@ -91,17 +91,17 @@ class ReplacedRange:
 
 
 def in_force(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
-    """The ranges, in the order they were landed, without what later ones have replaced."""
-    left: dict[Partition, list[LandedRange]] = {}
+    """The ranges, in the order in which they were landed, without what later ones have replaced."""
+    remaining: dict[Partition, list[LandedRange]] = {}
     ends: dict[Partition, int] = {}
     for landed_range in landed_ranges:
         r = landed_range.range
-        mine = left.setdefault(r.partition, [])
-        if r.from_offset < ends.get(r.partition, 0):  # otherwise it follows the others, as most do
-            mine[:] = [rest for old in mine for rest in _without(old, r)]
-        mine.append(landed_range)
+        earlier = remaining.setdefault(r.partition, [])
+        if r.from_offset < ends.get(r.partition, 0):  # most ranges follow the earlier ones
+            earlier[:] = [part for old in earlier for part in _without(old, r)]
+        earlier.append(landed_range)
         ends[r.partition] = max(ends.get(r.partition, 0), r.until_offset)
-    return [landed_range for mine in left.values() for landed_range in mine]
+    return [landed_range for ranges in remaining.values() for landed_range in ranges]
 
 
 def _without(old: LandedRange, new: Range) -> list[LandedRange]:
@@ -110,16 +110,15 @@ def _without(old: LandedRange, new: Range) -> list[LandedRange]:
     is_disjoint = new.until_offset <= r.from_offset or r.until_offset <= new.from_offset
     if r.partition != new.partition or not same_log or is_disjoint:
         return [old]
-    rests = subtract(r.interval, [new.interval])
-    return [_part(old, rest) for rest in rests]
+    return [_part(old, interval) for interval in subtract(r.interval, [new.interval])]
 
 
-def _part(old: LandedRange, rest: Interval) -> LandedRange:
-    where = replace(old.range, from_offset=rest[0], until_offset=rest[1])
+def _part(old: LandedRange, interval: Interval) -> LandedRange:
+    r = replace(old.range, from_offset=interval[0], until_offset=interval[1])
     if old.gaps is None:
-        return LandedRange(where, None, in_bytes=old.in_bytes)
-    gaps = tuple(overlap(rest, old.gaps))
-    return LandedRange(where, where.width - width(gaps), gaps)
+        return LandedRange(r, None, in_bytes=old.in_bytes)
+    gaps = tuple(overlap(interval, old.gaps))
+    return LandedRange(r, r.width - width(gaps), gaps)
 
 
 def audit(
@@ -136,9 +135,9 @@ def audit(
     return reduce(_join_audits, in_bytes, whole)
 
 
-def _join_audits(one: Audit, other: Audit) -> Audit:
+def _join_audits(a: Audit, b: Audit) -> Audit:
     return Audit(
-        *(tuple(sorted((*getattr(one, f.name), *getattr(other, f.name)))) for f in fields(Audit))
+        *(tuple(sorted((*getattr(a, f.name), *getattr(b, f.name)))) for f in fields(Audit))
     )
 
 
@@ -151,8 +150,8 @@ def ranges_in_bytes(landed_ranges: Iterable[LandedRange]) -> dict[Partition, lis
 def _audit_counted(
     landed_ranges: Sequence[LandedRange], partition: Partition, counted: CountedRange
 ) -> Audit:
-    mine = ranges_in_bytes(landed_ranges)[partition]
-    pairs = list(zip(mine, counted.rows, strict=True))
+    ranges = ranges_in_bytes(landed_ranges)[partition]
+    pairs = list(zip(ranges, counted.rows, strict=True))
     too_few = tuple(p.range for p, rows in pairs if p.landed is not None and rows < p.landed)
     too_many = [p.range for p, rows in pairs if p.landed is not None and rows > p.landed]
     unknown = [Range(partition, offset, offset + 1) for offset in counted.unknown]
@@ -161,7 +160,7 @@ def _audit_counted(
         duplicates=tuple(Range(partition, offset, offset + 1) for offset in counted.twice),
         unknown_rows=tuple(sorted([*unknown, *too_many])),
         suspect=too_few,
-        unproved=tuple(p.range for p in mine if p.landed is None),
+        unproved=tuple(p.range for p in ranges if p.landed is None),
     )
 
 
@@ -174,15 +173,15 @@ def _audit_runs(landed_ranges: Sequence[LandedRange], runs_of: Mapping[Partition
     landed = group_by(landed_ranges, lambda landed_range: landed_range.range.partition)
     for partition in sorted(landed.keys() | set(runs_of)):
         runs = runs_of.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
-        own = landed.get(partition, [])
-        wanted, unsure = _expected_intervals(own, runs)
-        compared = _Compared(partition, wanted, runs)
-        holes += compared.where(compared.wanted > compared.found)
-        duplicates += compared.where((compared.found > compared.wanted) & (compared.wanted > 0))
-        unknown_rows += compared.where((compared.found > 0) & (compared.wanted == 0))
+        expected, unsure = _expected_intervals(landed.get(partition, []), runs)
+        rows = _RowCounts(partition, expected, runs)
+        partition_holes = rows.where(rows.present < rows.expected)
+        holes += partition_holes
+        duplicates += rows.where((rows.present > rows.expected) & (rows.expected > 0))
+        unknown_rows += rows.where((rows.present > 0) & (rows.expected == 0))
         suspect += [
             Range(partition, start, end)
-            for hole in compared.where(compared.wanted > compared.found)
+            for hole in partition_holes
             for start, end in overlap(hole.interval, unsure)
         ]
     return Audit(tuple(holes), tuple(duplicates), tuple(unknown_rows), tuple(suspect), unproved)
@@ -191,32 +190,32 @@ def _audit_runs(landed_ranges: Sequence[LandedRange], runs_of: Mapping[Partition
 def _expected_intervals(
     landed_ranges: Sequence[LandedRange], runs: Runs
 ) -> tuple[list[Interval], list[Interval]]:
-    """The offsets that should have a row, one interval for each row; and where that is not known
-    offset by offset."""
-    wanted: list[Interval] = []
+    """The offsets that should have a row, one interval for each row; and the intervals in which the
+    offsets that had rows are unknown."""
+    expected: list[Interval] = []
     unsure: list[Interval] = []
     present: list[Interval] | None = None
     for landed_range in landed_ranges:
         whole = landed_range.range.interval
         if landed_range.gaps is not None:
-            wanted += subtract(whole, landed_range.gaps)
+            expected += subtract(whole, landed_range.gaps)
             continue
         if present is None:
             present = _present(runs)
         rows = overlap(whole, present)
         if landed_range.landed is None or width(rows) >= landed_range.landed:
-            wanted += rows
+            expected += rows
         else:
-            wanted.append(whole)
+            expected.append(whole)
             unsure.append(whole)
-    return wanted, merge(unsure)
+    return expected, merge(unsure)
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedHoles:
-    """Parts of landed ranges whose rows are gone, each with the topic id of the log that they came
-    from. ``shared`` are of two incarnations of a topic, and it is unknown whose rows are gone.
-    ``leaves_more``: at offsets of these the rows of a later incarnation are gone, too."""
+    """Parts of landed ranges whose rows are gone, each with the topic id of its log. ``shared``
+    parts belong to two incarnations of a topic, and it is unknown whose rows are gone.
+    ``leaves_more``: at some of these offsets the rows of a later incarnation are gone, too."""
 
     ranges: tuple[Range, ...]
     shared: tuple[Range, ...] = ()
@@ -232,16 +231,16 @@ def locate_holes(
     landed_ranges: Sequence[LandedRange], holes: Iterable[Range], runs: Mapping[Partition, Runs]
 ) -> LocatedHoles:
     """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
-    offset that is in none of the ``runs`` lacks the rows of all, and the oldest comes
+    offset that is in none of the ``runs`` lacks the rows of all of them, and the oldest comes
     first."""
     newest = _parts_of(reversed(landed_ranges), holes)
-    alone = [part for r in newest for part in _outside(r, _of_others(landed_ranges, r))]
-    both = [part for r in newest for part in _inside(r, _of_others(landed_ranges, r))]
-    present = {r.partition: _present(runs.get(r.partition)) for r in both}
-    gone = [part for r in both for part in _outside(r, present[r.partition])]
-    shared = [part for r in both for part in _inside(r, present[r.partition])]
-    oldest = _parts_of(landed_ranges, gone)
-    return LocatedHoles(tuple(sorted([*alone, *oldest])), tuple(sorted(shared)), bool(gone))
+    unique = [part for r in newest for part in _outside(r, _of_others(landed_ranges, r))]
+    ambiguous = [part for r in newest for part in _inside(r, _of_others(landed_ranges, r))]
+    present = {r.partition: _present(runs.get(r.partition)) for r in ambiguous}
+    empty = [part for r in ambiguous for part in _outside(r, present[r.partition])]
+    shared = [part for r in ambiguous for part in _inside(r, present[r.partition])]
+    oldest = _parts_of(landed_ranges, empty)
+    return LocatedHoles(tuple(sorted([*unique, *oldest])), tuple(sorted(shared)), bool(empty))
 
 
 def _present(runs: Runs | None) -> list[Interval]:
@@ -251,20 +250,21 @@ def _present(runs: Runs | None) -> list[Interval]:
 def _parts_of(landed_ranges: Iterable[LandedRange], holes: Iterable[Range]) -> list[Range]:
     """The holes as parts of the first of these ranges that should have rows there."""
     holes = list(holes)
-    left = {hole: [hole.interval] for hole in holes}
-    found: list[Range] = []
+    unlocated = {hole: [hole.interval] for hole in holes}
+    parts: list[Range] = []
     for landed_range in landed_ranges:
         for hole in holes:
             if landed_range.range.partition != hole.partition:
                 continue
-            missing = [i for whole in left[hole] for i in overlap(whole, _rows_of(landed_range))]
-            found += [_cut(landed_range.range, a, b) for a, b in missing]
-            left[hole] = [rest for whole in left[hole] for rest in subtract(whole, missing)]
-    return found
+            rows = _rows_of(landed_range)
+            missing = [i for interval in unlocated[hole] for i in overlap(interval, rows)]
+            parts += [_cut(landed_range.range, a, b) for a, b in missing]
+            unlocated[hole] = [i for x in unlocated[hole] for i in subtract(x, missing)]
+    return parts
 
 
 def _rows_of(landed_range: LandedRange) -> list[Interval]:
-    """The offsets at which a range has rows, as far as that is known."""
+    """The offsets at which a range may have rows."""
     whole = landed_range.range.interval
     if landed_range.gaps is None:
         return [] if landed_range.landed == 0 else [whole]
@@ -282,12 +282,12 @@ def _of_others(landed_ranges: Iterable[LandedRange], r: Range) -> list[Interval]
     )
 
 
-def _inside(r: Range, these: Sequence[Interval]) -> list[Range]:
-    return [_cut(r, a, b) for a, b in overlap(r.interval, these)]
+def _inside(r: Range, intervals: Sequence[Interval]) -> list[Range]:
+    return [_cut(r, a, b) for a, b in overlap(r.interval, intervals)]
 
 
-def _outside(r: Range, these: Sequence[Interval]) -> list[Range]:
-    return [_cut(r, a, b) for a, b in subtract(r.interval, these)]
+def _outside(r: Range, intervals: Sequence[Interval]) -> list[Range]:
+    return [_cut(r, a, b) for a, b in subtract(r.interval, intervals)]
 
 
 def _cut(r: Range, from_offset: int, until_offset: int) -> Range:
@@ -309,8 +309,8 @@ def other_incarnations(landed_ranges: Iterable[LandedRange], r: Range) -> list[R
 def cut_ranges(
     landed_ranges: Iterable[LandedRange], ranges: Iterable[Range]
 ) -> list[tuple[Range, Range]]:
-    """(range, landed range) wherever a bound of the first falls inside the second, in the same
-    log."""
+    """The pairs (range, landed range) in the same log of which a bound of the first is inside the
+    second."""
     return [
         (r, landed_range.range)
         for r in ranges
@@ -324,12 +324,13 @@ def cut_ranges(
     ]
 
 
-class _Compared:
-    """One partition, cut wherever a count changes; ``wanted`` and ``found`` are per cut."""
+class _RowCounts:
+    """The offsets of one partition, cut wherever a count of rows changes. ``expected`` and
+    ``present`` have one count for each cut."""
 
-    def __init__(self, partition: Partition, wanted: Sequence[Interval], runs: Runs) -> None:
+    def __init__(self, partition: Partition, expected: Sequence[Interval], runs: Runs) -> None:
         self._partition = partition
-        edges = np.array(wanted, np.int64).reshape(-1, 2)
+        edges = np.array(expected, np.int64).reshape(-1, 2)
         edges_and_runs = np.concatenate([edges[:, 0], edges[:, 1], runs[0], runs[1]])
         self._cuts, inverse = np.unique(edges_and_runs, return_inverse=True)
         steps = np.zeros((2, len(self._cuts)), np.int64)
@@ -338,7 +339,7 @@ class _Compared:
         np.add.at(steps[0], inverse[len(edges) : split], -1)
         np.add.at(steps[1], inverse[split : split + len(runs[0])], 1)
         np.add.at(steps[1], inverse[split + len(runs[0]) :], -1)
-        self.wanted, self.found = np.cumsum(steps, axis=1)
+        self.expected, self.present = np.cumsum(steps, axis=1)
 
     def where(self, mask: np.ndarray) -> list[Range]:
         """The offsets for which the mask holds, merged."""
@@ -359,8 +360,8 @@ def runs_of(offsets: np.ndarray) -> Runs:
         breaks = np.flatnonzero(np.diff(values) > 1) + 1
         starts.append(values[np.concatenate(([0], breaks))])
         ends.append(values[np.concatenate((breaks - 1, [len(values) - 1]))] + 1)
-        again = counts > 1
-        values, counts = values[again], counts[again] - 1
+        is_repeated = counts > 1
+        values, counts = values[is_repeated], counts[is_repeated] - 1
     if not starts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate(starts), np.concatenate(ends)

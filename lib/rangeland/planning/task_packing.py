@@ -15,10 +15,10 @@ from rangeland.model import Slice
 def pack_tasks(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list[list[Slice]]:
     """Tasks: lists of slices of the same leader, each list about ``target_bytes``.
 
-    Largest first onto the lightest task of its leader; the number of tasks of a leader is
-    what its bytes fill, but at least ``min_tasks`` over all leaders while there are slices
-    for them. Tasks come largest first, so that the last to start is the shortest; but first
-    of all come those with urgent slices, which are spread and read before others."""
+    The largest slices go first, onto the lightest task of their leader. A leader has as many tasks
+    as its bytes fill; all leaders together have at least ``min_tasks``, if there are enough slices.
+    Tasks with urgent slices come first, and these slices are spread over tasks and read before
+    others. Then the largest tasks come first, so that the last to start is the shortest."""
     groups = list(group_by(slices, lambda s: s.leader).values())
     sizes = [sum(s.estimated_bytes for s in group) for group in groups]
     counts = [
@@ -26,8 +26,8 @@ def pack_tasks(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -
         for group, size in zip(groups, sizes, strict=True)
     ]
     for _ in range(min(min_tasks, len(slices)) - sum(counts)):
-        open_ones = [i for i, group in enumerate(groups) if counts[i] < len(group)]
-        counts[max(open_ones, key=lambda i: sizes[i] / counts[i])] += 1
+        divisible = [i for i, group in enumerate(groups) if counts[i] < len(group)]
+        counts[max(divisible, key=lambda i: sizes[i] / counts[i])] += 1
     tasks: list[list[Slice]] = []
     for group, count in zip(groups, counts, strict=True):
         tasks += _spread(group, count)

@@ -1,4 +1,4 @@
-"""Makes the catalogue of a run in the driver: each id and each subject is asked for once."""
+"""Makes the catalogue of a run in the driver: each id and each subject is requested once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject
 
 
 class RegistrySchemas:
-    """Schemas with all that they refer to. What was fetched once is kept."""
+    """Schemas with everything they refer to. Each is fetched once."""
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
@@ -48,8 +48,8 @@ class RegistrySchemas:
         return LatestSchema(response.id, response.at.version, schema)
 
     def _fetch_version(self, at: SubjectVersion) -> SchemaResponse | None:
-        found = self._registry.version(at)
-        return None if found is None else found.schema
+        response = self._registry.version(at)
+        return None if response is None else response.schema
 
 
 def make_catalogue(
@@ -58,26 +58,26 @@ def make_catalogue(
     seen: Mapping[TopicField, Iterable[int]],
     with_latest: Collection[RecordField] = ("key", "value"),
 ) -> SchemaCatalogue:
-    """Makes the catalogue. ``seen``: the ids that keys or values have, as far as they are known;
-    none if nothing is known. What the registry does not have is left to the tasks, which judge it.
-    The latest schemas are those of the subjects that these keys and values have, for the fields
-    ``with_latest``: others do not need them."""
+    """Makes the catalogue. ``seen``: the known ids of keys and values, if any. Ids that the
+    registry does not have are left to the tasks, which judge them. The latest schemas of their
+    subjects are included for the fields ``with_latest``: others do not need them."""
     schemas = RegistrySchemas(registry)
-    ids = {of: sorted(set(found)) for of, found in seen.items()}
-    asked = {one: schemas.of_id(one) for one in sorted({one for of in ids.values() for one in of})}
-    found = {one: it for one, it in asked.items() if it is not None}
-    usable = {one: it for one, it in found.items() if isinstance(it, RegisteredSchema)}
+    ids = {field: sorted(set(numbers)) for field, numbers in seen.items()}
+    distinct = sorted({schema_id for numbers in ids.values() for schema_id in numbers})
+    responses = {schema_id: schemas.of_id(schema_id) for schema_id in distinct}
+    known = {n: schema for n, schema in responses.items() if schema is not None}
+    usable = {n: schema for n, schema in known.items() if isinstance(schema, RegisteredSchema)}
     subjects = {
-        subject_name(strategy, of, schema)
-        for of, numbers in ids.items()
-        if of.field in with_latest
-        for schema in (None, *(usable[one] for one in numbers if one in usable))
+        subject_name(strategy, topic_field, schema)
+        for topic_field, numbers in ids.items()
+        if topic_field.field in with_latest
+        for schema in (None, *(usable[n] for n in numbers if n in usable))
     }
-    latest = {one: schemas.latest(one) for one in sorted(filter(None, subjects))}
+    latest = {subject: schemas.latest(subject) for subject in sorted(filter(None, subjects))}
     return SchemaCatalogue(
-        schemas=found,
-        versions={one: registry.versions(one) for one in usable},
-        latest={subject: one for subject, one in latest.items() if one is not None},
+        schemas=known,
+        versions={n: registry.versions(n) for n in usable},
+        latest={subject: schema for subject, schema in latest.items() if schema is not None},
         made_as=uuid.uuid4().hex,
     )
 

@@ -1,5 +1,5 @@
-"""Schemas in a task: from the driver's catalogue; an id that it does not have is fetched once per
-process and run, never once per record.
+"""Schemas in a task: from the driver's catalogue. Other ids are fetched once per process and run,
+not once per record.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rangeland.schema_registry.unknown_ids import UnknownIds
 @dataclass(frozen=True, slots=True)
 class ExecutorSchemas:
     """Looks up schemas in a task: in the driver's catalogue, else in the registry. It can be
-    pickled. ``settings`` is None if there is no registry to ask."""
+    pickled. ``settings`` is None without a registry."""
 
     catalogue: SchemaCatalogue
     settings: RegistrySettings | None = None
@@ -41,9 +41,9 @@ class ExecutorSchemas:
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
         """The schema with this id. Raises Unreachable, AccessDenied and JobFileError, as
         ``RegistryClient`` does."""
-        known = self.catalogue.schemas.get(schema_id)
-        if known is not None:
-            return known
+        schema = self.catalogue.schemas.get(schema_id)
+        if schema is not None:
+            return schema
         if self.settings is None:
             return UnusableSchema(f"schema id {schema_id} is not known, and there is no registry")
         return _of_run(self.catalogue, self.settings).of_id(schema_id, self.written)
@@ -59,8 +59,8 @@ class ExecutorSchemas:
 @dataclass(frozen=True, slots=True)
 class SubjectWriters:
     """The schemas of one subject: an id that is only registered under others is refused. Equal
-    schemas have one id in all subjects, so an id may be registered under several. ``own``: how the
-    names of a topic's subjects begin, where these are not all known."""
+    schemas have the same id in all subjects, so an id may be registered under several. ``own``: the
+    prefix of the topic's subjects, if not all of them are known."""
 
     schemas: ExecutorSchemas
     subject: str
@@ -71,29 +71,29 @@ class SubjectWriters:
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
         """The schema with this id, if the subject has it. Raises JobFileError, whatever the policy,
-        for a schema of the topic that the driver has not seen: a record that has it is sound, and
-        must not count as undecodable, but the table has no columns for it."""
-        found = self.schemas.of_id(schema_id)
-        if isinstance(found, UnusableSchema):
-            return found
-        subjects = {one.subject for one in self.schemas.versions_of(schema_id)}
+        for a schema of the topic that the driver has not seen: its records are sound, and must not
+        count as undecodable, but the table has no columns for them."""
+        schema = self.schemas.of_id(schema_id)
+        if isinstance(schema, UnusableSchema):
+            return schema
+        subjects = {at.subject for at in self.schemas.versions_of(schema_id)}
         if not subjects or self.subject in subjects:
-            return found
-        others = ", ".join(sorted(subjects)[:3])
-        if self.own is not None and any(one.startswith(self.own) for one in subjects):
+            return schema
+        shown = ", ".join(sorted(subjects)[:3])
+        if self.own is not None and any(name.startswith(self.own) for name in subjects):
             raise JobFileError(
-                f"the table has no columns for schema {schema_id}, which is registered as {others}",
-                why="the columns are those of the subjects that the oldest and the newest records "
-                "have, and this one only occurs between them",
+                f"the table has no columns for schema {schema_id}, which is registered as {shown}",
+                why="the columns come from the subjects of the oldest and the newest records, and "
+                "this one only occurs between them",
                 do="name a schema that has the fields of all subjects in the job file, under "
                 "decode.value.schema or decode.key.schema",
                 id=schema_id,
             )
-        return UnusableSchema(f"schema {schema_id} is registered as {others}, not {self.subject}")
+        return UnusableSchema(f"schema {schema_id} is registered as {shown}, not {self.subject}")
 
 
 class _FetchedSchemas:
-    """What one process has fetched for one run. One thread fetches at a time."""
+    """The schemas that one process has fetched for one run. One thread fetches at a time."""
 
     def __init__(self, catalogue: SchemaCatalogue, settings: RegistrySettings) -> None:
         self._registry = RegistryClient(settings)
@@ -111,12 +111,12 @@ class _FetchedSchemas:
                 self._check_few_are_unusable()
                 response = self._ids.schema(schema_id, written)
                 if isinstance(response, SchemaResponse):
-                    found = self._schemas_of.whole(response)
+                    schema = self._schemas_of.whole(response)
                 else:
-                    found = response
-                if isinstance(found, RegisteredSchema):
+                    schema = response
+                if isinstance(schema, RegisteredSchema):
                     self._versions[schema_id] = self._registry.versions(schema_id)
-                self._schemas[schema_id] = found
+                self._schemas[schema_id] = schema
             return self._schemas[schema_id]
 
     def _check_few_are_unusable(self) -> None:
@@ -130,7 +130,8 @@ class _FetchedSchemas:
             )
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """Asks the registry without judging, for an id that ``of_id`` was not called with."""
+        """The versions of an id; if ``of_id`` was not called for it, asks the registry without
+        judging."""
         with self._lock:
             if schema_id not in self._schemas:
                 return self._registry.versions(schema_id)
@@ -145,7 +146,7 @@ _of_runs: dict[str, _FetchedSchemas] = {}
 
 
 def _of_run(catalogue: SchemaCatalogue, settings: RegistrySettings) -> _FetchedSchemas:
-    """A process may serve several runs, one after the other or at once."""
+    """The fetched schemas of a run. A process may serve several runs, in turn or at once."""
     run = catalogue.made_as
     with _lock:
         if run not in _of_runs:

@@ -1,8 +1,9 @@
-"""The text of ``.proto`` files to a descriptor set: Google's compiler, as a process of its own.
+"""Compiles the text of ``.proto`` files to a descriptor set: Google's compiler, in a separate
+process.
 
 Only the driver needs it, and only for schemas that are text; tasks get the descriptors. The
-compiler comes with the package ``grpcio-tools`` (the extra ``typed``). What it is given are copies
-in a temporary folder, so that an import can name nothing else on this machine.
+compiler comes with the package ``grpcio-tools`` (the extra ``typed``). It reads copies in a
+temporary folder, so that an import cannot name anything else on this machine.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _MISTAKE = re.compile(r"[^:]+\.proto:(?!.*\bwarning: )")
 
 
 def compile_proto(main: str, files: Mapping[str, str]) -> bytes:
-    """The descriptor set of a file and all that it imports, which ``ProtobufFormat`` takes.
+    """The descriptor set of a file and all its imports, for ``ProtobufFormat``.
 
-    ``files``: texts by the path that an import names; ``main``: the path of the file itself.
+    ``files``: texts by the path that an import names; ``main``: the path of the main file.
     Google's own well-known types need not be among them. Raises PayloadSchemaError for texts that
     cannot be compiled, MissingRequirement if there is no compiler."""
     if importlib.util.find_spec("grpc_tools") is None:
@@ -66,13 +67,13 @@ def _run(root: Path, main: PurePosixPath, output: Path) -> None:
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", "--include_imports"]
     command += [f"--descriptor_set_out={output}", str(main)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, cwd=root
         )
     except subprocess.TimeoutExpired:
         raise PayloadSchemaError(f"compiling it took longer than {TIMEOUT_S} seconds") from None
-    if done.returncode == 0:
+    if process.returncode == 0:
         return
-    lines = [line for line in done.stderr.splitlines() if _MISTAKE.match(line)]
-    first = lines[0] if lines else f"the compiler ended with {done.returncode}"
+    lines = [line for line in process.stderr.splitlines() if _MISTAKE.match(line)]
+    first = lines[0] if lines else f"the compiler ended with {process.returncode}"
     raise PayloadSchemaError(first.replace(f"{root}/", ""))

@@ -1,9 +1,9 @@
 """Asks a schema registry, at each of its addresses, until one answers or the time is over.
 
-What a server does that is down, starting, busy or not a registry is retried within
-``no_progress_ms``, then it is ``Unreachable``. A refused login and a missing right are
-``AccessDenied``; a certificate that is not trusted is an error of the job file. That something does
-not exist is believed if all addresses report it, twice; for ids more is needed, in ``unknown_ids``.
+Failures of a server that is down, starting, busy or not a registry are retried within
+``no_progress_ms``; then it is ``Unreachable``. A refused login and a missing right are
+``AccessDenied``; an untrusted certificate is an error in the job file. If all addresses report
+twice that something does not exist, that is believed; for ids, ``unknown_ids`` needs more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 FIELD: Final = "decode.registry"
 OPERATOR: Final = "the registry's operator"
 FIRST_RESPONSE_MS: Final = 10_000
-"""A driver does not wait longer for a registry that has never answered: its URL may be wrong."""
+"""How long a driver waits for a registry that has never answered: its URL may be wrong."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 8.0
 CONFIRM_AFTER_S: Final = 1.0
@@ -55,7 +55,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class _Given(Generic[Value]):
+class _Answer(Generic[Value]):
     value: Value
 
 
@@ -70,9 +70,9 @@ class _Failed:
 
 
 class RegistryClient:
-    """Asks a schema registry. Methods raise Unreachable, AccessDenied and JobFileError; None
-    stands for what does not exist. ``first_response_ms``: the time for the first response of all,
-    if less than ``no_progress_ms``."""
+    """Asks a schema registry. Methods raise Unreachable, AccessDenied and JobFileError; None means
+    that something does not exist. ``first_response_ms``: the time for the very first response, if
+    less than ``no_progress_ms``."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class RegistryClient:
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaResponse | None:
-        """The schema with this id; None: no address has it now, and ``UnknownIds`` decides what
-        that means."""
+        """The schema with this id; None if no address has it now: ``UnknownIds`` decides what that
+        means."""
         path, what = f"/schemas/ids/{schema_id}", f"schema id {schema_id}"
         return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)
 
@@ -135,14 +135,15 @@ class RegistryClient:
             failures: dict[str, str] = {}
             for url in list(self._urls):
                 left_s = max(1.0, self._left_s(started))
-                found = self._ask_one(url, path, read, absent, left_s)
-                if isinstance(found, _Failed):
-                    failures[url] = found.why
+                result = self._ask_one(url, path, read, absent, left_s)
+                if isinstance(result, _Failed):
+                    failures[url] = result.why
                     continue
                 self._has_responded = True
-                if isinstance(found, _Given):
-                    self._urls.sort(key=lambda one, best=url: one != best)  # type: ignore[misc]
-                    return found.value
+                if isinstance(result, _Answer):
+                    self._urls.remove(url)
+                    self._urls.insert(0, url)
+                    return result.value
             if not failures and (was_absent or at_once):
                 return None
             was_absent = not failures
@@ -167,19 +168,19 @@ class RegistryClient:
         read: Callable[[bytes], Value],
         absent: set[int],
         left_s: float,
-    ) -> _Given[Value] | _Absent | _Failed:
+    ) -> _Answer[Value] | _Absent | _Failed:
         try:
             response = self._response(url, path, left_s)
             if response.status == 200:
-                return _Given(read(response.body))
+                return _Answer(read(response.body))
         except HttpFailed as error:
             if not error.is_untrusted:
                 return _Failed(str(error))
             untrusted = str(error)
         except Unreadable as error:
-            # Without the value that was found: it may repeat what was sent.
+            # Without the value itself, which may repeat what was sent.
             expected = str(error).partition(", not ")[0]
-            return _Failed(f"its response is not that of a schema registry: {expected}")
+            return _Failed(f"its response is not a schema registry's: {expected}")
         else:
             return _judge(url, response, absent)
         raise JobFileError(
@@ -190,8 +191,8 @@ class RegistryClient:
         )
 
     def _response(self, url: str, path: str, left_s: float) -> HttpResponse:
-        """The response after redirects. The login is sent to the configured host only, and never
-        without encryption if its URL has it."""
+        """The response after redirects. The login is only sent to the configured host, and never
+        unencrypted if the configured URL is encrypted."""
         settings, at = self._settings, url + path
         for _ in range(MAX_REDIRECTS + 1):
             limits = HttpLimits(
@@ -235,10 +236,10 @@ def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Fai
 
 
 def _silent_error(what: str, failures: Mapping[str, str], after_s: float) -> Unreachable:
-    tried = "; ".join(f"{url}: {why}" for url, why in failures.items())
+    reasons = "; ".join(f"{url}: {why}" for url, why in failures.items())
     return Unreachable(
         f"the schema registry did not answer for {what}",
-        why=f"tried for {after_s:.1f} s: {tried}",
+        why=f"tried for {after_s:.1f} s: {reasons}",
         do=f"check that the registry is up, and {FIELD}.url, then run again",
         urls=list(failures),
     )
@@ -252,19 +253,17 @@ def _redirect(url: str, location: str) -> str:
     except ValueError:
         is_safe = False
     if not location or not is_safe:
-        raise HttpFailed("it redirects to no URL that can be followed")
+        raise HttpFailed("it redirects to a URL that cannot be followed")
     return to
 
 
 def _is_same_host(url: str, other: str) -> bool:
-    """Whether a login for one may be sent to the other: the same server, or the same host once it
-    is encrypted."""
-    one, two = urlsplit(url), urlsplit(other)
-    if one.hostname != two.hostname:
-        return False
-    return (one.scheme, one.port) == (two.scheme, two.port) or (one.scheme, two.scheme) == (
-        "http",
-        "https",
+    """Whether a login for one URL may be sent to the other: the same server, or the same host with
+    encryption."""
+    a, b = urlsplit(url), urlsplit(other)
+    is_same_server = (a.scheme, a.port) == (b.scheme, b.port)
+    return a.hostname == b.hostname and (
+        is_same_server or (a.scheme, b.scheme) == ("http", "https")
     )
 
 

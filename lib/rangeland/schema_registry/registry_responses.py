@@ -15,7 +15,7 @@ that is not a registry, or from a URL that lacks the path of its API."""
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """A reference of a schema: what it calls ``name`` is this version of a subject."""
+    """A reference of a schema to a version of a subject, which it calls ``name``."""
 
     name: str
     at: SubjectVersion
@@ -52,8 +52,8 @@ def read_version(body: bytes) -> VersionResponse:
 
 def read_versions(body: bytes) -> tuple[SubjectVersion, ...]:
     """Reads the response to ``GET /schemas/ids/{id}/versions``."""
-    found = require_type(parse_json(body, max_bytes=MAX_RESPONSE_BYTES), list, "the versions")
-    return tuple(sorted(_subject_version(JsonFields(one)) for one in found))
+    versions = require_type(parse_json(body, max_bytes=MAX_RESPONSE_BYTES), list, "the versions")
+    return tuple(sorted(_subject_version(JsonFields(version)) for version in versions))
 
 
 def read_error_code(body: bytes) -> int:
@@ -65,14 +65,14 @@ def read_error_code(body: bytes) -> int:
 
 
 def _schema(fields: JsonFields) -> SchemaResponse:
-    named = fields.text("schemaType", SchemaFormat.AVRO.value)
+    name = fields.text("schemaType", SchemaFormat.AVRO.value)
     try:
-        kind = SchemaFormat(named)
+        kind = SchemaFormat(name)
     except ValueError:
-        raise Unreadable(f"schemaType: AVRO, JSON or PROTOBUF, not {named[:40]!r}") from None
+        raise Unreadable(f"schemaType: AVRO, JSON or PROTOBUF, not {name[:40]!r}") from None
     references = tuple(
-        SchemaReference(one.text("name"), _subject_version(one))
-        for one in fields.each("references", [])
+        SchemaReference(reference.text("name"), _subject_version(reference))
+        for reference in fields.each("references", [])
     )
     return SchemaResponse(kind, fields.text("schema"), references)
 

@@ -1,4 +1,4 @@
-"""How to reach a schema registry, as a picklable value for the driver and the executors.
+"""The settings of a schema registry, as a picklable value for the driver and the executors.
 
 Secrets are included unencrypted, since executors cannot look them up; they are kept out of every
 ``repr``, and never written to a plan, a ledger or a log.
@@ -17,7 +17,7 @@ URL_PATTERN: Final = r"https?://[^\s/@?#%\\]+(/[^\s@?#\\]*)?"
 
 
 def is_registry_url(url: str) -> bool:
-    """Whether it has a host, and nothing that may hold a secret: no user, no query."""
+    """Whether it has a host, and no part that may hold a secret: no user, no query."""
     if not url.isascii() or re.fullmatch(URL_PATTERN, url) is None:
         return False
     try:

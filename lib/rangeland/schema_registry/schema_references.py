@@ -1,6 +1,6 @@
-"""What a schema refers to: fetched through other subjects, in the order in which it is needed.
+"""The schemas to which a schema refers, fetched from other subjects in the order of need.
 
-Bounded in number; a cycle is refused. Avro types are put into the schema that refers to them.
+Their number is bounded; a cycle is refused. Avro types are put into the schema that refers to them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class _Unresolvable(Exception):
 def resolve_references(
     schema: SchemaResponse, fetch: FetchVersion
 ) -> RegisteredSchema | UnusableSchema:
-    """The schema with all that it refers to. ``fetch`` gives None for what does not exist."""
-    found: dict[str, ReferencedSchema] = {}
+    """The schema with everything it refers to. ``fetch`` returns None if nothing exists there."""
+    by_name: dict[str, ReferencedSchema] = {}
     try:
-        for one in _walk(schema, fetch, (), {}):
-            if found.setdefault(one.name, one).text != one.text:
-                raise _Unresolvable(f"it refers to two different schemas as {one.name}")
-        references = tuple(found.values())
+        for referenced in _walk(schema, fetch, (), {}):
+            if by_name.setdefault(referenced.name, referenced).text != referenced.text:
+                raise _Unresolvable(f"it refers to two different schemas as {referenced.name}")
+        references = tuple(by_name.values())
         if schema.format is not SchemaFormat.AVRO or not references:
             return RegisteredSchema(schema.format, schema.text, references)
         return RegisteredSchema(schema.format, _inline(schema.text, references))
@@ -55,11 +55,11 @@ def _walk(
     path: tuple[SubjectVersion, ...],
     seen: dict[SubjectVersion, SchemaResponse],
 ) -> Iterator[ReferencedSchema]:
-    """Depth first, each after those that it needs. ``path``: those that lead here."""
+    """The referenced schemas, depth first. ``path``: the references that lead here."""
     for reference in schema.references:
         if reference.at in path:
-            named = " -> ".join(_show(at) for at in (*path, reference.at))
-            raise _Unresolvable(f"its references form a cycle: {named}")
+            cycle = " -> ".join(_show(at) for at in (*path, reference.at))
+            raise _Unresolvable(f"its references form a cycle: {cycle}")
         if reference.at not in seen:
             if len(seen) == MAX_REFERENCES:
                 raise _Unresolvable(f"it refers to more than {MAX_REFERENCES} schemas")
@@ -81,25 +81,25 @@ def _show(at: SubjectVersion) -> str:
 
 
 def _inline(text: str, references: tuple[ReferencedSchema, ...]) -> str:
-    """Each type is defined where it is used first."""
+    """One schema in which each type is defined where it is first used."""
     definitions: dict[str, tuple[Any, str]] = {}
-    for one in references:
-        _collect(parse_json(one.text), "", definitions)
+    for reference in references:
+        _collect(parse_json(reference.text), "", definitions)
     return json.dumps(_with_types(parse_json(text), "", definitions, set()))
 
 
-def _collect(schema: Any, namespace: str, found: dict[str, tuple[Any, str]]) -> None:
-    """All named types of a schema, with the namespace that surrounds each."""
+def _collect(schema: Any, namespace: str, types: dict[str, tuple[Any, str]]) -> None:
+    """Adds all named types of a schema, each with the namespace around it."""
     if isinstance(schema, list):
-        for one in schema:
-            _collect(one, namespace, found)
+        for branch in schema:
+            _collect(branch, namespace, types)
     elif isinstance(schema, dict):
         inner = namespace
         if schema.get("type") in NAMED_TYPES:
             inner, full = _full_name(schema, namespace)
-            found.setdefault(full, (schema, namespace))
+            types.setdefault(full, (schema, namespace))
         for part in _parts(schema):
-            _collect(part, inner, found)
+            _collect(part, inner, types)
 
 
 def _with_types(
@@ -112,7 +112,7 @@ def _with_types(
             return schema if name == schema else name
         return _with_types(*definitions[name], definitions, defined)
     if isinstance(schema, list):
-        return [_with_types(one, namespace, definitions, defined) for one in schema]
+        return [_with_types(branch, namespace, definitions, defined) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     result = dict(schema)
@@ -128,10 +128,10 @@ def _with_types(
             result[key] = _with_types(result[key], inner, definitions, defined)
     if isinstance(result.get("fields"), list):
         result["fields"] = [
-            {**one, "type": _with_types(one.get("type"), inner, definitions, defined)}
-            if isinstance(one, dict)
-            else one
-            for one in result["fields"]
+            {**field, "type": _with_types(field.get("type"), inner, definitions, defined)}
+            if isinstance(field, dict)
+            else field
+            for field in result["fields"]
         ]
     return result
 
@@ -139,15 +139,15 @@ def _with_types(
 def _parts(schema: dict[str, Any]) -> Iterator[Any]:
     yield from (schema[key] for key in ("type", "items", "values") if key in schema)
     fields = schema.get("fields")
-    for one in fields if isinstance(fields, list) else ():
-        if isinstance(one, dict):
-            yield one.get("type")
+    for field in fields if isinstance(fields, list) else ():
+        if isinstance(field, dict):
+            yield field.get("type")
 
 
 def _full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
     """The namespace within a named type, and its full name."""
-    name, own = str(schema.get("name", "")), schema.get("namespace", namespace)
+    name, inner = str(schema.get("name", "")), schema.get("namespace", namespace)
     if "." in name:
         return name.rpartition(".")[0], name
-    inner = own if isinstance(own, str) else ""
+    inner = inner if isinstance(inner, str) else ""
     return inner, f"{inner}.{name}" if inner else name

@@ -35,8 +35,8 @@ class SubjectNameStrategy(StrEnum):
 
 
 def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
-    """The prefix of the names of a topic's subjects; None if there is a single one, whose name is
-    known."""
+    """The prefix of the names of a topic's subjects; None if there is only one, with a known
+    name."""
     if strategy is SubjectNameStrategy.RECORD:
         return ""
     return f"{topic}-" if strategy.names_the_record else None
@@ -45,8 +45,8 @@ def own_prefix(strategy: SubjectNameStrategy, topic: str) -> str | None:
 def subject_name(
     strategy: SubjectNameStrategy, of: TopicField, schema: RegisteredSchema | None = None
 ) -> str | None:
-    """The subject of a topic's keys or values. ``schema``: one that records were written with, for
-    its name. None if the strategy names the record, and there is no schema or it has no name."""
+    """The subject of a topic's keys or values. ``schema``: a schema of the records, for its name.
+    None if the strategy names the record, and there is no schema or it has no name."""
     if not strategy.names_the_record:
         return f"{of.topic}-{of.field}"
     name = record_name(schema) if schema is not None else None
@@ -68,8 +68,8 @@ def record_name(schema: RegisteredSchema) -> str | None:
         content = parse_json(schema.text)
     except Unreadable:
         return None
-    found = _avro_name(content) if schema.format is SchemaFormat.AVRO else _title(content)
-    return found if isinstance(found, str) and found else None
+    name = _avro_name(content) if schema.format is SchemaFormat.AVRO else _title(content)
+    return name if isinstance(name, str) and name else None
 
 
 def _avro_name(content: Any) -> Any:

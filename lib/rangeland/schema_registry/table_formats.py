@@ -1,7 +1,7 @@
 """The formats of a table's keys and values, from the schemas of a registry.
 
-The latest schema of a subject decides the columns, and what its records are read as. Topics that
-have other subjects share the table if their schemas agree on the types of fields.
+The latest schema of a subject decides the columns, and as what its records are read. Topics with
+other subjects share the table if their schemas agree on the types of fields.
 """
 
 from __future__ import annotations
@@ -44,24 +44,27 @@ from rangeland.schema_registry.subject_names import SubjectNameStrategy, own_pre
 
 @dataclass(frozen=True)
 class TableFormats:
-    """Makes the formats of a table's keys and values. ``seen``: the topics of a run, and the ids
-    that their keys and values have."""
+    """Makes the formats of a table's keys and values. ``seen``: the schema ids in the keys and
+    values of a run's topics."""
 
     schemas: ExecutorSchemas
     strategy: SubjectNameStrategy
     seen: Mapping[TopicField, tuple[int, ...]]
 
     def with_schema(
-        self, field: RecordField, made: Callable[[WriterSchemas], PayloadFormat]
+        self, field: RecordField, make: Callable[[WriterSchemas], PayloadFormat]
     ) -> PayloadFormat:
-        """The format of payloads that name their schemas, where the job file has the table's."""
-        any_subject = made(self.schemas)
+        """The format of payloads that name their schemas, if the job file has the table's
+        schema."""
+        any_subject = make(self.schemas)
         topics: dict[str, dict[str, PayloadFormat]] = {}
         for topic, subjects in self._subjects(field).items():
-            # With this strategy the subjects of a topic are not all known.
-            one_for_all = {"": any_subject} if self.strategy.names_the_record else {}
-            own = {one: made(SubjectWriters(self.schemas, one)) for one in subjects}
-            topics[topic] = one_for_all or own
+            if self.strategy.names_the_record:  # then the subjects of a topic are not all known
+                topics[topic] = {"": any_subject}
+            else:
+                topics[topic] = {
+                    name: make(SubjectWriters(self.schemas, name)) for name in subjects
+                }
         return SubjectFormats(any_subject.name, any_subject.arrow_type, topics, self.schemas)
 
     def without_schema(
@@ -70,20 +73,27 @@ class TableFormats:
         """The format of payloads that are read as the latest schemas of their subjects."""
         topics = self._subjects(field)
         latest = self.schemas.catalogue.latest
-        wanted = sorted({one for subjects in topics.values() for one in subjects})
-        own = {one: own_prefix(self.strategy, of) for of, found in topics.items() for one in found}
+        prefixes = {
+            subject: own_prefix(self.strategy, topic)
+            for topic, subjects in topics.items()
+            for subject in subjects
+        }
         formats = {
-            one: self._make(
-                SubjectWriters(self.schemas, one, own[one]), latest[one], name, message, unknown
+            subject: self._make(
+                SubjectWriters(self.schemas, subject, prefixes[subject]),
+                latest[subject],
+                name,
+                message,
+                unknown,
             )
-            for one in wanted
-            if one in latest
+            for subject in sorted(prefixes)
+            if subject in latest
         }
         if not formats:
-            raise _no_schema_error(field, wanted)
-        kind = _together({subject: one.arrow_type for subject, one in formats.items()}, latest)
+            raise _no_schema_error(field, sorted(prefixes))
+        kind = _together({subject: x.arrow_type for subject, x in formats.items()}, latest)
         by_topic = {
-            topic: {one: formats[one] for one in subjects if one in formats}
+            topic: {subject: formats[subject] for subject in subjects if subject in formats}
             for topic, subjects in topics.items()
         }
         ids = {subject: latest[subject].id for subject in formats}
@@ -94,9 +104,9 @@ class TableFormats:
         return {of.topic: self._subjects_of(of) for of in sorted(self.seen) if of.field == field}
 
     def _subjects_of(self, of: TopicField) -> list[str]:
-        known = self.schemas.catalogue.schemas
-        written = (known.get(one) for one in self.seen[of])
-        usable = [one for one in written if isinstance(one, RegisteredSchema)]
+        by_id = self.schemas.catalogue.schemas
+        of_records = (by_id.get(schema_id) for schema_id in self.seen[of])
+        usable = [schema for schema in of_records if isinstance(schema, RegisteredSchema)]
         schemas = usable if self.strategy.names_the_record else [None]
         names = {subject_name(self.strategy, of, schema) for schema in schemas}
         return sorted(name for name in names if name is not None)
@@ -132,28 +142,30 @@ class TableFormats:
 
 def _together(kinds: Mapping[str, pa.DataType], latest: Mapping[str, LatestSchema]) -> pa.DataType:
     """One type for all subjects. Raises TableRefused where two of them disagree."""
-    (kind, *_), *others = [(it, subject) for subject, it in kinds.items()]
-    for other, subject in others:
-        found = merge_types(kind, other)
-        if isinstance(found, TypeConflict):
-            conflicts = {one: merge_types(kinds[one], other) for one in kinds}
-            one = next(s for s, it in conflicts.items() if isinstance(it, TypeConflict))
-            raise _two_types_error(found, (one, latest[one]), (subject, latest[subject]))
-        kind = found
-    return kind
+    merged, *others = kinds.values()
+    for subject, kind in zip(list(kinds)[1:], others, strict=True):
+        result = merge_types(merged, kind)
+        if isinstance(result, TypeConflict):
+            conflicting = next(
+                s for s in kinds if isinstance(merge_types(kinds[s], kind), TypeConflict)
+            )
+            subjects = (conflicting, latest[conflicting]), (subject, latest[subject])
+            raise _two_types_error(result, *subjects)
+        merged = result
+    return merged
 
 
 def _two_types_error(
-    found: TypeConflict, one: tuple[str, LatestSchema], other: tuple[str, LatestSchema]
+    conflict: TypeConflict, one: tuple[str, LatestSchema], other: tuple[str, LatestSchema]
 ) -> TableRefused:
     (subject, first), (beside, second) = one, other
-    old, new = print_type(found.one), print_type(found.other)
+    old, new = print_type(conflict.one), print_type(conflict.other)
     return TableRefused(
-        f"the field {found.path} would have two types in one table",
+        f"the field {conflict.path} would have two types in one table",
         why=f"it is {old} in schema {first.id}, the latest of {subject}, and {new} in schema "
         f"{second.id}, the latest of {beside}",
-        do="land these topics in tables of their own, or name a schema for both in the job file",
-        field=found.path,
+        do="land these topics in different tables, or name a schema for both in the job file",
+        field=conflict.path,
         old_type=old,
         new_type=new,
         schema_ids=[first.id, second.id],
@@ -161,10 +173,10 @@ def _two_types_error(
 
 
 def _no_schema_error(field: RecordField, subjects: list[str]) -> JobFileError:
-    named = ", ".join(subjects[:5])
+    shown = ", ".join(subjects[:5])
     return JobFileError(
         f"the schema registry has no schema for the job's {field}s",
-        why=f"there is no subject {named}" if named else "no record shows which subject they have",
+        why=f"there is no subject {shown}" if shown else "no record shows their subject",
         do=f"register a schema, correct {FIELD}.subject_name_strategy, or name a schema in "
         f"decode.{field}.schema",
         subjects=subjects[:100],
@@ -172,7 +184,7 @@ def _no_schema_error(field: RecordField, subjects: list[str]) -> JobFileError:
 
 
 MAIN_FILE: Final = "rangeland_main.proto"
-"""The path of a Protobuf schema itself; a registry names only what it imports."""
+"""The path of the main Protobuf file; a registry names only the files that it imports."""
 
 
 def registered_format(
@@ -184,19 +196,19 @@ def registered_format(
     schema_id: int | None = None,
 ) -> PayloadFormat:
     """The format of payloads whose table has the latest schema of a subject. ``schema``: the
-    table's, with this id. ``message``: the one that is meant, for a Protobuf
-    file with several. ``unknown_fields``: for JSON. Raises PayloadSchemaError for a schema that
+    table's, with this id. ``message``: which message of a Protobuf file, if it has several.
+    ``unknown_fields``: for JSON. Raises PayloadSchemaError for a schema that
     cannot be used, MissingRequirement if there is no compiler for Protobuf."""
     match schema.format:
         case SchemaFormat.AVRO:
             return AvroFormat(schema.text, writers, schema_id=schema_id)
         case SchemaFormat.PROTOBUF:
-            files = {one.name: one.text for one in schema.references}
+            files = {reference.name: reference.text for reference in schema.references}
             if MAIN_FILE in files:
                 raise PayloadSchemaError(f"it imports a file that is named {MAIN_FILE}")
-            found = compile_proto(MAIN_FILE, {**files, MAIN_FILE: schema.text})
-            return ProtobufFormat(found, message, writers)
+            descriptors = compile_proto(MAIN_FILE, {**files, MAIN_FILE: schema.text})
+            return ProtobufFormat(descriptors, message, writers)
         case SchemaFormat.JSON:
-            others = {one.name: one.text for one in schema.references}
-            fields = parse_json_schema(schema.text, others)
+            referenced = {reference.name: reference.text for reference in schema.references}
+            fields = parse_json_schema(schema.text, referenced)
             return JsonFormat(fields, unknown_fields, writers)

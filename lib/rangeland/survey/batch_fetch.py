@@ -1,7 +1,7 @@
 """A batch from each of many logs, for inspection: one request per leader, few bytes.
 
-What does not arrive is left out: a missing leader, a batch larger than the largest request. It is
-not waited for, and never an error.
+What does not arrive is left out: a missing leader, a batch larger than the largest request. Nothing
+waits for it, and it is never an error.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rangeland.errors import BadRecord, RangelandError
 from rangeland.model import Leader, Partition
 from rangeland.survey.broker_requests import by_leader, request_records
 
-Where = TypeVar("Where")
-Seen = TypeVar("Seen")
+Position = TypeVar("Position")
+Sample = TypeVar("Sample")
 
 SIZES = (64 << 10, 4 << 20)
-"""The bytes requested of each partition at first, and if they contain no complete batch."""
+"""The bytes requested of each partition at first, and then if those contain no complete batch."""
 MOST_BYTES = 4 * max(SIZES)
 """The most bytes of one response."""
 MAX_WAIT_MS = 500
@@ -29,46 +29,47 @@ MAX_WAIT_MS = 500
 
 def sample_batches(
     brokers: ConnectionPool,
-    wanted: Mapping[Partition, Where],
-    leader_of: Callable[[Where], Leader],
-    asked_of: Callable[[Partition, Where, int], PartitionFetch],
-    seen_in: Callable[[FetchedPartition], Mapping[Partition, Seen]],
-) -> dict[Partition, Seen]:
-    """Fetches a batch of each partition, and returns what ``seen_in`` reads from the responses; for
-    partitions that it leaves out, more bytes are requested. ``asked_of``: the request for one
-    partition, of so many bytes at most."""
-    found: dict[Partition, Seen] = {}
+    positions: Mapping[Partition, Position],
+    leader_of: Callable[[Position], Leader],
+    fetch_for: Callable[[Partition, Position, int], PartitionFetch],
+    read: Callable[[FetchedPartition], Mapping[Partition, Sample]],
+) -> dict[Partition, Sample]:
+    """Fetches a batch of each partition, and returns what ``read`` makes of the responses; for
+    partitions that it leaves out, more bytes are requested. ``fetch_for``: the request for one
+    partition, for at most so many bytes."""
+    samples: dict[Partition, Sample] = {}
     for size in SIZES:
-        missing = {p: where for p, where in wanted.items() if p not in found}
+        missing = {p: position for p, position in positions.items() if p not in samples}
         for address, group in by_leader(missing, leader_of).items():
-            fetches = [asked_of(p, where, size) for p, where in group.items()]
+            fetches = [fetch_for(p, position, size) for p, position in group.items()]
             try:
-                read = request_records(brokers, address, fetches, MOST_BYTES, MAX_WAIT_MS)
+                result = request_records(brokers, address, fetches, MOST_BYTES, MAX_WAIT_MS)
             except RangelandError:
                 continue
-            for fetched in read.partitions:
+            for fetched in result.partitions:
                 if fetched.partition in group:
-                    found |= seen_in(fetched)
-    return found
+                    samples |= read(fetched)
+    return samples
 
 
 def batch_checksums(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
-    """A checksum of the batch or entry at the offset of each partition; None where a broker answers
-    without a complete one. Partitions that nobody answers for are left out, as are those of empty
-    responses, if their logs reach further. Checksums identify logs whose topics have no id: only
-    compaction rewrites batches, so if the bytes at an offset change, the topic was recreated, or
-    its log was truncated and has grown since, or it was compacted; these cannot be distinguished.
+    """A checksum of the batch or entry at the offset of each partition; None if a broker answers
+    without a complete one. Left out are partitions for which nobody answers, and those whose
+    response is empty although their log reaches further. Checksums identify logs whose topics have
+    no id: only compaction rewrites batches, so if the bytes at an offset change, the topic was
+    recreated, or its log was truncated and has grown since, or it was compacted; these cannot be
+    distinguished.
     """
     is_bytes = brokers.dialect.capabilities.offsets_are_bytes
     answered: set[Partition] = set()
 
-    def asked_of(partition: Partition, leader: Leader, size: int) -> PartitionFetch:
+    def fetch_for(partition: Partition, leader: Leader, size: int) -> PartitionFetch:
         answered.discard(partition)
         return PartitionFetch(partition, leader.topic_id, None, offsets[partition], size)
 
-    def seen_in(fetched: FetchedPartition) -> dict[Partition, int]:
+    def checksum(fetched: FetchedPartition) -> dict[Partition, int]:
         offset = offsets[fetched.partition]
         until = offset + 1
         if fetched.meaning.may_pass or (fetched.is_empty and offset < (fetched.readable_end or 0)):
@@ -86,6 +87,6 @@ def batch_checksums(
             return {}
         return {fetched.partition: zlib.crc32(entry)} if len(entry) else {}
 
-    wanted = {p: leaders[p] for p in offsets if p in leaders}
-    found = sample_batches(brokers, wanted, lambda leader: leader, asked_of, seen_in)
-    return {**dict.fromkeys(answered), **found}
+    led = {p: leaders[p] for p in offsets if p in leaders}
+    checksums = sample_batches(brokers, led, lambda leader: leader, fetch_for, checksum)
+    return {**dict.fromkeys(answered), **checksums}

@@ -1,7 +1,7 @@
 """One round of requests to one broker, about some of its partitions: their records, or offsets.
 
-A dialect describes requests and responses as values; here they are sent. All of it raises
-ConnectionLost, apart from ``request_sizes``.
+A dialect describes requests and responses as values; here they are sent. Everything
+but ``request_sizes`` raises ConnectionLost.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def request_offsets(
     by_segment: bool = False,
 ) -> dict[Partition, OffsetResult]:
     """Requests the offsets of a time or an end. ``by_segment``: by the oldest version of the
-    request, which finds the beginnings of segments (``OffsetResult.borders``)."""
+    request, which reports the beginnings of segments (``OffsetResult.borders``)."""
     requests = brokers.dialect.offsets_requests(leaders, when, isolation)
     if by_segment:
         requests = [replace(request, max_version=0) for request in requests]
@@ -80,9 +80,9 @@ def request_sizes(
     start: Mapping[Partition, OffsetResult],
     end: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, int]:
-    """Requests sizes on the leaders' disks, one request for each leader. Unknown ones are left out:
-    they only help to cut slices."""
-    found: dict[Partition, int] = {}
+    """Requests sizes on the leaders' disks, one request for each leader. Unknown sizes are left
+    out: they only help to cut slices."""
+    sizes: dict[Partition, int] = {}
     for address, group in by_leader(leaders, lambda leader: leader).items():
         try:
             logs = {p: (start[p].offset or 0, end[p].offset or 0) for p in group}
@@ -90,6 +90,6 @@ def request_sizes(
         except RangelandError:
             # Old brokers do not know this request, and some clients may not send it.
             continue
-        sizes = brokers.dialect.read_sizes(responses)
-        found |= {p: size for p, size in sizes.items() if p in group}
-    return found
+        reported = brokers.dialect.read_sizes(responses)
+        sizes |= {p: size for p, size in reported.items() if p in group}
+    return sizes

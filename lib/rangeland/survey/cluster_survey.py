@@ -1,8 +1,8 @@
-"""The cluster as a plan needs it: leaders, start and end of each log, offsets for times.
+"""What a plan needs to know of the cluster: leaders, start and end of each log, offsets for times.
 
 If something in a survey is suspicious, a second one is taken, with metadata from another broker:
-one wrong response is not believed. A missing topic is a mistake of the job file once two brokers
-report it.
+one wrong response is not believed. A missing topic counts as a mistake in the job file once two
+brokers report it.
 """
 
 from __future__ import annotations
@@ -50,43 +50,44 @@ def take_survey(
 ) -> Survey:
     """Surveys a cluster. ``backend``: where the wanted groups are kept. Suspicious responses are
     checked with another broker. Raises JobFileError for topics or partitions that do not exist,
-    AccessDenied for those that this client may not read, and Unreachable when the deadline of the
+    AccessDenied for topics that this client may not read, and Unreachable when the deadline of the
     settings passes."""
     attempt = SurveyAttempt(brokers, request)
     try:
         first, suspicious = _survey_once(attempt, now, backend)
     except UnknownTopic as error:
-        again = _again(attempt)
+        second_attempt = _again(attempt)
         try:
-            return _survey_once(again, now, backend)[0]
+            return _survey_once(second_attempt, now, backend)[0]
         except UnknownTopic:
-            raise error.confirmed_error(_both(attempt, again)) from None
+            raise error.confirmed_error(_both(attempt, second_attempt)) from None
     if not suspicious:
         return first
-    for partition, why in suspicious.items():
+    for partition, reason in suspicious.items():
         mark = request.checkpoint.get(partition)
         fields = partition_fields(partition, mark.until_offset if mark else None)
-        logger.info("Repeating the survey: %s: %s", partition, why, extra=fields)
-    again = _again(attempt)
-    second, still_suspicious = _survey_once(again, now, backend)
-    return merge_surveys(first, second, suspicious, still_suspicious, _both(attempt, again))
+        logger.info("Repeating the survey: %s: %s", partition, reason, extra=fields)
+    second_attempt = _again(attempt)
+    second, still_suspicious = _survey_once(second_attempt, now, backend)
+    who = _both(attempt, second_attempt)
+    return merge_surveys(first, second, suspicious, still_suspicious, who)
 
 
 def check_brokers_can_be_reached(
     brokers: ConnectionPool, request: SurveyRequest, *, check_topics: bool
 ) -> None:
     """Asks only for metadata, and returns once a broker has answered. Raises Unreachable if none
-    does in time; with ``check_topics`` JobFileError for topics and partitions that two brokers
-    do not know."""
+    does in time; with ``check_topics``, JobFileError for topics and partitions that two
+    brokers do not know."""
     attempt = SurveyAttempt(brokers, request)
     try:
         attempt.first_response(check_topics=check_topics)
     except UnknownTopic as error:
-        again = _again(attempt)
+        second_attempt = _again(attempt)
         try:
-            again.first_response(check_topics=True)
+            second_attempt.first_response(check_topics=True)
         except UnknownTopic:
-            raise error.confirmed_error(_both(attempt, again)) from None
+            raise error.confirmed_error(_both(attempt, second_attempt)) from None
 
 
 def _again(attempt: SurveyAttempt) -> SurveyAttempt:
@@ -95,18 +96,18 @@ def _again(attempt: SurveyAttempt) -> SurveyAttempt:
 
 
 def _both(first: SurveyAttempt, second: SurveyAttempt) -> str:
-    who = " and ".join(dict.fromkeys(str(attempt.answered_by) for attempt in (first, second)))
-    return f"asked twice, with metadata from {who}"
+    brokers = dict.fromkeys(str(attempt.answered_by) for attempt in (first, second))
+    return f"asked twice, with metadata from {' and '.join(brokers)}"
 
 
 def _survey_once(
     attempt: SurveyAttempt, now: Callable[[], float], backend: GroupBackend | None
 ) -> tuple[Survey, dict[Partition, str]]:
-    """A survey of one incarnation of each topic, and what is suspicious in it."""
+    """A survey of one incarnation of each topic, and why partitions in it are suspicious."""
     while True:
         try:
             survey = _survey_logs(attempt, now, backend)
-            return survey, suspicions(survey, attempt.request.checkpoint, attempt.found.topics)
+            return survey, suspicions(survey, attempt.request.checkpoint, attempt.partitions.topics)
         except ChangedMeanwhile as error:
             attempt.start_over(error)
 
@@ -121,7 +122,7 @@ def _survey_logs(
     start = attempt.offsets(Earliest(), isolation)
     end = attempt.offsets(Latest(), isolation)
     times = {t: attempt.offsets(AtTime(t), isolation) for t in request.times_ms}
-    leaders = dict(sorted(attempt.found.reachable.items()))
+    leaders = dict(sorted(attempt.partitions.reachable.items()))
     sizes = request_sizes(brokers, leaders, start, end)
     logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in leaders}
     if capabilities.offsets_are_bytes:
@@ -133,12 +134,12 @@ def _survey_logs(
     named = (*named_offsets(request, logs), *_committed_offsets(groups))
     lookups = OffsetLookups(
         for_times={
-            (p, t): found[p].offset for t, found in times.items() for p in logs if p in found
+            (p, t): results[p].offset for t, results in times.items() for p in logs if p in results
         },
         inexact_times=frozenset(
-            (p, t) for t, found in times.items() for p in found if not found[p].is_exact
+            (p, t) for t, results in times.items() for p, x in results.items() if not x.is_exact
         ),
-        of_groups={(p, g): found.get(p) for g, found in groups.items() for p in logs},
+        of_groups={(p, g): offsets.get(p) for g, offsets in groups.items() for p in logs},
         entries=entries_at(brokers, logs, named, request.marks)
         if capabilities.offsets_are_bytes
         else {},
@@ -147,7 +148,7 @@ def _survey_logs(
         else {},
     )
     survey = Survey(
-        int(now() * 1000), logs, lookups, attempt.found.absent, cluster=attempt.cluster()
+        int(now() * 1000), logs, lookups, attempt.partitions.absent, cluster=attempt.cluster()
     )
     if request.speed is not None:
         survey = with_retention(brokers, survey, request, attempt.answered_by)
@@ -160,7 +161,7 @@ def _uncommitted_ends(
     logs: Mapping[Partition, LogState],
     named: Iterable[tuple[Partition, int]],
 ) -> dict[Partition, int]:
-    """The ends of the logs for readers of everything, if committed records end before a named
+    """The ends for uncommitted reading of the logs whose committed records end before a named
     offset."""
     if isolation is Isolation.READ_UNCOMMITTED:
         return {}
@@ -181,17 +182,17 @@ def _log(
 
 
 def _of_bytes(log: LogState, start: OffsetResult, end: OffsetResult) -> LogState:
-    """The log with what is known where offsets are bytes: exact sizes, and the entries at which
-    slices are cut."""
-    known = {*start.borders, *end.borders, log.start_offset, log.end_offset}
-    borders = tuple(sorted(b for b in known if log.start_offset <= b <= log.end_offset))
+    """The log with its exact size, and the entries at which slices are cut: both are known where
+    offsets are bytes."""
+    offsets = {*start.borders, *end.borders, log.start_offset, log.end_offset}
+    borders = tuple(sorted(b for b in offsets if log.start_offset <= b <= log.end_offset))
     return replace(log, size_bytes=log.end_offset - log.start_offset, borders=borders)
 
 
 def named_offsets(
     request: SurveyRequest, logs: Mapping[Partition, LogState]
 ) -> list[tuple[Partition, int]]:
-    """The offsets that the job itself names for these partitions."""
+    """The offsets that the job names for these partitions."""
     sides = [x for x in request.bounds if any(isinstance(bound, AtOffset) for bound in x.every)]
     bounds = ((p, side.of(p)) for side in sides for p in logs)
     return [(p, bound.offset) for p, bound in bounds if isinstance(bound, AtOffset)]
@@ -200,5 +201,5 @@ def named_offsets(
 def _committed_offsets(
     groups: Mapping[str, Mapping[Partition, int | None]],
 ) -> list[tuple[Partition, int]]:
-    committed = (item for found in groups.values() for item in found.items())
+    committed = (item for offsets in groups.values() for item in offsets.items())
     return [(p, offset) for p, offset in committed if offset is not None]

@@ -1,12 +1,13 @@
 """Which entries contain given offsets, in logs whose offsets are the positions of entries.
 
 Such a log has no index, and at an offset inside an entry a broker returns bytes all the same.
-An offset named by a user is found by walking entries from the nearest known one. One at which a
-landing ended is only probed: normally an entry begins there, which its checksum confirms. If none
-does, the log has changed, and the entry around the offset is looked up.
+An offset named by a user is found by walking entries from the nearest known one. The offset at
+which a landing ended is only probed: normally an entry begins there, and its checksum confirms it.
+If none does, the log has changed, and the entry around the offset is looked up.
 
 If an entry is longer than a probe, the probe is repeated with more bytes. A response with an error
-says nothing about entries: it does not prove that no entry begins there, and is not walked on from.
+says nothing about entries: it does not prove that no entry begins there, and no walk continues from
+it.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ def entries_at(
     named: Iterable[LogOffset],
     marks: Iterable[LogOffset],
 ) -> dict[LogOffset, tuple[int, int]]:
-    """The beginning and end of the entry of each ``named`` offset, and of those in ``marks`` at
-    which no entry begins. Offsets at the ends of a log or beyond are left out. Raises BadRecord if
-    the entries before a named one cannot be walked, and Unreachable if a broker does not return
-    them."""
-    found = {}
+    """The beginning and end of the entry around each ``named`` offset, and around each of ``marks``
+    at which no entry begins. Offsets at the ends of a log or beyond are left out. Raises BadRecord
+    if the entries before a named offset cannot be walked, and Unreachable if a broker does not
+    return them."""
+    entries = {}
     for p, offset in _inside({*named}, logs):
-        found[p, offset] = _entry_around(brokers, logs[p], offset)
-    for p, offset in _without_entry(brokers, logs, _inside({*marks} - found.keys(), logs)):
+        entries[p, offset] = _entry_around(brokers, logs[p], offset)
+    for p, offset in _without_entry(brokers, logs, _inside({*marks} - entries.keys(), logs)):
         try:
-            found[p, offset] = _entry_around(brokers, logs[p], offset)
+            entries[p, offset] = _entry_around(brokers, logs[p], offset)
         except BadRecord:
             continue  # reading from there will report it
-    return found
+    return entries
 
 
 def _inside(offsets: Iterable[LogOffset], logs: Mapping[Partition, LogState]) -> list[LogOffset]:
@@ -69,30 +70,31 @@ def _without_entry(
         address = logs[partition].leader.address
         if address is not None and offset not in (logs[partition].borders or ()):
             by_leader.setdefault(address, []).append((partition, offset))
-    found: list[LogOffset] = []
+    missing: list[LogOffset] = []
     for address, group in by_leader.items():
         max_bytes = PROBE_BYTES
         while group and max_bytes <= LARGEST_ENTRY_BYTES:
             at_once = max(1, PROBES_BYTES // max_bytes)
-            seen: dict[LogOffset, bool | None] = {}
+            begins: dict[LogOffset, bool | None] = {}
             for start in range(0, len(group), at_once):
-                seen |= _probe(brokers, address, group[start : start + at_once], max_bytes)
-            found += [one for one, begins in seen.items() if begins is False]
-            group = [one for one, begins in seen.items() if begins is None]
+                begins |= _probe(brokers, address, group[start : start + at_once], max_bytes)
+            missing += [o for o, has_entry in begins.items() if has_entry is False]
+            group = [o for o, has_entry in begins.items() if has_entry is None]
             max_bytes *= PROBE_GROWTH
-        found += group
-    return found
+        missing += group
+    return missing
 
 
 def _probe(
     brokers: ConnectionPool, address: Address, offsets: Sequence[LogOffset], max_bytes: int
 ) -> dict[LogOffset, bool | None]:
-    """Whether an entry begins at each; None: it is longer than the bytes requested. Those for
-    which the broker returns an error are left out: reading from there will report it."""
+    """Whether an entry begins at each offset; None if it is longer than the requested bytes.
+    Offsets for which the broker returns an error are left out: reading from there will report
+    it."""
     fetches = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in offsets]
-    read = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
-    fetched = read.partitions if read.meaning is ErrorMeaning.OK else ()
-    records = {one.partition: one.records for one in fetched if one.meaning is ErrorMeaning.OK}
+    result = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
+    fetched = result.partitions if result.meaning is ErrorMeaning.OK else ()
+    records = {x.partition: x.records for x in fetched if x.meaning is ErrorMeaning.OK}
     return {
         (p, offset): _begins(brokers, records[p], offset, max_bytes)
         for p, offset in offsets
@@ -151,11 +153,11 @@ def _records_at(
     address = log.leader.address
     assert address is not None
     fetches = [PartitionFetch(log.partition, log.leader.topic_id, None, entry_offset, max_bytes)]
-    read = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
-    codes = [(read.meaning, read.code), *((one.meaning, one.code) for one in read.partitions)]
+    result = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
+    codes = [(result.meaning, result.code), *((x.meaning, x.code) for x in result.partitions)]
     errors = [code for meaning, code in codes if meaning is not ErrorMeaning.OK]
-    if not errors and read.partitions and read.partitions[0].records:
-        return read.partitions[0].records
+    if not errors and result.partitions and result.partitions[0].records:
+        return result.partitions[0].records
     raise Unreachable(
         f"{log.partition}: could not read whether an entry begins at {offset}",
         why=f"{address} answered {errors[0] if errors else 'no records'} at offset {entry_offset}",

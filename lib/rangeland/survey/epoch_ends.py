@@ -3,8 +3,8 @@
 One request per broker if there is something to compare. Brokers before 2.1 do not report the epoch
 in their metadata; there it is read from the log's last batch, so an unclean election shows only
 once something has been written since. Where a broker does not report the end of an epoch, a log
-that was truncated and has grown again looks like one that was not. A broker that does not answer
-is another matter: the survey is taken again.
+that was truncated and has grown again looks like one that was not. Where it does not answer at all,
+the survey is taken again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangelandError
@@ -27,11 +28,10 @@ def with_epochs(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogState]:
     """The logs, with the epoch of the last batch where the leader's is not reported."""
-    lacking = {p: logs[p] for p in lacking_epochs(brokers, logs)}
-    found = _last_epochs(brokers, lacking)
+    epochs = _last_epochs(brokers, {p: logs[p] for p in lacking_epochs(brokers, logs)})
     return {
-        p: replace(log, leader=replace(log.leader, epoch=found[p]), epoch_is_read=True)
-        if p in found
+        p: replace(log, leader=replace(log.leader, epoch=epochs[p]), epoch_is_read=True)
+        if p in epochs
         else log
         for p, log in logs.items()
     }
@@ -53,14 +53,14 @@ def _last_epochs(
 ) -> dict[Partition, int | None]:
     """None where the records are older than epochs."""
 
-    def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
+    def fetch_for(partition: Partition, log: LogState, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, log.end_offset - 1, size)
 
-    def seen_in(fetched: FetchedPartition) -> dict[Partition, int | None]:
+    def read_end(fetched: FetchedPartition) -> dict[Partition, int | None]:
         has_batch = len(fetched.records) > 0
         return {fetched.partition: brokers.dialect.epoch_of(fetched.records)} if has_batch else {}
 
-    return sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
+    return sample_batches(brokers, logs, lambda log: log.leader, fetch_for, read_end)
 
 
 def epoch_ends(
@@ -69,63 +69,80 @@ def epoch_ends(
     """The offsets at which the records of these epochs end, for partitions whose leader has changed
     since; and the partitions whose leader has to be asked again."""
     grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
-    found: dict[Partition, int | None] = {}
-    for address, group in by_leader(grown, lambda log: log.leader).items():
+    reported = _ask_ends(brokers, grown, epochs)
+    ends = {p: end for p, end in reported.items() if end is not None}
+    unanswered = [p for p in grown if p not in reported]
+    unknown = {p: grown[p] for p in reported if grown[p].epoch_is_read and p not in ends}
+    return ends | _ends_before_all(brokers, unknown, epochs), unanswered
+
+
+def _ask_ends(
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
+) -> dict[Partition, int | None]:
+    """The ends of the epochs; None where the broker does not know. Partitions whose leader does not
+    answer are left out."""
+    reported: dict[Partition, int | None] = {}
+    for address, group in by_leader(logs, lambda log: log.leader).items():
         leaders = {p: log.leader for p, log in group.items()}
         try:
             requests = brokers.dialect.epochs_requests(leaders, {p: epochs[p] for p in group})
             responses = brokers.call_all(address, requests)
         except NoCommonVersion:  # the broker is too old for the request
-            found |= dict.fromkeys(group)
-            continue
+            reported |= dict.fromkeys(group)
         except RangelandError:
             continue
-        found |= {p: end for p, end in brokers.dialect.read_epochs(responses).items() if p in group}
-    unknown = {p: log for p, log in grown.items() if log.epoch_is_read and found.get(p, 0) is None}
-    ends = {p: end for p, end in found.items() if end is not None}
-    unanswered = [p for p in grown if p not in found]
-    return ends | _ends_before_all(brokers, unknown, epochs), unanswered
+        else:
+            ends = brokers.dialect.read_epochs(responses)
+            reported |= {p: end for p, end in ends.items() if p in group}
+    return reported
 
 
 def _ends_before_all(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Brokers before 2.0 report nothing for an epoch older than all that their log has. Its records
-    end where the log has its first batch, if that is of a later one. Retention may take that batch
-    while it is asked for: then the log begins elsewhere."""
-    found: dict[Partition, int | None] = {}
-    left = dict(logs)
+    """The ends of epochs that are older than all batches of their log, for which brokers before 2.0
+    report nothing. Their records end where the log's first batch begins. Retention may delete
+    that batch while it is asked for: then the log begins elsewhere."""
+    ends: dict[Partition, int | None] = {}
+    unread = dict(logs)
     for _ in range(TRIES):
-        found |= _ends_before_first(brokers, left, epochs)
-        left = _with_start(brokers, {p: log for p, log in left.items() if p not in found})
-    return {partition: end for partition, end in found.items() if end is not None}
+        ends |= _ends_before_first(brokers, unread, epochs)
+        unread = _with_start(brokers, {p: log for p, log in unread.items() if p not in ends})
+    return {partition: end for partition, end in ends.items() if end is not None}
 
 
 def _ends_before_first(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
-    """The offset of the first batch of each log; None if that is of the epoch or an earlier one.
-    Logs that send none are left out."""
+    """What the first batch of each log shows. Logs of which none comes are left out."""
 
-    def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
+    def fetch_for(partition: Partition, log: LogState, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, log.start_offset, size)
 
-    def seen_in(fetched: FetchedPartition) -> dict[Partition, int | None]:
+    def read_end(fetched: FetchedPartition) -> dict[Partition, int | None]:
         if len(fetched.records) == 0:
             return {}
-        first = brokers.dialect.epoch_of(fetched.records)
-        if first is None or first <= epochs[fetched.partition]:
-            return {fetched.partition: None}
-        start = logs[fetched.partition].start_offset
-        return {fetched.partition: brokers.dialect.first_offset(fetched.records, start)}
+        start, epoch = logs[fetched.partition].start_offset, epochs[fetched.partition]
+        end = end_before_batch(brokers.dialect, fetched.records, start, epoch)
+        return {fetched.partition: end}
 
-    return sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
+    return sample_batches(brokers, logs, lambda log: log.leader, fetch_for, read_end)
+
+
+def end_before_batch(
+    dialect: Dialect, records: memoryview, from_offset: int, epoch: int
+) -> int | None:
+    """The offset of a log's first batch, if its epoch is later; None if the given one may go on in
+    it. ``from_offset``: where the log begins."""
+    batch_epoch = dialect.epoch_of(records)
+    is_later = batch_epoch is not None and batch_epoch > epoch
+    return dialect.first_offset(records, from_offset) if is_later else None
 
 
 def _with_start(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogState]:
-    """The logs with the offset at which they begin now, as far as their leaders say."""
+    """The logs with the offsets at which they begin now, where their leaders report them."""
     moved_logs = dict(logs)
     for address, group in by_leader(logs, lambda log: log.leader).items():
         leaders = {p: log.leader for p, log in group.items()}

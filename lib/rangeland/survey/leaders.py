@@ -1,6 +1,6 @@
 """Who leads what, now: ``findLeader`` of Kafka's SimpleConsumer, for all partitions at once.
 
-A dialect describes the requests as values; here they are sent, to each address in turn until one
+A dialect describes the requests as values; here they are sent to each address in turn, until one
 answers.
 """
 
@@ -28,8 +28,8 @@ def ask_leaders(
     try:
         request = next(search)
         while True:
-            responses, answered = _ask_in_turn(brokers, request)
-            answered_by = answered or answered_by
+            responses, seed = _ask_in_turn(brokers, request)
+            answered_by = seed or answered_by
             request = search.send(responses)
     except StopIteration as done:
         view: ClusterView = done.value
@@ -40,12 +40,12 @@ def _ask_in_turn(
     brokers: ConnectionPool, request: LeaderRequest
 ) -> tuple[list[Any] | NoReply, Address | None]:
     """The responses, and the broker that gave them."""
-    tried: dict[Address, str] = {}
+    failures: dict[Address, str] = {}
     not_brokers = 0
     for seed in request.seeds:
         try:
             return brokers.call_all(seed, request.requests), seed
         except ConnectionLost as error:
-            tried[seed] = error.why
+            failures[seed] = error.why
             not_brokers += isinstance(error, NotABroker) and not brokers.was_served
-    return NoReply(tried, not_brokers), None
+    return NoReply(failures, not_brokers), None

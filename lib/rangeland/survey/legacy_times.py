@@ -10,7 +10,7 @@ as for logs without any timestamps. Brokers that no longer support that version 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
@@ -22,8 +22,31 @@ from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partitio
 from rangeland.survey.broker_requests import request_offsets
 
 SAMPLE_BYTES = 1 << 10
-_NOTHING = OffsetResult(ErrorMeaning.RETRY, "nothing", None)
-"""What is taken for the result where a response leaves a partition out, or has no records."""
+NO_ANSWER = OffsetResult(ErrorMeaning.RETRY, "nothing", None)
+"""The result where a response leaves a partition out, or has no records."""
+
+
+def judge_segments(log: OffsetResult, earlier: OffsetResult) -> OffsetResult | int | None:
+    """A better result, None if the broker is right, or the beginning of the first segment that was
+    written to since the time: its entry must be judged first. ``log``: all segments and the log's
+    end. ``earlier``: the segments last written to before the time."""
+    for result in (log, earlier):
+        if result.meaning is not ErrorMeaning.OK:
+            return result
+    last = earlier.borders[-1] if earlier.borders else -1
+    border = next((border for border in log.borders if border > last), None)
+    return border if border is not None and border < (log.offset or 0) else None
+
+
+def judge_entry(
+    entry: FetchedPartition, earlier: OffsetResult, lacks_timestamp: Callable[[memoryview], bool]
+) -> OffsetResult | None:
+    """A better result, or None if the entry has a timestamp, and so the broker is right."""
+    if entry.meaning is not ErrorMeaning.OK:
+        return OffsetResult(entry.meaning, entry.code, None)
+    if entry.is_empty:
+        return NO_ANSWER
+    return replace(earlier, borders=()) if lacks_timestamp(entry.records) else None
 
 
 def corrected_times(
@@ -31,33 +54,30 @@ def corrected_times(
     address: Address,
     leaders: Mapping[Partition, Leader],
     when: AtTime,
-    found: Mapping[Partition, OffsetResult],
+    results: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, OffsetResult]:
-    """Better results for those of ``found`` that are wrong, and errors for those that could not be
-    checked."""
-    late = {
-        p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
+    """Better results where ``results`` are wrong, and errors where they could not be checked."""
+    denied = {
+        p: leaders[p]
+        for p, x in results.items()
+        if x.meaning is ErrorMeaning.OK and x.offset is None
     }
     lacks_timestamp = brokers.dialect.capabilities.lacks_timestamp
-    if lacks_timestamp is None or not late:
+    if lacks_timestamp is None or not denied:
         return {}
     try:
-        logs = _segments(brokers, address, late, Latest())
-        written_before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
+        logs = _segments(brokers, address, denied, Latest())
+        earlier = _segments(brokers, address, denied, AtTime(max(0, when.time_ms - 1)))
     except NoCommonVersion:
         return {}
-    both = {p: (written_before.get(p, _NOTHING), logs.get(p, _NOTHING)) for p in late}
-    better = {p: x for p, pair in both.items() for x in pair if x.meaning is not ErrorMeaning.OK}
-    first = {p: _first_after(log, before) for p, (before, log) in both.items() if p not in better}
-    suspects = {p: offset for p, offset in first.items() if offset is not None}
-    for partition, fetched in _fetch_samples(brokers, address, late, suspects).items():
-        if fetched.meaning is not ErrorMeaning.OK:
-            better[partition] = OffsetResult(fetched.meaning, fetched.code, None)
-        elif fetched.is_empty:
-            better[partition] = _NOTHING
-        elif lacks_timestamp(fetched.records):
-            better[partition] = replace(written_before[partition], borders=())
-    return better
+    judgements = {
+        p: judge_segments(logs.get(p, NO_ANSWER), earlier.get(p, NO_ANSWER)) for p in denied
+    }
+    offsets = {p: x for p, x in judgements.items() if isinstance(x, int)}
+    entries = _fetch_entries(brokers, address, denied, offsets)
+    for p in offsets:
+        judgements[p] = judge_entry(entries[p], earlier[p], lacks_timestamp)
+    return {p: x for p, x in judgements.items() if isinstance(x, OffsetResult)}
 
 
 def _segments(
@@ -72,15 +92,7 @@ def _segments(
     return request_offsets(brokers, address, leaders, when, isolation, by_segment=True)
 
 
-def _first_after(log: OffsetResult, before: OffsetResult) -> int | None:
-    """The beginning of the first segment that was written to afterwards."""
-    last = before.borders[-1] if before.borders else -1
-    later_borders = [border for border in log.borders if border > last]
-    end = log.offset or 0
-    return later_borders[0] if later_borders and later_borders[0] < end else None
-
-
-def _fetch_samples(
+def _fetch_entries(
     brokers: ConnectionPool,
     address: Address,
     leaders: Mapping[Partition, Leader],
@@ -95,14 +107,13 @@ def _fetch_samples(
         for p, offset in offsets.items()
     ]
     requests: list[BrokerRequest] = []
-    for one in fetches:
-        requests += dialect.records_requests([one], options)
+    for fetch in fetches:
+        requests += dialect.records_requests([fetch], options)
     responses = brokers.call_all(address, requests)
-    found: dict[Partition, FetchedPartition] = {}
-    for one, response in zip(fetches, responses, strict=True):
-        whole = dialect.read_records([response], [one], Isolation.READ_UNCOMMITTED)
-        found[one.partition] = FetchedPartition(
-            one.partition, whole.meaning, whole.code, memoryview(b"")
-        )
-        found |= {fetched.partition: fetched for fetched in whole.partitions}
-    return found
+    entries: dict[Partition, FetchedPartition] = {}
+    for fetch, response in zip(fetches, responses, strict=True):
+        result = dialect.read_records([response], [fetch], Isolation.READ_UNCOMMITTED)
+        nothing = FetchedPartition(fetch.partition, result.meaning, result.code, memoryview(b""))
+        own = (x for x in result.partitions if x.partition == fetch.partition)
+        entries[fetch.partition] = next(own, nothing)
+    return entries

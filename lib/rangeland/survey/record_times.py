@@ -1,6 +1,6 @@
 """The times of single records, read from the records themselves.
 
-What is unavailable (a missing leader, a batch larger than the request, a record without a
+Anything unavailable (a missing leader, a batch larger than the request, a record without a
 timestamp) is left out. One request per leader, or two.
 """
 
@@ -27,27 +27,28 @@ class FirstRecord:
 
 
 def first_times(
-    brokers: ConnectionPool, wanted: Mapping[Partition, FirstRecord]
+    brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, int]:
-    """The timestamps, in ms, of the first records at these positions."""
+    """The timestamps, in ms, of these records."""
 
-    def asked_of(partition: Partition, at: FirstRecord, size: int) -> PartitionFetch:
-        return PartitionFetch(partition, at.leader.topic_id, at.leader.epoch, at.from_offset, size)
+    def fetch_for(partition: Partition, record: FirstRecord, size: int) -> PartitionFetch:
+        leader = record.leader
+        return PartitionFetch(partition, leader.topic_id, leader.epoch, record.from_offset, size)
 
-    def seen_in(fetched: FetchedPartition) -> dict[Partition, int | None]:
+    def read_time(fetched: FetchedPartition) -> dict[Partition, int | None]:
         is_well = fetched.meaning is ErrorMeaning.OK
-        return _first(brokers, fetched, wanted[fetched.partition]) if is_well else {}
+        return _time_of(brokers, fetched, records[fetched.partition]) if is_well else {}
 
-    found = sample_batches(brokers, wanted, lambda at: at.leader, asked_of, seen_in)
-    return {partition: time_ms for partition, time_ms in found.items() if time_ms is not None}
+    times = sample_batches(brokers, records, lambda record: record.leader, fetch_for, read_time)
+    return {partition: time_ms for partition, time_ms in times.items() if time_ms is not None}
 
 
-def _first(
-    brokers: ConnectionPool, fetched: FetchedPartition, at: FirstRecord
+def _time_of(
+    brokers: ConnectionPool, fetched: FetchedPartition, record: FirstRecord
 ) -> dict[Partition, int | None]:
-    """The time of the first row; None if it has none. Empty if there is no row."""
+    """The time of the first row, None if it has none. Empty if there is no row."""
     isolation = brokers.settings.isolation
-    span = (at.from_offset, at.until_offset)
+    span = (record.from_offset, record.until_offset)
     try:
         records, aborted = fetched.records, fetched.aborted
         for chunk in brokers.dialect.decode_chunks(records, *span, isolation, aborted):

@@ -1,8 +1,8 @@
 """Which records retention may delete before a run has read them.
 
-One broker is asked for the retention of all topics, a second one for those that it does not report,
-and each leader for the first offset that is young enough. All of it may fail, which the log says:
-the responses only affect warnings, and the order of reading.
+One broker is asked for the retention of all topics, a second one for topics that it does not
+report, and each leader for the first offset that is young enough. All of it may fail, and is then
+only logged: the responses affect nothing but warnings and the order of reading.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 
 def with_retention(
-    brokers: ConnectionPool, survey: Survey, wanted: SurveyRequest, seed: Address | None
+    brokers: ConnectionPool, survey: Survey, request: SurveyRequest, seed: Address | None
 ) -> Survey:
-    """The survey with the retention of its topics, and the first offset of each partition that
-    will outlive reading at the wanted speed. ``seed``: whom to ask where no leader is known."""
+    """The survey with the retention of its topics, and the first offset of each partition that will
+    outlive reading at the requested speed. ``seed``: the broker to ask if no leader is known."""
     retention = _retention(brokers, survey.logs, seed)
-    begins = {p: mark.until_offset for p, mark in wanted.checkpoint.items()}
-    read_ms = reading_ms(survey.logs, begins, wanted.speed or ReadSpeed())
+    begins = {p: mark.until_offset for p, mark in request.checkpoint.items()}
+    read_ms = reading_ms(survey.logs, begins, request.speed or ReadSpeed())
     times_ms = expiry_times(retention, survey.taken_at_ms, read_ms)
     expiring = _expiring_offsets(brokers, survey.logs, times_ms)
     logs = {p: replace(log, expires_until=expiring.get(p)) for p, log in survey.logs.items()}
@@ -41,33 +41,33 @@ def with_retention(
 def _retention(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
 ) -> dict[str, Retention]:
-    """The retention of topics, as far as brokers report it."""
-    left = {partition.topic for partition in logs}
-    known = (*(log.leader.address for log in logs.values()), seed)
-    addresses = list(dict.fromkeys(address for address in known if address is not None))
-    found: dict[str, Retention] = {}
+    """The retention of the topics for which brokers report it."""
+    topics = {partition.topic for partition in logs}
+    candidates = dict.fromkeys((*(log.leader.address for log in logs.values()), seed))
+    addresses = [address for address in candidates if address is not None]
+    retention: dict[str, Retention] = {}
     for address in addresses[:MOST_ASKED]:
-        if not (requests := brokers.dialect.retention_requests(sorted(left)) if left else []):
+        if not (requests := brokers.dialect.retention_requests(sorted(topics)) if topics else []):
             break
         try:
-            found |= brokers.dialect.read_retention(brokers.call_all(address, requests))
+            retention |= brokers.dialect.read_retention(brokers.call_all(address, requests))
         except RangelandError as error:
             logger.info("Got no retention of topics from %s: %s", address, error.what)
-        left -= found.keys()
-    return found
+        topics -= retention.keys()
+    return retention
 
 
 def _expiring_offsets(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], times_ms: Mapping[str, int]
 ) -> dict[Partition, int]:
-    """The first offset that is not older than its topic's time; the end if all are. One request
-    per broker; those that do not answer are left out."""
+    """The first offset that is not older than its topic's time; the end if all are older. One
+    request per broker; partitions whose broker does not answer are left out."""
     groups: dict[tuple[Address, int], dict[Partition, Leader]] = {}
     for partition, log in logs.items():
         if partition.topic in times_ms and log.leader.address is not None:
             key = (log.leader.address, times_ms[partition.topic])
             groups.setdefault(key, {})[partition] = log.leader
-    found: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = {}
     for (address, time_ms), leaders in groups.items():
         try:
             when = AtTime(max(0, time_ms))
@@ -78,5 +78,5 @@ def _expiring_offsets(
         for partition, result in results.items():
             if result.meaning is ErrorMeaning.OK and partition in leaders:
                 end = logs[partition].end_offset
-                found[partition] = end if result.offset is None else min(result.offset, end)
-    return found
+                offsets[partition] = end if result.offset is None else min(result.offset, end)
+    return offsets

@@ -24,44 +24,44 @@ from rangeland.survey.batch_fetch import sample_batches
 def seen_schema_ids(
     brokers: ConnectionPool, slices: Iterable[Slice], fields: Collection[RecordField]
 ) -> dict[TopicField, Counter[int]]:
-    """The ids that were seen for each topic and field, and in how many records. Others may occur
-    between them: tasks fetch those themselves, and count all."""
-    listed = list(slices)
-    found: dict[TopicField, Counter[int]] = {
-        TopicField(one.partition.topic, field): Counter() for one in listed for field in fields
+    """The ids seen for each topic and field, and in how many records. Other ids may occur in
+    between: tasks fetch their schemas themselves, and count all."""
+    sampled = list(slices)
+    counts: dict[TopicField, Counter[int]] = {
+        TopicField(s.partition.topic, field): Counter() for s in sampled for field in fields
     }
 
     def look(partition: Partition, rows: pa.RecordBatch) -> None:
         for field in fields:
-            counts = count_schema_ids(rows.column(field)).schema_ids
-            found[TopicField(partition.topic, field)].update(counts)
+            counted = count_schema_ids(rows.column(field)).schema_ids
+            counts[TopicField(partition.topic, field)].update(counted)
 
-    look_at_ends(brokers, listed, look)
-    return found
+    look_at_ends(brokers, sampled, look)
+    return counts
 
 
 LAST_OFFSETS = 10
-"""How far before the end the last records are looked for: the last offsets of a transactional
-topic are markers, which have no record."""
+"""How far before the end the last records are looked for: in a transactional topic the last offsets
+are markers, which have no record."""
 
 Look = Callable[[Partition, pa.RecordBatch], None]
 
 
 def look_at_ends(brokers: ConnectionPool, slices: Iterable[Slice], look: Look) -> None:
-    """Calls ``look`` with rows of each partition, as its decoder returns them, that are within the
-    slices. One request per leader for the beginnings, one for the ends; more only where a batch is
-    large. What does not arrive is left out, as in ``batch_fetch``."""
+    """Calls ``look`` with decoded rows of each partition from within its slices. One request per
+    leader for the beginnings and one for the ends; more only where a batch is large. What does not
+    arrive is left out, as in ``batch_fetch``."""
     first: dict[Partition, Slice] = {}
     last: dict[Partition, Slice] = {}
-    for one in sorted(slices, key=lambda one: (one.partition, one.from_offset)):
-        first.setdefault(one.partition, one)
-        last[one.partition] = one
-    _look(brokers, first, {p: one.from_offset for p, one in first.items()}, look)
+    for piece in sorted(slices, key=lambda piece: (piece.partition, piece.from_offset)):
+        first.setdefault(piece.partition, piece)
+        last[piece.partition] = piece
+    _look(brokers, first, {p: piece.from_offset for p, piece in first.items()}, look)
     if brokers.dialect.capabilities.offsets_are_bytes:
         return  # where the last entries begin is unknown
-    starts = {p: max(one.from_offset, one.until_offset - LAST_OFFSETS) for p, one in last.items()}
-    others = {p: start for p, start in starts.items() if start > first[p].from_offset}
-    _look(brokers, last, others, look)
+    starts = {p: max(x.from_offset, x.until_offset - LAST_OFFSETS) for p, x in last.items()}
+    later_starts = {p: start for p, start in starts.items() if start > first[p].from_offset}
+    _look(brokers, last, later_starts, look)
 
 
 def _look(
@@ -70,31 +70,31 @@ def _look(
     starts: Mapping[Partition, int],
     look: Look,
 ) -> None:
-    def asked_of(partition: Partition, one: Slice, size: int) -> PartitionFetch:
-        return PartitionFetch(partition, one.topic_id, None, starts[partition], size)
+    def fetch(partition: Partition, piece: Slice, size: int) -> PartitionFetch:
+        return PartitionFetch(partition, piece.topic_id, None, starts[partition], size)
 
-    def seen_in(fetched: FetchedPartition) -> dict[Partition, bool]:
+    def look_into(fetched: FetchedPartition) -> dict[Partition, bool]:
         if fetched.meaning is not ErrorMeaning.OK:
             return {}
         start, until = starts[fetched.partition], slices[fetched.partition].until_offset
         return {fetched.partition: True} if _has_rows(brokers, fetched, start, until, look) else {}
 
-    wanted = {p: slices[p] for p in starts}
-    sample_batches(brokers, wanted, lambda one: Leader(one.leader), asked_of, seen_in)
+    sampled = {p: slices[p] for p in starts}
+    sample_batches(brokers, sampled, lambda piece: Leader(piece.leader), fetch, look_into)
 
 
 def _has_rows(
     brokers: ConnectionPool, fetched: FetchedPartition, start: int, until: int, look: Look
 ) -> bool:
     isolation = brokers.settings.isolation
-    found = False
+    has_rows = False
     try:
         for chunk in brokers.dialect.decode_chunks(
             fetched.records, start, until, isolation, fetched.aborted, fetched.context
         ):
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 look(fetched.partition, chunk.batch)
-                found = True
+                has_rows = True
     except RangelandError:
         return True  # damage is found when the range is read; more bytes would not help
-    return found
+    return has_rows

@@ -1,13 +1,12 @@
 """One survey of the cluster, retried until it is complete or the deadline passes.
 
 There is one request per broker and kind; where a protocol has one per partition, they are sent
-together: a thousand partitions take about as long as ten. What has no response yet (a leader being
-elected, a broker that just left) is asked again with new metadata from the next broker, until the
-deadline. Then the survey fails with every address it tried and why, or continues without those
-partitions if it may (``tolerates_missing_leaders``).
+together: a thousand partitions take about as long as ten. If there is no response (a leader is
+being elected, a broker has just left), the request is repeated with new metadata from the next
+broker, until the deadline. Then the survey fails with every address it tried and why, or continues
+without these partitions if it may (``tolerates_missing_leaders``).
 
-What is wanted, missing or to be given up is decided in ``wanted_partitions``; here it is asked for
-and waited for.
+``wanted_partitions`` decides what is wanted, missing or given up; this module asks and waits.
 """
 
 from __future__ import annotations
@@ -63,13 +62,13 @@ NOTHING_FOUND = WantedPartitions({}, (), frozenset(), Absences())
 
 
 class SurveyAttempt:
-    """Asks a cluster for one survey, and waits for what has no response yet."""
+    """Asks a cluster for one survey, and waits for missing responses."""
 
     def __init__(self, pool: ConnectionPool, request: SurveyRequest) -> None:
         self.pool = pool
         self.request = request
-        self.found = NOTHING_FOUND
-        """The wanted partitions, as they are known now."""
+        self.partitions = NOTHING_FOUND
+        """The wanted partitions, from the latest metadata."""
         self.answered_by: Address | None = None
         """The broker that named the leaders."""
         survey_ms = pool.settings.survey_ms
@@ -82,14 +81,14 @@ class SurveyAttempt:
 
     def again(self) -> SurveyAttempt:
         """A second survey from scratch, which asks another broker first if there is one."""
-        other = SurveyAttempt(self.pool, self.request)
-        # Stable: the broker that has answered comes last, the others stay in order.
-        other._seeds = sorted(self._seeds, key=lambda seed: seed == self.answered_by)
-        return other
+        second = SurveyAttempt(self.pool, self.request)
+        # A stable sort: the broker that has answered comes last, the others stay in order.
+        second._seeds = sorted(self._seeds, key=lambda seed: seed == self.answered_by)
+        return second
 
     def start_over(self, why: ChangedMeanwhile) -> None:
-        """Forgets what was found, and waits a moment. Raises the error after the deadline."""
-        self.found = NOTHING_FOUND
+        """Forgets the partitions, and waits a moment. Raises the error after the deadline."""
+        self.partitions = NOTHING_FOUND
         self._failure = why
         self._pause(why.what)
 
@@ -100,7 +99,7 @@ class SurveyAttempt:
         return self._first_response_by if self.answered_by is None else self._complete_by
 
     def _pause(self, what: str) -> None:
-        """Waits a moment. After the deadline, raises the last failure instead."""
+        """Waits a moment. After the deadline, raises the last failure."""
         if not self._deadline.has_passed:
             time.sleep(PAUSE_MS / 1000)
             logger.info("Surveying again after %d ms: %s", PAUSE_MS, what)
@@ -113,11 +112,11 @@ class SurveyAttempt:
             do="check the cluster, then run again",
         )
 
-    def _may_go_on_without(self, left: Sequence[Partition], total: int) -> bool:
-        return may_be_given_up(left, total, self.request) and self._deadline.has_passed
+    def _may_go_on_without(self, missing: Sequence[Partition], total: int) -> bool:
+        return may_be_given_up(missing, total, self.request) and self._deadline.has_passed
 
-    def _give_up(self, left: Sequence[Partition], why: str) -> None:
-        self.found = self.found.give_up(left, why)
+    def _give_up(self, missing: Sequence[Partition], why: str) -> None:
+        self.partitions = self.partitions.give_up(missing, why)
 
     # --- leaders --------------------------------------------------------------------------
 
@@ -139,18 +138,19 @@ class SurveyAttempt:
     def find_leaders(self) -> None:
         """Finds the leaders of all wanted partitions. If partitions may be held, those without a
         leader at the deadline are given up."""
-        self.found = self._present_leaders()
+        self.partitions = self._present_leaders()
 
     def _present_leaders(self) -> WantedPartitions:
         while True:
             try:
                 view = self._view()
-                found = self._select(view)
-                what = why_incomplete(found.leaderless, silent_brokers(view, self.request))
-                total = len(found.leaders) + len(found.leaderless)
-                if what is None or self._may_go_on_without(found.leaderless, total):
+                partitions = self._select(view)
+                leaderless = partitions.leaderless
+                what = why_incomplete(leaderless, silent_brokers(view, self.request))
+                total = len(partitions.leaders) + len(leaderless)
+                if what is None or self._may_go_on_without(leaderless, total):
                     self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
-                    return found.give_up(found.leaderless, "it has no leader")
+                    return partitions.give_up(leaderless, "it has no leader")
                 self._failure = None
             except Unreachable as error:
                 self._failure, what = error, error.what
@@ -177,39 +177,39 @@ class SurveyAttempt:
         self._seeds = [*self._seeds[1:], *self._seeds[:1]]
 
     def cluster(self) -> Cluster:
-        """The cluster that was asked. The servers named by the job come first."""
-        own = self.pool.settings.seeds
-        leading = [leader.address for leader in self.found.leaders.values() if leader.address]
-        others = sorted({*self._seeds, *leading} - set(own))
-        return Cluster(self._cluster_id, tuple(map(str, [*own, *others][:MANY_ADDRESSES])))
+        """The surveyed cluster. The servers named by the job come first."""
+        named = self.pool.settings.seeds
+        leading = [leader.address for leader in self.partitions.leaders.values() if leader.address]
+        discovered = sorted({*self._seeds, *leading} - set(named))
+        return Cluster(self._cluster_id, tuple(map(str, [*named, *discovered][:MANY_ADDRESSES])))
 
     # --- offsets --------------------------------------------------------------------------
 
     def offsets(
         self, when: When, isolation: Isolation, only: Set[Partition] | None = None
     ) -> dict[Partition, OffsetResult]:
-        """Asks the leaders of all partitions, or of ``only`` these. Where another broker leads
-        meanwhile, that one is asked; what is given up has no result."""
-        asked = self.found.leaders.keys() if only is None else only
+        """Asks the leaders of all partitions, or of ``only`` these, and new leaders if they have
+        moved. Partitions that are given up have no result."""
+        partitions = self.partitions.leaders.keys() if only is None else only
         results: dict[Partition, OffsetResult] = {}
-        while missing := self._reachable_of(asked - results.keys()):
+        while missing := self._reachable_of(partitions - results.keys()):
             results |= self._ask_each_leader(missing, when, isolation)
-            left = [p for p in missing if p not in results]
+            unanswered = [p for p in missing if p not in results]
             why = "its leader does not answer" if self._failure is None else self._failure.why
-            if self._may_go_on_without(left, len(asked)):
-                self._give_up(left, why)
-            elif left:
+            if self._may_go_on_without(unanswered, len(partitions)):
+                self._give_up(unanswered, why)
+            elif unanswered:
                 self._pause("the offsets of some partitions are not available")
-                self.found = self.found.move_to(self._present_leaders())
+                self.partitions = self.partitions.move_to(self._present_leaders())
         return results
 
     def _reachable_of(self, partitions: Set[Partition]) -> dict[Partition, Leader]:
-        return {p: leader for p, leader in self.found.reachable.items() if p in partitions}
+        return {p: leader for p, leader in self.partitions.reachable.items() if p in partitions}
 
     def _ask_each_leader(
         self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetResult]:
-        answered: dict[Partition, OffsetResult] = {}
+        offsets: dict[Partition, OffsetResult] = {}
         for address, group in by_leader(missing, lambda leader: leader).items():
             try:
                 results = self._ask_leader(address, group, when, isolation)
@@ -218,12 +218,12 @@ class SurveyAttempt:
                 continue
             for partition, result in results.items():
                 if result.meaning is ErrorMeaning.OK:
-                    answered[partition] = result
+                    offsets[partition] = result
                 elif result.meaning.is_final:
                     raise _refused_offsets_error(partition, result)
                 else:
                     self._failure = _missing_offsets_error(partition, result)
-        return answered
+        return offsets
 
     def _ask_leader(
         self, address: Address, group: Mapping[Partition, Leader], when: When, isolation: Isolation
@@ -234,7 +234,8 @@ class SurveyAttempt:
             return results
         timeless = [p for p, x in results.items() if x.meaning is ErrorMeaning.UNSUPPORTED]
         if timeless:
-            # Logs of a format without timestamps: the oldest version of the request is by segment.
+            # Logs of a format without timestamps: the oldest version of the request is answered by
+            # segment.
             leaders = {p: group[p] for p in timeless}
             results |= request_offsets(pool, address, leaders, when, isolation, by_segment=True)
         results |= corrected_times(pool, address, group, when, results)
@@ -244,29 +245,32 @@ class SurveyAttempt:
 
     def with_epochs(self, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
         """The logs with the epochs of their last batches, where metadata does not have the
-        leaders' (before Kafka 2.1), without those that are given up. A leader whose high watermark
-        lags does not send its last batch, and without its epoch a log could not be told from one
-        that is rewritten later: so all are waited for."""
+        leaders' (before Kafka 2.1), without the logs that are given up. A leader whose high
+        watermark lags does not send its last batch, and without its epoch a log could not be told
+        from one that is rewritten later: so this waits for all."""
         while True:
             logs = with_epochs(self.pool, logs)
-            left = lacking_epochs(self.pool, logs)
-            if not left or self._may_go_on_without(left, len(logs)):
-                self._give_up(left, "its last batch could not be read")
-                return {p: log for p, log in logs.items() if p not in left}
-            self._pause(f"the last batch of {left[0]} could not be read")
+            lacking = lacking_epochs(self.pool, logs)
+            if not lacking or self._may_go_on_without(lacking, len(logs)):
+                self._give_up(lacking, "its last batch could not be read")
+                return {p: log for p, log in logs.items() if p not in lacking}
+            self._pause(f"the last batch of {lacking[0]} could not be read")
 
     def with_epoch_ends(
         self, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
     ) -> dict[Partition, LogState]:
-        """The logs with the ends of these epochs, as far as leaders report them, without those that
-        are given up. Raises ChangedMeanwhile if one has to be asked again: without it a log could
-        not be told from one that was rewritten."""
-        ends, left = epoch_ends(self.pool, logs, epochs)
-        why = "its leader did not answer where an earlier leader's records end"
-        if left and not self._may_go_on_without(left, len(logs)):
-            raise ChangedMeanwhile(f"{left[0]} could not be surveyed", why=why, do="run again")
-        self._give_up(left, why)
-        return {p: replace(log, epoch_end=ends.get(p)) for p, log in logs.items() if p not in left}
+        """The logs with the ends of these epochs, where leaders report them, without the logs that
+        are given up. Raises ChangedMeanwhile if a leader has to be asked again: without its answer
+        a log could not be told from one that was rewritten."""
+        ends, unanswered = epoch_ends(self.pool, logs, epochs)
+        why = "its leader did not report where an earlier leader's records end"
+        if unanswered and not self._may_go_on_without(unanswered, len(logs)):
+            what = f"{unanswered[0]} could not be surveyed"
+            raise ChangedMeanwhile(what, why=why, do="run again")
+        self._give_up(unanswered, why)
+        return {
+            p: replace(log, epoch_end=ends.get(p)) for p, log in logs.items() if p not in unanswered
+        }
 
 
 def _refused_offsets_error(partition: Partition, result: OffsetResult) -> RangelandError:

@@ -1,5 +1,5 @@
-"""One wrong response is not believed: what is suspicious in a survey, and what two surveys agree
-on.
+"""One wrong response is not believed: what is suspicious in a survey, and on what two surveys
+agree.
 
 Pure functions. A broker may answer from stale metadata, a leader that has just taken over may not
 know the end of its log, and either may simply be wrong once. So whatever would be called a loss is
@@ -17,20 +17,22 @@ from rangeland.model import LogState, OffsetLookups, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 
 Pair = TypeVar("Pair", bound=tuple[Partition, Any])
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 def suspicions(
     survey: Survey, checkpoint: Mapping[Partition, LogMark], topics: Iterable[str]
 ) -> dict[Partition, str]:
-    """The suspicious findings, by partition. ``topics``: those that were surveyed; of these,
-    partitions that were landed must still exist."""
-    wanted = set(topics)
-    found = {
-        p: why for p, log in survey.logs.items() if (why := _suspicion(log, checkpoint.get(p)))
+    """Why partitions are suspicious. ``topics``: the surveyed ones, whose landed partitions must
+    still exist."""
+    surveyed = set(topics)
+    reasons = {
+        p: reason
+        for p, log in survey.logs.items()
+        if (reason := _suspicion(log, checkpoint.get(p)))
     }
-    gone = [p for p in checkpoint if p.topic in wanted and _is_missing(p, survey)]
-    return found | dict.fromkeys(gone, "it does not exist")
+    missing = [p for p in checkpoint if p.topic in surveyed and _is_missing(p, survey)]
+    return reasons | dict.fromkeys(missing, "it does not exist")
 
 
 def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
@@ -61,8 +63,8 @@ def _from_its_start(log: LogState) -> LogState:
 
 def _is_missing(partition: Partition, survey: Survey) -> bool:
     elsewhere = partition in survey.absent.excluded or partition in survey.absent.unreachable
-    is_away = partition.broker != "" and partition.broker not in survey.absent.answered_brokers
-    return partition not in survey.logs and not elsewhere and not is_away
+    is_down = partition.broker != "" and partition.broker not in survey.absent.answered_brokers
+    return partition not in survey.logs and not elsewhere and not is_down
 
 
 def merge_surveys(
@@ -72,15 +74,14 @@ def merge_surveys(
     still_suspicious: Mapping[Partition, str],
     who: str,
 ) -> Survey:
-    """Combines two surveys: each partition is as in the one in which it is not suspicious,
+    """Combines two surveys: each partition is taken from the survey in which it is not suspicious,
     preferably the newer one. What is suspicious in both is believed, with ``who`` was asked."""
-    alone = {p for p in (*still_suspicious, *first.logs) if p not in suspicious}
     kept = {
-        p: first.logs[p]
-        for p in alone
-        if p in first.logs and (p in still_suspicious or p not in second.logs)
+        p: log
+        for p, log in first.logs.items()
+        if p not in suspicious and (p in still_suspicious or p not in second.logs)
     }
-    gone_now = {p: why for p, why in second.absent.unreachable.items() if p not in kept}
+    unreachable = {p: why for p, why in second.absent.unreachable.items() if p not in kept}
     # Unserved in the first survey, suspicious in the second: one survey alone is not believed.
     suspicious_once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
     unserved = {
@@ -93,7 +94,7 @@ def merge_surveys(
         lookups=_merge_lookups(first.lookups, second.lookups, kept),
         absent=replace(
             second.absent,
-            unreachable=gone_now | unserved,
+            unreachable=unreachable | unserved,
             excluded=second.absent.excluded | (first.absent.excluded & set(suspicious_once)),
         ),
         confirmed_by=dict.fromkeys((p for p in suspicious if p in still_suspicious), who),
@@ -105,9 +106,9 @@ def _merge_lookups(
 ) -> OffsetLookups:
     """The first survey's lookups for the logs that are ``kept``, the second's for the others."""
 
-    def merge(earlier: Mapping[Pair, Found], later: Mapping[Pair, Found]) -> dict[Pair, Found]:
-        found = {pair: value for pair, value in later.items() if pair[0] not in kept}
-        return found | {pair: value for pair, value in earlier.items() if pair[0] in kept}
+    def merge(earlier: Mapping[Pair, Value], later: Mapping[Pair, Value]) -> dict[Pair, Value]:
+        from_first = {pair: value for pair, value in earlier.items() if pair[0] in kept}
+        return {pair: value for pair, value in later.items() if pair[0] not in kept} | from_first
 
     inexact_times = (dict.fromkeys(lookups.inexact_times) for lookups in (first, second))
     # Offsets that the first has seen are not lost because the second alone lacks them.

@@ -1,4 +1,4 @@
-"""What a survey is asked for, as a value."""
+"""A request for a survey, as a value."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from rangeland.planning.retention_risk import ReadSpeed
 
 @dataclass(frozen=True, slots=True)
 class SurveyRequest:
-    """A request for a survey. Exactly one of ``topics`` and ``topic_pattern`` is given."""
+    """Exactly one of ``topics`` and ``topic_pattern`` is given."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
     """Anchored; it never matches internal topics."""
     partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
-    """The only ones of a topic: numbers, or ``broker-number`` where partitions are numbered per
-    broker."""
+    """The only partitions of a topic: numbers, or ``broker-number`` where partitions are numbered
+    per broker."""
     times_ms: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
-    """Topics that were landed before; if one is gone, the job file is not to blame."""
+    """Topics that were landed before; if one no longer exists, the job file is not to blame."""
     bounds: tuple[Bounds, ...] = ()
     """The ends of the range, whose offsets are checked where not every offset is valid, or where
     a transaction may hold them back."""
     marks: tuple[tuple[Partition, int], ...] = ()
     """The offsets at which landings ended."""
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
-    """All that is known about these."""
+    """The offsets at which the job's last run ended."""
     speed: ReadSpeed | None = None
     """The expected speed of reading, to find out what may expire meanwhile."""
     tolerates_missing_leaders: bool = False

@@ -1,9 +1,9 @@
-"""Confirms what a broker says of a log: that no record is as late as a time. One may be.
+"""Checks a broker's claim that no record of a log is as late as a time. One may be.
 
 A broker looks for a time only in the first segment that may contain it. If all records of that
 segment are deleted, and the segment itself is not yet (``DeleteRecords`` or retention moved the
 log's start, and ``log.retention.check.interval.ms`` has not passed since), or if a cleaner has left
-nothing in it but empty batches, it finds nothing there and does not look further (Kafka 4.1,
+only empty batches in it, the broker finds nothing there and does not look further (Kafka 4.1,
 ``UnifiedLog.fetchOffsetByTimestamp``). A range from that time on would then begin at the log's end,
 and leave out all that the log has.
 """
@@ -11,6 +11,7 @@ and leave out all that the log has.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
@@ -22,59 +23,96 @@ from rangeland.survey.record_times import FirstRecord, first_times
 CONTRADICTION = "that no record is as late as that, and that the latest one is at offset"
 
 
+@dataclass(frozen=True, slots=True)
+class DeniedLog:
+    """A log whose broker finds no record as late as ``time_ms``, although the latest timestamp may
+    be. ``latest_offset``: the record with that timestamp, deleted or not."""
+
+    time_ms: int
+    leader: Leader
+    start_offset: int
+    end_offset: int
+    latest_offset: int | None
+
+
+def judge_denial(
+    log: DeniedLog, times: Mapping[int, int | None]
+) -> OffsetResult | FirstRecord | None:
+    """A better result, None if the broker is believed, or the record whose time must be known
+    first. The range begins at the log's first record if that is late enough. If the latest record
+    is late enough, or deleted, the broker must be asked again. ``times``: the known times, by
+    offset."""
+
+    def is_late(offset: int) -> bool:
+        time_ms = times[offset]
+        return time_ms is not None and time_ms >= log.time_ms
+
+    start, latest = log.start_offset, log.latest_offset
+    if start >= log.end_offset:
+        return None
+    if start not in times:
+        return FirstRecord(log.leader, start, log.end_offset)
+    if is_late(start):
+        return OffsetResult(ErrorMeaning.OK, "", start)
+    if latest is None or latest >= log.end_offset:
+        return None
+    if latest >= start and latest not in times:
+        return FirstRecord(log.leader, latest, latest + 1)
+    if latest >= start and not is_late(latest):
+        return None
+    return OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {latest}", None)
+
+
 def confirm_no_record(
     brokers: ConnectionPool,
     address: Address,
     leaders: Mapping[Partition, Leader],
     when: AtTime,
     isolation: Isolation,
-    found: Mapping[Partition, OffsetResult],
+    results: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, OffsetResult]:
-    """Other results for those of ``found`` that deny a record which the log has: its first one, if
-    that is late enough, or else that the broker has to be asked again. All partitions are led by
-    the broker at ``address``. One request, if the broker's latest timestamps agree with it."""
-
-    def ends(when: Earliest | Latest) -> dict[Partition, OffsetResult]:
-        results = request_offsets(brokers, address, odd, when, isolation) if odd else {}
-        return _usable(results, odd)
-
+    """Other results for those of ``results`` that deny a record which the log has. All partitions
+    are led by the broker at ``address``. One request, if its latest timestamps agree with it."""
     denied = {
-        p: leaders[p] for p, x in found.items() if x.meaning is ErrorMeaning.OK and x.offset is None
+        p: leaders[p]
+        for p, x in results.items()
+        if x.meaning is ErrorMeaning.OK and x.offset is None
     }
     if not denied:
         return {}
-    newest = _usable(request_latest_timestamps(brokers, address, denied, isolation), denied)
-    odd = {
-        p: denied[p] for p, x in newest.items() if x.time_ms is None or x.time_ms >= when.time_ms
+    reported = _usable(request_latest_timestamps(brokers, address, denied, isolation))
+    latest = {
+        p: record
+        for p, record in reported.items()
+        if p in denied and (record.time_ms is None or record.time_ms >= when.time_ms)
     }
-    starts, stops = ends(Earliest()), ends(Latest())
-    spans = {
-        p: (starts[p].offset or 0, stops[p].offset or 0) for p in odd if p in starts and p in stops
+    if not latest:
+        return {}
+    doubted = {p: leaders[p] for p in latest}
+    starts = _usable(request_offsets(brokers, address, doubted, Earliest(), isolation))
+    ends = _usable(request_offsets(brokers, address, doubted, Latest(), isolation))
+    logs = {
+        p: DeniedLog(when.time_ms, leaders[p], starts[p].offset or 0, ends[p].offset or 0, x.offset)
+        for p, x in latest.items()
+        if p in starts and p in ends
     }
-    firsts = {p: FirstRecord(odd[p], *span) for p, span in spans.items() if span[0] < span[1]}
-    late = _late(brokers, firsts, when)
-    latest = {p: newest[p].offset for p in firsts.keys() - late}
-    newest_records = {
-        p: FirstRecord(odd[p], at, at + 1)
-        for p, at in latest.items()
-        if at is not None and spans[p][0] < at < spans[p][1]
-    }
-    deleted = {p for p, at in latest.items() if at is not None and at < spans[p][0]}
-    return {p: OffsetResult(ErrorMeaning.OK, "", spans[p][0]) for p in late} | {
-        p: OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {latest[p]}", None)
-        for p in deleted | _late(brokers, newest_records, when)
-    }
+    return _judge(brokers, logs)
 
 
-def _usable(
-    results: Mapping[Partition, OffsetResult], asked: Mapping[Partition, Leader]
+def _judge(
+    brokers: ConnectionPool, logs: Mapping[Partition, DeniedLog]
 ) -> dict[Partition, OffsetResult]:
-    return {p: x for p, x in results.items() if p in asked and x.meaning is ErrorMeaning.OK}
+    """Asks for times until all logs are judged. Logs whose broker is believed are left out."""
+    times: dict[Partition, dict[int, int | None]] = {p: {} for p in logs}
+    while True:
+        judgements = {p: judge_denial(log, times[p]) for p, log in logs.items()}
+        records = {p: x for p, x in judgements.items() if isinstance(x, FirstRecord)}
+        if not records:
+            return {p: x for p, x in judgements.items() if isinstance(x, OffsetResult)}
+        answers = first_times(brokers, records)
+        for p, record in records.items():
+            times[p][record.from_offset] = answers.get(p)
 
 
-def _late(
-    brokers: ConnectionPool, records: Mapping[Partition, FirstRecord], when: AtTime
-) -> set[Partition]:
-    """The partitions whose record is as late as the time, or later."""
-    times = first_times(brokers, records) if records else {}
-    return {partition for partition, time_ms in times.items() if time_ms >= when.time_ms}
+def _usable(results: Mapping[Partition, OffsetResult]) -> dict[Partition, OffsetResult]:
+    return {p: x for p, x in results.items() if x.meaning is ErrorMeaning.OK}

@@ -1,7 +1,7 @@
-"""What readers cannot read yet: how far logs are committed, and which transaction delays the rest.
+"""What cannot be read yet: how far logs are committed, and which transaction delays the rest.
 
-For display only, so there are no errors: what is unavailable (a missing leader, a batch larger than
-the request, a record without a timestamp) is left out. Three or four requests per leader.
+For display only, so there are no errors: anything unavailable (a missing leader, a batch larger
+than the request, a record without a timestamp) is left out. Three or four requests per leader.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ def log_ends(
 ) -> dict[Partition, LogEnds]:
     """The log ends of the partitions whose leaders answer; empty if the dialect has no
     transactions."""
-    # To include records of open transactions.
+    # Uncommitted, to include records of open transactions.
     with ConnectionPool(replace(settings, isolation=Isolation.READ_UNCOMMITTED)) as brokers:
         if not brokers.dialect.capabilities.has_transactions:
             return {}
-        found: dict[Partition, LogEnds] = {}
+        ends: dict[Partition, LogEnds] = {}
         for address, leaders in by_leader(logs, lambda log: log.leader).items():
             led = {partition: log.leader for partition, log in leaders.items()}
-            found |= _ends_at(brokers, address, led)
-        return _with_times(brokers, logs, found)
+            ends |= _ends_at(brokers, address, led)
+        return _with_times(brokers, logs, ends)
 
 
 def _ends_at(
     brokers: ConnectionPool, address: Address, leaders: Mapping[Partition, Leader]
 ) -> dict[Partition, LogEnds]:
     try:
-        # In this order: what is written between the two does not count as uncommitted.
+        # In this order, so that records written between the two do not count as uncommitted.
         high = _latest(brokers, address, leaders, Isolation.READ_UNCOMMITTED)
         stable = _latest(brokers, address, leaders, Isolation.READ_COMMITTED)
     except RangelandError:
         return {}
-    held = {p for p in high.keys() & stable.keys() if stable[p] < high[p]}
-    open_ones = _transactions(brokers, address, held) if held else {}
+    delayed = {p for p in high.keys() & stable.keys() if stable[p] < high[p]}
+    transactions = _transactions(brokers, address, delayed) if delayed else {}
     return {
         p: LogEnds(
             max(high[p], stable[p]),
             stable[p],
-            open_ones.get(p, OpenTransaction(stable[p])) if p in held else None,
+            transactions.get(p, OpenTransaction(stable[p])) if p in delayed else None,
         )
         for p in high.keys() & stable.keys()
     }
@@ -81,10 +81,10 @@ def _latest(
     leaders: Mapping[Partition, Leader],
     isolation: Isolation,
 ) -> dict[Partition, int]:
-    found = request_offsets(brokers, address, leaders, Latest(), isolation)
+    results = request_offsets(brokers, address, leaders, Latest(), isolation)
     return {
         p: result.offset
-        for p, result in found.items()
+        for p, result in results.items()
         if result.meaning is ErrorMeaning.OK and result.offset is not None and p in leaders
     }
 
@@ -100,12 +100,12 @@ def _transactions(
 
 
 def _with_times(
-    brokers: ConnectionPool, logs: Mapping[Partition, LogState], found: dict[Partition, LogEnds]
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], ends: dict[Partition, LogEnds]
 ) -> dict[Partition, LogEnds]:
-    wanted = {
-        p: FirstRecord(logs[p].leader, ends.transaction.first_offset, ends.high_watermark)
-        for p, ends in found.items()
-        if ends.transaction is not None
+    first_records = {
+        p: FirstRecord(logs[p].leader, end.transaction.first_offset, end.high_watermark)
+        for p, end in ends.items()
+        if end.transaction is not None
     }
-    times = first_times(brokers, wanted) if wanted else {}
-    return found | {p: replace(found[p], began_at_ms=time_ms) for p, time_ms in times.items()}
+    times = first_times(brokers, first_records) if first_records else {}
+    return ends | {p: replace(ends[p], began_at_ms=time_ms) for p, time_ms in times.items()}

@@ -1,7 +1,7 @@
-"""What a view of the cluster shows of the partitions that a survey wants.
+"""The partitions that a survey wants, according to a view of the cluster.
 
-Pure: a view and a request in, a frozen value or an error out. Whoever takes the view decides
-whether to ask again for what is missing, and when to go on without it.
+Pure: a view and a request in, a frozen value or an error out. The caller decides whether to ask
+again for what is missing, and when to go on without it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class UnknownTopic(JobFileError):
 
 
 class ChangedMeanwhile(Unreachable):
-    """A topic was created again or a leader has moved during a survey: what it has so far may be of
-    another log."""
+    """A topic was created again or a leader has moved during a survey: its results so far may
+    belong to another log."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedPartitions:
-    """The partitions that a survey wants, with their leaders, and what it has to do without."""
+    """The partitions that a survey wants, with their leaders, and what is absent."""
 
     leaders: Mapping[Partition, Leader]
     leaderless: tuple[Partition, ...]
     topics: frozenset[str]
-    """The topics to survey, those included that were landed before and are gone."""
+    """The topics to survey, including topics that were landed before and no longer exist."""
     absent: Absences
 
     @property
@@ -53,9 +53,8 @@ class WantedPartitions:
         return replace(self, absent=replace(self.absent, unreachable=unreachable))
 
     def move_to(self, later: WantedPartitions) -> WantedPartitions:
-        """The same partitions with the leaders that they have in a later view. What was given
-        up stays so. Raises ChangedMeanwhile if one of them leads another incarnation of its
-        topic."""
+        """The same partitions with their leaders in a later view. What was given up stays so.
+        Raises ChangedMeanwhile if a partition belongs to another incarnation of its topic now."""
         moved = {p: leader for p, leader in later.leaders.items() if p in self.leaders}
         for partition, leader in moved.items():
             before = self.leaders[partition].topic_id
@@ -78,15 +77,16 @@ def wanted_partitions(
     *,
     numbered_per_broker: bool = False,
 ) -> WantedPartitions:
-    """The wanted partitions in a view. ``named_brokers``: those by name, where the cluster does
-    not list them itself.
+    """The wanted partitions in a view. ``named_brokers``: the brokers that the job names, where the
+    cluster does not list them itself.
 
-    Raises UnknownTopic for a topic or partition that the view shows not to exist, Unreachable for
-    one that may exist in a moment, and JobFileError for a topic that this client may not read."""
+    Raises UnknownTopic for a topic or partition that does not exist according to the view,
+    Unreachable for one that may exist in a moment, and JobFileError for a topic that this client
+    may not read."""
     names = _topic_names(view, request)
     topics = frozenset((*names, *(name for name in request.known if _is_meant(name, request))))
     present = [name for name in names if not _is_gone(view.topics.get(name), name, request)]
-    wanted: dict[Partition, Leader] = {}
+    partitions: dict[Partition, Leader] = {}
     excluded: set[Partition] = set()
     for name in present:
         topic = _readable_topic(view, name)
@@ -95,27 +95,27 @@ def wanted_partitions(
             _check_partitions_exist(topic, only)
         for partition, leader in topic.leaders.items():
             if not only or not set(only).isdisjoint(_written_as(partition)):
-                wanted[partition] = leader
+                partitions[partition] = leader
             else:
                 excluded.add(partition)
-    topics_with_partitions = {p.topic for p in (*wanted, *excluded)}
+    topics_with_partitions = {p.topic for p in (*partitions, *excluded)}
     empty = [name for name in present if name not in topics_with_partitions]
     if empty and not numbered_per_broker:
         raise _no_partitions_error(empty)
-    if present and not wanted:
+    if present and not partitions:
         raise _no_partitions_error(present)
     unseen = (name for name in names if name in view.topics and view.topics[name].may_be_hidden)
     brokers = absent_brokers(view, named_brokers)
     absent = replace(brokers, excluded=frozenset(excluded), unseen_topics=frozenset(unseen))
-    leaders = {p: leader for p, leader in wanted.items() if leader.address is not None}
-    leaderless = tuple(p for p in wanted if p not in leaders)
+    leaders = {p: leader for p, leader in partitions.items() if leader.address is not None}
+    leaderless = tuple(p for p in partitions if p not in leaders)
     return WantedPartitions(leaders, leaderless, topics, absent)
 
 
 def _no_partitions_error(topics: Iterable[str]) -> Unreachable:
     return Unreachable(
         f"the topics {', '.join(topics)} have no partitions yet",
-        why="they are in the metadata, as topics are that were just created",
+        why="they are in the metadata, but may have just been created",
         do="run again",
     )
 
@@ -196,8 +196,8 @@ def _written_as(partition: Partition) -> tuple[int, str]:
 
 
 def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> Absences:
-    """Which brokers a view shows to be there, and which to be away: nothing is known about the
-    partitions of the latter, where brokers have partitions of their own."""
+    """Which brokers answered according to a view, and which did not: where each broker has its own
+    partitions, nothing is known about the partitions of the latter."""
     leading = {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
     answered = set(named_brokers) - view.unreachable.keys() | leading | view.registered
     return Absences(answered_brokers=frozenset(answered), unanswered_brokers=dict(view.unreachable))
@@ -208,21 +208,21 @@ def silent_brokers(view: ClusterView, request: SurveyRequest) -> Mapping[str, st
     listed = [request.partitions.get(topic) for topic in request.topics]
     if not listed or not all(only and all(isinstance(w, str) for w in only) for only in listed):
         return view.unreachable
-    brokers = {str(which).rpartition("-")[0] for only in listed for which in only or ()}
+    brokers = {str(name).rpartition("-")[0] for only in listed for name in only or ()}
     return {name: why for name, why in view.unreachable.items() if name in brokers}
 
 
 def why_incomplete(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str | None:
     """What leaders are missing, in words; None if none are."""
     if leaderless:
-        named = ", ".join(str(p) for p in leaderless[:5])
-        return f"no leader for {count_noun(len(leaderless), 'partition')}: {named}"
+        examples = ", ".join(str(p) for p in leaderless[:5])
+        return f"no leader for {count_noun(len(leaderless), 'partition')}: {examples}"
     if not silent:
         return None
     return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())
 
 
-def may_be_given_up(left: Collection[Partition], total: int, request: SurveyRequest) -> bool:
+def may_be_given_up(missing: Collection[Partition], total: int, request: SurveyRequest) -> bool:
     """Whether a survey of ``total`` partitions may continue without these once its time is up: if
     the policy holds partitions, and there are others."""
-    return request.tolerates_missing_leaders and len(left) < total
+    return request.tolerates_missing_leaders and len(missing) < total

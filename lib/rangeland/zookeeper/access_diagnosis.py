@@ -1,7 +1,7 @@
-"""Why a ZooKeeper cannot be used: the mistakes in a job, with the field that fixes each.
+"""Why a ZooKeeper cannot be used: mistakes in a job, with the field that corrects each.
 
 A server that closes connections without a response may just be restarting. So each server is asked
-once more, in the way that tells a mistake from that.
+once more, in a way that tells this from a mistake.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def ensemble_tls_error(
 ) -> JobFileError | AccessDenied | None:
     """The mistake about TLS that makes all servers unusable; None if any of them may have another
     cause."""
-    found = [_server_tls_error(server, tls) for server in ensemble.servers]
-    return found[0] if None not in found else None
+    errors = [_server_tls_error(server, tls) for server in ensemble.servers]
+    return errors[0] if None not in errors else None
 
 
 def _server_tls_error(
@@ -35,15 +35,17 @@ def _server_tls_error(
 ) -> JobFileError | AccessDenied | None:
     if tls is None:
         return tls_port_error(server, PEER) if speaks_tls(server) else None
-    failed = tls_failure(server, tls, PEER.tls, _QUESTION)
-    known = None if failed is None else tls_error(server, failed, tls, PEER)
-    if known is None and failed is not None and answers_in_clear(server, _QUESTION):
+    failure = tls_failure(server, tls, PEER.tls, _QUESTION)
+    if failure is None:
+        return None
+    error = tls_error(server, failure, tls, PEER)
+    if error is None and answers_in_clear(server, _QUESTION):
         return plain_port_error(server, PEER)
-    return known
+    return error
 
 
 def login_error(name: str, access: ZooKeeperAccess) -> JobFileError | AccessDenied:
-    """The server has rejected the login."""
+    """The error of a rejected login."""
     login = access.login
     if login is None:
         return JobFileError(
@@ -63,7 +65,7 @@ def login_error(name: str, access: ZooKeeperAccess) -> JobFileError | AccessDeni
 
 
 def endless_login_error(name: str) -> Unreachable:
-    """The error for a login without an end: a server without SASL answers each step with
+    """The error of a login that does not end: a server without SASL answers each step with
     nothing."""
     return Unreachable(
         f"the login at {name} did not come to an end",
@@ -75,14 +77,13 @@ def endless_login_error(name: str) -> Unreachable:
 def missing_rights_error(what: str, name: str, access: ZooKeeperAccess) -> AccessDenied:
     login = access.login
     if login is None:
-        who, do = "a client without a login", f"set {SECTION}.login, or ask {OPERATOR}"
+        client, do = "a client without a login", f"set {SECTION}.login, or ask {OPERATOR}"
     else:
-        who = f"user {login.username}"
-        do = f"ask {OPERATOR}"
+        client, do = f"user {login.username}", f"ask {OPERATOR}"
     is_known = login is not None and login.uses_sasl
     may_be_password = login is not None and not is_known
     return AccessDenied(
-        f"{who} may not {what} {name}",
+        f"{client} may not {what} {name}",
         why="the access list of the node does not allow it"
         + ("; ZooKeeper does not say whether the password is right" if may_be_password else ""),
         do=(f"check {SECTION}.login, or " if may_be_password else "")

@@ -2,11 +2,11 @@
 
 Jafka: ``/brokers/ids/<id>`` is ``creator:host:port:autocreate``, with ``#`` for ``:`` in the
 first two; ``/brokers/topics/<topic>/<id>`` is the number of that broker's partitions. Kafka:
-both are JSON, and a topic's partitions are the cluster's. Each node shows which of the two it
-is. Brokers' nodes are ephemeral, so a stopped broker is not registered, and in Jafka neither are
+both are JSON, and a topic's partitions belong to the cluster. Each node shows which of the two
+it is. Brokers' nodes are ephemeral, so a stopped broker is not registered, and in Jafka neither are
 its partitions.
 
-One function reads; pure ones parse what it has read.
+One function reads nodes; pure functions parse their contents.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ALL_BROKERS = ""
 @dataclass(frozen=True, slots=True)
 class BrokerRegistry:
     """The brokers and topics that are registered now; there may be none. ``topics`` maps a topic to
-    the number of its partitions by broker, or by `ALL_BROKERS` if they are the cluster's.
+    its number of partitions by broker, or by `ALL_BROKERS` if they belong to the cluster.
     ``source`` names the ZooKeeper in messages."""
 
     brokers: dict[str, Address] = field(default_factory=dict)
@@ -53,16 +53,16 @@ class BrokerRegistry:
     def absent(self) -> frozenset[str]:
         """Brokers with partitions that are not registered themselves: they have just stopped or
         are just starting."""
-        named = {broker for counts in self.topics.values() for broker in counts}
-        return frozenset(named - self.brokers.keys() - {ALL_BROKERS})
+        with_partitions = {broker for counts in self.topics.values() for broker in counts}
+        return frozenset(with_partitions - self.brokers.keys() - {ALL_BROKERS})
 
     def __str__(self) -> str:
-        """What was found, for messages."""
-        there = ", ".join(f"{name} at {address}" for name, address in sorted(self.brokers.items()))
+        """The registry in words, for messages."""
+        brokers = ", ".join(f"{name} at {at}" for name, at in sorted(self.brokers.items()))
         absent = ", ".join(sorted(self.absent))
-        gone = f"; partitions of {absent} without the broker" if absent else ""
+        orphans = f"; partitions of {absent} without the broker" if absent else ""
         topics = count_noun(len(self.topics), "topic")
-        return f"{self.source} has brokers {there or 'none'}, {topics}{gone}"
+        return f"{self.source} has brokers {brokers or 'none'}, {topics}{orphans}"
 
 
 def read_registry(
@@ -89,8 +89,8 @@ def read_cleanup_policies(
     itself is not in ZooKeeper. Raises Unreachable."""
     with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
         nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
-    found = {t: nodes[f"{CONFIGS}/{t}"] for t in topics}
-    policies = {t: parse_cleanup_policy(t, node.content) for t, node in found.items() if node}
+    by_topic = {t: nodes[f"{CONFIGS}/{t}"] for t in topics}
+    policies = {t: parse_cleanup_policy(t, node.content) for t, node in by_topic.items() if node}
     return {topic: policy for topic, policy in policies.items() if policy}
 
 
@@ -114,25 +114,24 @@ def _read_topics(client: ZooKeeper, topics: Sequence[str]) -> dict[str, dict[str
     contents = client.read_all(paths.values())
     empty = [t for t in topics if (node := contents[paths[t]]) is None or not node.content]
     children = client.children_of(paths[t] for t in empty)
-    held = {t: children[paths[t]] or [] for t in empty}
-    counts = client.read_all(f"{paths[t]}/{broker}" for t in empty for broker in held[t])
-    found: dict[str, dict[str, int]] = {}
+    brokers = {t: children[paths[t]] or [] for t in empty}
+    nodes = client.read_all(f"{paths[t]}/{broker}" for t in empty for broker in brokers[t])
+    counts: dict[str, dict[str, int]] = {}
     for topic, path in paths.items():
-        if topic in held:
-            of_topic = {b: counts[f"{path}/{b}"] for b in held[topic]}
-            found[topic] = _counts(topic, of_topic)
+        if topic in brokers:
+            counts[topic] = _counts(topic, {b: nodes[f"{path}/{b}"] for b in brokers[topic]})
         elif (node := contents[path]) is not None:
-            found[topic] = {ALL_BROKERS: parse_kafka_topic(topic, node.content)}
+            counts[topic] = {ALL_BROKERS: parse_kafka_topic(topic, node.content)}
     # A topic whose brokers have all stopped keeps its node, but has no partitions.
-    return {topic: by_broker for topic, by_broker in found.items() if by_broker}
+    return {topic: by_broker for topic, by_broker in counts.items() if by_broker}
 
 
 def _counts(topic: str, nodes: Mapping[str, Znode | None]) -> dict[str, int]:
-    found = {b: parse_partition_count(topic, b, n.content) for b, n in nodes.items() if n}
-    if (total := sum(found.values())) > MAX_PARTITIONS:
+    counts = {b: parse_partition_count(topic, b, n.content) for b, n in nodes.items() if n}
+    if (total := sum(counts.values())) > MAX_PARTITIONS:
         at_most = f"{MAX_PARTITIONS} at most"
-        _reject(f"{TOPICS}/{topic}", f"{total} partitions on {len(found)} brokers", at_most)
-    return found
+        _reject(f"{TOPICS}/{topic}", f"{total} partitions on {len(counts)} brokers", at_most)
+    return counts
 
 
 # --- contents of nodes ------------------------------------------------------------------
@@ -248,7 +247,7 @@ def _reject(path: str, text: str, expected: str) -> NoReturn:
 
 
 def _no_registry_error(client: ZooKeeper) -> JobFileError:
-    """Lists what is there, since a missing chroot is the usual cause."""
+    """The error lists what exists, since a missing chroot is the usual cause."""
     root = [name for name in client.children("/") or [] if name != "zookeeper"]
     registries = client.children_of(f"/{name}{IDS}" for name in root)
     likely = [path.removesuffix(IDS) for path, ids in registries.items() if ids is not None]

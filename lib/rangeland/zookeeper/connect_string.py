@@ -1,7 +1,7 @@
 """ZooKeeper's connect string, ``host:port,host:port/chroot``, as in a job file.
 
 Pure. The port may be left out, as in ZooKeeper's own tools, and an IPv6 host is in brackets.
-The chroot is the node below which everything of one cluster is kept.
+The chroot is the node below which everything of a cluster is kept.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ class ConnectString:
 
 def read_ensemble(text: str) -> ConnectString:
     """Reads a connect string. Raises JobFileError, naming the part of the text that is wrong."""
-    servers, slash, rest = text.strip().partition("/")
-    parts = rest.rstrip("/").split("/") if rest.strip("/") else []
+    servers, slash, path = text.strip().partition("/")
+    parts = path.rstrip("/").split("/") if path.strip("/") else []
     if any(part in ("", ".", "..") or part != part.strip() for part in parts):
-        raise _address_error(text, f"the path {slash + rest!r} is not the path of a node")
+        raise _address_error(text, f"the path {slash + path!r} is not the path of a node")
     addresses = tuple(_read_server(text, server.strip()) for server in servers.split(","))
     return ConnectString(addresses, "".join(f"/{part}" for part in parts))
 
 
 def _read_server(text: str, server: str) -> Address:
-    found = _SERVER.fullmatch(server)
-    if found is None:
+    match = _SERVER.fullmatch(server)
+    if match is None:
         why = f"{server!r} is not host:port" if server else "a server is missing"
         raise _address_error(text, why)
-    port = int(found["port"] or DEFAULT_PORT)
+    port = int(match["port"] or DEFAULT_PORT)
     if not 0 < port < 65_536:
         raise _address_error(text, f"{port} is not a port")
-    return Address(found["six"] or found["host"], port)
+    return Address(match["six"] or match["host"], port)
 
 
 def _address_error(text: str, why: str) -> JobFileError:

@@ -1,4 +1,4 @@
-"""What kazoo is given for a session: sockets and threads, credentials, and its log."""
+"""The parts of a kazoo session that are ours: sockets and threads, credentials, and its log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rangeland.zookeeper.zookeeper_access import SECTION, ZooKeeperAccess, ZooKe
 class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Gives up on a server within ``limit_s``, early enough to try again or to try the others:
     kazoo waits for each as long as a session lasts, and then the session is gone. ZooKeeper 3.9.3
-    never answers, nor closes, a connection that it accepted while it was starting.
+    neither answers nor closes a connection that it accepted while it was starting.
 
     TLS is ours: kazoo would also trust the system's authorities. If a server ends a session
     because of the login, kazoo's thread would end with an error that nobody catches."""
@@ -56,9 +56,9 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         return super().select(*sockets, within_s)
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        def run(*given: Any, **named: Any) -> None:
+        def run(*run_args: Any, **run_kwargs: Any) -> None:
             try:
-                func(*given, **named)
+                func(*run_args, **run_kwargs)
             except (SessionClosedRequireSaslError, SASLException):
                 self._on_failed_login()
 
@@ -77,8 +77,8 @@ def credentials(login: ZooKeeperLogin | None) -> dict[str, Any]:
             "SASL to a ZooKeeper needs the package pure-sasl, which this Python does not have",
             do="run pip install 'rangeland[zookeeper]' for the driver's Python",
         )
-    named = {"username": login.username, "password": login.password}
-    return {"sasl_options": {"mechanism": "DIGEST-MD5", **named}}
+    user = {"username": login.username, "password": login.password}
+    return {"sasl_options": {"mechanism": "DIGEST-MD5", **user}}
 
 
 class LastKazooMessage(logging.Handler):

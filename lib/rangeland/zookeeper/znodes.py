@@ -8,8 +8,9 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """One node. ``created`` is the number of the transaction that created it: a later node of the
-    same path has another. ``session`` is the owner of an ephemeral node, 0 for a persistent one."""
+    """One node. ``created`` is the number of the transaction that created it: a later node with the
+    same path has another one. ``session`` is the owner of an ephemeral node, 0 for a persistent
+    one."""
 
     content: bytes
     version: int

@@ -1,4 +1,4 @@
-"""How a ZooKeeper is reached, and as whom: values only."""
+"""The settings and the login for a ZooKeeper: values only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECTION = "source.security.zookeeper"
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLogin:
     """A login to ZooKeeper. ``uses_sasl``: SASL with DIGEST-MD5, which the server checks at once.
-    Otherwise its scheme `digest`, where a wrong password only means that access lists do not
+    Otherwise its scheme `digest`: there a wrong password only means that access lists do not
     match."""
 
     username: str
@@ -22,7 +22,7 @@ class ZooKeeperLogin:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """The settings with which a ZooKeeper is reached; by default without TLS, and as nobody."""
+    """The settings with which a ZooKeeper is reached; by default without TLS or login."""
 
     tls: TlsSettings | None = None
     login: ZooKeeperLogin | None = None

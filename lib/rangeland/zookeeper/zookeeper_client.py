@@ -1,12 +1,12 @@
 """The ZooKeeper client: one session, its requests, and its end.
 
 Only this module and ``kazoo_connection`` import kazoo. Its exceptions become Unreachable or
-AccessDenied; what is not an error (no such node, a transaction that was not applied) is returned
-as a value; its last log message becomes the *why* of an Unreachable.
+AccessDenied; a missing node or a transaction that was not applied is not an error, but a value; its
+last log message becomes the *why* of an Unreachable.
 
-Each call has a deadline. If the connection is lost, the call waits for it and is sent again, so
-a transaction may have been applied although its second try is refused: callers must be able to
-tell. ``session`` shows that a session has ended.
+Each call has a deadline. If the connection is lost, the call waits for it and is sent again. So a
+transaction may have been applied although its second try is refused: callers must be able to tell.
+``session`` shows that a session has ended.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class ZooKeeper:
 
     def close(self) -> None:
         """Ends the session, so that its ephemeral nodes disappear at once. If the server does not
-        answer, the session times out later; nobody waits for that."""
+        answer, the session times out later; this does not wait for that."""
         self._is_closed = True
         # If the server is silent, kazoo waits for as long as a session lasts.
         ending = threading.Thread(target=self._end, name="zookeeper-close", daemon=True)
@@ -161,9 +161,9 @@ class ZooKeeper:
         self, paths: Iterable[str], within_ms: int | None = None
     ) -> dict[str, Znode | None]:
         """Reads all in one round, but not at one moment. Raises Unreachable."""
-        wanted = list(paths)
-        responses = self._ask_all("read", self._kazoo.get_async, wanted, within_ms)
-        return {p: _node(a) for p, a in zip(wanted, responses, strict=True)}
+        paths = list(paths)
+        responses = self._ask_all("read", self._kazoo.get_async, paths, within_ms)
+        return {p: _node(response) for p, response in zip(paths, responses, strict=True)}
 
     def children(self, path: str, within_ms: int | None = None) -> list[str] | None:
         """The names of a node's children, sorted; None if there is no such node."""
@@ -172,31 +172,30 @@ class ZooKeeper:
     def children_of(
         self, paths: Iterable[str], within_ms: int | None = None
     ) -> dict[str, list[str] | None]:
-        wanted = list(paths)
-        responses = self._ask_all("list", self._kazoo.get_children_async, wanted, within_ms)
+        paths = list(paths)
+        responses = self._ask_all("list", self._kazoo.get_children_async, paths, within_ms)
         return {
-            p: None if isinstance(a, KazooException) else sorted(a)
-            for p, a in zip(wanted, responses, strict=True)
+            p: None if isinstance(response, KazooException) else sorted(response)
+            for p, response in zip(paths, responses, strict=True)
         }
 
     def last_changes(self, paths: Iterable[str], within_ms: int | None = None) -> dict[str, int]:
         """The number of the last transaction that created or removed a child of each node; -1 if
         there is no such node."""
-        wanted = list(paths)
-        stats = self._ask_all("read", self._kazoo.exists_async, wanted, within_ms)
-        return {p: -1 if s is None else s.pzxid for p, s in zip(wanted, stats, strict=True)}
+        paths = list(paths)
+        stats = self._ask_all("read", self._kazoo.exists_async, paths, within_ms)
+        return {p: -1 if s is None else s.pzxid for p, s in zip(paths, stats, strict=True)}
 
     def catch_up(self) -> None:
-        """Later reads are at least as new as anything that any client has read so far."""
+        """Makes later reads at least as new as anything that any client has read so far."""
         self._ask("catch up with", lambda: [self._kazoo.sync_async("/")])
 
     def make(self, paths: Iterable[str]) -> None:
         """Creates missing persistent nodes, with their parents."""
-        wanted = sorted(set(paths))
-        self._ask_all("create", self._kazoo.ensure_path_async, wanted)
+        self._ask_all("create", self._kazoo.ensure_path_async, sorted(set(paths)))
 
     def apply(self, operations: Sequence[Operation]) -> Refused | None:
-        """Applies all operations in one transaction; otherwise none, and returns the one that
+        """Applies all operations in one transaction, or none of them and returns the one that
         failed."""
 
         def send() -> list[Any]:
@@ -222,9 +221,9 @@ class ZooKeeper:
     ) -> list[Any]:
         responses: list[Any] = []
         for first in range(0, len(paths), _AT_ONCE):
-            some = paths[first : first + _AT_ONCE]
-            what = verb if len(some) > 1 else f"{verb} {some[0]} of"
-            responses += self._ask(what, lambda some=some: [ask(p) for p in some], within_ms)  # type: ignore[misc]
+            batch = paths[first : first + _AT_ONCE]
+            what = verb if len(batch) > 1 else f"{verb} {batch[0]} of"
+            responses += self._ask(what, lambda batch=batch: [ask(p) for p in batch], within_ms)  # type: ignore[misc]
         return responses
 
     def _ask(
@@ -238,8 +237,8 @@ class ZooKeeper:
         response."""
         limit_s = self._timeout_s if within_ms is None else min(self._timeout_s, within_ms / 1000)
         deadline = time.monotonic() + limit_s
-        while not self._is_closed and (left := deadline - time.monotonic()) > 0:
-            if not self._is_connected_within(left, what):
+        while not self._is_closed and (left_s := deadline - time.monotonic()) > 0:
+            if not self._is_connected_within(left_s, what):
                 break
             try:
                 responses = [_value(sent, deadline) for sent in send()]
@@ -260,7 +259,7 @@ class ZooKeeper:
         raise self._unreachable_error(what, limit_s)
 
     def _session_error(self, was_connected: bool) -> RangelandError | None:
-        """Why a session did not begin, if there is more to say than that."""
+        """Why a session did not begin, if more is known."""
         if not was_connected:
             return ensemble_tls_error(self.ensemble, self._access.tls)
         login = self._access.login
@@ -314,8 +313,8 @@ class ZooKeeper:
         )
 
     def _on_failed_login(self) -> None:
-        """Called by kazoo's own thread, which then ends: whoever waits for a connection would wait
-        in vain."""
+        """Called by kazoo's own thread, which then ends: waiting for a connection would be in
+        vain."""
         self._has_login_failed = True
         self._connected.set()
 

@@ -36,8 +36,8 @@ Members = Mapping[str, SubscribedMember]
 
 
 def assign(strategy: str, partitions: Iterable[Partition], members: Members) -> Assignment:
-    """Every partition with a subscriber, at exactly one of its subscribers; all members are in
-    the result. Raises JobFileError for an unknown strategy."""
+    """Assigns every partition that has subscribers to exactly one of them; all members are in the
+    result. Raises JobFileError for an unknown strategy."""
     if strategy not in STRATEGIES:
         raise JobFileError(
             f"there is no assignment {strategy}",
@@ -45,8 +45,8 @@ def assign(strategy: str, partitions: Iterable[Partition], members: Members) -> 
             assignment=strategy,
         )
     topics = {topic for member in members.values() for topic in member.topics}
-    wanted = sorted({partition for partition in partitions if partition.topic in topics})
-    return STRATEGIES[strategy](wanted, members)
+    subscribed = sorted({partition for partition in partitions if partition.topic in topics})
+    return STRATEGIES[strategy](subscribed, members)
 
 
 def _order_members(members: Members) -> list[str]:
@@ -59,28 +59,28 @@ def _order_members(members: Members) -> list[str]:
 
 def _range(partitions: list[Partition], members: Members) -> Assignment:
     """Each topic separately, in consecutive runs; the first members get the longer ones."""
-    found: Assignment = {member: [] for member in members}
+    shares: Assignment = {member: [] for member in members}
     ordered = _order_members(members)
     for topic in sorted({partition.topic for partition in partitions}):
         logs = [partition for partition in partitions if partition.topic == topic]
         takers = [member for member in ordered if topic in members[member].topics]
         for member, run in cut_into_runs(logs, takers).items():
-            found[member] += run
-    return found
+            shares[member] += run
+    return shares
 
 
 def _roundrobin(partitions: list[Partition], members: Members) -> Assignment:
     """All partitions in order, to each member in turn; a member that does not subscribe to the
     topic is skipped."""
-    found: Assignment = {member: [] for member in members}
+    shares: Assignment = {member: [] for member in members}
     ordered = _order_members(members)
     turn = 0
     for partition in partitions:
         while partition.topic not in members[ordered[turn % len(ordered)]].topics:
             turn += 1
-        found[ordered[turn % len(ordered)]].append(partition)
+        shares[ordered[turn % len(ordered)]].append(partition)
         turn += 1
-    return found
+    return shares
 
 
 # --- sticky -----------------------------------------------------------------------------
@@ -90,55 +90,55 @@ def _sticky(partitions: list[Partition], members: Members) -> Assignment:
     """Keeps what members have, assigns the rest, then balances. The last step moves a partition
     only from the fullest member that can give one up to the emptiest that takes it, and only
     while that improves the balance; so no partition is moved without need."""
-    found = _keep_held(partitions, members)
-    kept = {member: frozenset(held) for member, held in found.items()}
+    shares = _keep_held(partitions, members)
+    kept = {member: frozenset(share) for member, share in shares.items()}
     ordered = _order_members(members)
     takers = {
         topic: [member for member in ordered if topic in members[member].topics]
         for topic in {partition.topic for partition in partitions}
     }
-    held = {partition for owned in found.values() for partition in owned}
-    unowned = [partition for partition in partitions if partition not in held]
+    owned = {partition for share in shares.values() for partition in share}
+    unowned = [partition for partition in partitions if partition not in owned]
     for partition in sorted(unowned, key=lambda p: (len(takers[p.topic]), p)):
-        found[_emptiest(takers[partition.topic], found)].append(partition)
-    while (move := _next_move(found, takers, kept)) is not None:
+        shares[_emptiest(takers[partition.topic], shares)].append(partition)
+    while (move := _next_move(shares, takers, kept)) is not None:
         giver, taker, partition = move
-        found[giver].remove(partition)
-        found[taker].append(partition)
-    return {member: sorted(owned) for member, owned in found.items()}
+        shares[giver].remove(partition)
+        shares[taker].append(partition)
+    return {member: sorted(share) for member, share in shares.items()}
 
 
 def _keep_held(partitions: list[Partition], members: Members) -> Assignment:
-    """What each member had and may keep. If two claim the same partition, the later generation
-    wins; within one generation neither does."""
+    """The partitions that each member had and may keep. If two claim the same one, the later
+    generation wins; within one generation neither does."""
     claims: dict[Partition, list[str]] = {partition: [] for partition in partitions}
     for member_id, member in members.items():
         for partition in member.held:
             if partition in claims and partition.topic in member.topics:
                 claims[partition].append(member_id)
-    found: Assignment = {member: [] for member in members}
+    shares: Assignment = {member: [] for member in members}
     for partition, claimants in claims.items():
         generations = Counter(members[claimant].generation for claimant in claimants)
         if claimants and generations[latest := max(generations)] == 1:
             (owner,) = (c for c in claimants if members[c].generation == latest)
-            found[owner].append(partition)
-    return found
+            shares[owner].append(partition)
+    return shares
 
 
-def _emptiest(members: list[str], found: Assignment) -> str:
-    return min(members, key=lambda member: len(found[member]))
+def _emptiest(members: list[str], shares: Assignment) -> str:
+    return min(members, key=lambda member: len(shares[member]))
 
 
 def _next_move(
-    found: Assignment, takers: Mapping[str, list[str]], kept: Mapping[str, frozenset[Partition]]
+    shares: Assignment, takers: Mapping[str, list[str]], kept: Mapping[str, frozenset[Partition]]
 ) -> tuple[str, str, Partition] | None:
     """Giver, taker and partition of the next move; None if no move improves the balance.
     Partitions that a member had before are moved last."""
-    for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
-        for topic in sorted({partition.topic for partition in found[giver]}):
-            taker = _emptiest(takers[topic], found)
-            if len(found[taker]) + 1 < len(found[giver]):
-                of_topic = (p for p in found[giver] if p.topic == topic)
+    for giver in sorted(shares, key=lambda member: (-len(shares[member]), member)):
+        for topic in sorted({partition.topic for partition in shares[giver]}):
+            taker = _emptiest(takers[topic], shares)
+            if len(shares[taker]) + 1 < len(shares[giver]):
+                of_topic = (p for p in shares[giver] if p.topic == topic)
                 return giver, taker, max(of_topic, key=lambda p: (p not in kept[giver], p))
     return None
 

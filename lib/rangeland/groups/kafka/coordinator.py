@@ -73,25 +73,25 @@ class CoordinatorClient:
         return self._known[group]
 
     def _look_up(self, group: str) -> Address:
-        tried: dict[str, str] = {}
+        failures: dict[str, str] = {}
         for seed in self.io.seeds:
             try:
                 response = self.io.ask(seed, coordinator_request(group))
             except Unreachable as error:
-                tried[str(seed)] = error.why or error.what
+                failures[str(seed)] = error.why or error.what
                 continue
             code = error_code_of(response.error_code)
             if code.meaning is ErrorMeaning.OK:
                 return Address(response.host, response.port)
             if not code.meaning.may_pass:
                 raise coordinator_error(code, group, "the coordinator was asked for")
-            tried[str(seed)] = code.describe()
+            failures[str(seed)] = code.describe()
         raise Unreachable(
             f"the coordinator of group {group} could not be found",
-            why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),
+            why="; ".join(f"{seed}: {why}" for seed, why in failures.items()),
             do="try again in a moment",
             group=group,
-            tried=tried,
+            tried=failures,
         )
 
 

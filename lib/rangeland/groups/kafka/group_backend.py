@@ -110,25 +110,24 @@ class KafkaGroups:
             try:
                 response, code = self._ask(group, request, _code_of)
             except UnsupportedRequest:
-                return GroupView(
-                    GroupState.ABSENT
-                )  # before 0.9, coordinators kept offsets but no members
+                # Before 0.9, coordinators kept offsets but no members.
+                return GroupView(GroupState.ABSENT)
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its members were asked for")
-        (found,) = response.groups
-        is_consumers = found.protocol_type == m.PROTOCOL_TYPE
-        members = tuple(self._member(group, x, is_consumers) for x in found.members)
-        return GroupView(_STATES.get(found.group_state, GroupState.REBALANCING), members)
+        (described,) = response.groups
+        is_consumers = described.protocol_type == m.PROTOCOL_TYPE
+        members = tuple(self._member(group, x, is_consumers) for x in described.members)
+        return GroupView(_STATES.get(described.group_state, GroupState.REBALANCING), members)
 
     def join(self, joining: JoinRequest) -> Membership:
         group = joining.group
         with self._lock:
             self._joined[group] = joining
-            others = [x for x in self._stable_view(joining).members if not x.is_ours]
-            if others:
-                raise self._in_use_error(group, others)
+            consumers = [x for x in self._stable_view(joining).members if not x.is_ours]
+            if consumers:
+                raise self._in_use_error(group, consumers)
             member = KafkaMember(
                 self._coordinators,
                 self._lock,
@@ -148,12 +147,11 @@ class KafkaGroups:
         is over or has taken too long."""
         deadline_ms = self._io.now_ms() + joining.rebalance_ms
         while True:
-            seen = self.view(joining.group)
-            may_change = seen.state is GroupState.REBALANCING and not all(
-                x.is_ours for x in seen.members
-            )
+            view = self.view(joining.group)
+            is_changing = view.state is GroupState.REBALANCING
+            may_change = is_changing and not all(x.is_ours for x in view.members)
             if not may_change or self._io.now_ms() >= deadline_ms:
-                return seen
+                return view
             self._io.pause(PAUSE_MS)
 
     def _newer_view(self, group: str) -> GroupView:
@@ -163,7 +161,7 @@ class KafkaGroups:
             return GroupView(GroupState.ABSENT)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its members were asked for")
-        (found,) = response.groups
+        (described,) = response.groups
         members = tuple(
             GroupMember(
                 member_id=x.member_id,
@@ -176,17 +174,17 @@ class KafkaGroups:
                 ),
                 is_ours=x.member_type == m.CLASSIC_MEMBER and self._is_our_client(group, x),
             )
-            for x in found.members
+            for x in described.members
         )
-        return GroupView(_STATES.get(found.group_state, GroupState.REBALANCING), members)
+        return GroupView(_STATES.get(described.group_state, GroupState.REBALANCING), members)
 
     def _member(self, group: str, member: m.DescribedMember, is_consumer: bool) -> GroupMember:
-        held = read_assignment(member.member_assignment) if is_consumer else frozenset()
+        assigned = read_assignment(member.member_assignment) if is_consumer else frozenset()
         return GroupMember(
             member_id=member.member_id,
             client_id=member.client_id,
             host=member.client_host.removeprefix("/"),
-            partitions=held,
+            partitions=assigned,
             is_ours=is_consumer and self._is_ours(group, member),
         )
 
@@ -247,9 +245,9 @@ def _name_members(members: Sequence[GroupMember]) -> str:
 
 
 def _sentence(member: GroupMember) -> str:
-    held = ", ".join(map(str, sorted(member.partitions))) or "nothing"
-    who = ", ".join(filter(None, (f"client {member.client_id}", f"host {member.host}")))
-    return f"member {member.member_id} ({who}) holds {held}"
+    partitions = ", ".join(map(str, sorted(member.partitions))) or "nothing"
+    client = ", ".join(filter(None, (f"client {member.client_id}", f"host {member.host}")))
+    return f"member {member.member_id} ({client}) holds {partitions}"
 
 
 def _facts(member: GroupMember) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from rangeland.model import Partition
 logger = logging.getLogger(__name__)
 
 JOIN_SLACK_MS: Final = 5_000
-"""How much later than the rebalance timeout the response to a join may come."""
+"""How long after the rebalance timeout the response to a join may come."""
 
 _OVER: Final = frozenset(
     {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "GROUP_ID_NOT_FOUND"}
@@ -118,8 +118,8 @@ class KafkaMember(BackendMembership):
         response, code = self._ask(request, joining.rebalance_ms, joining.rebalance_ms)
         if code.meaning is ErrorMeaning.OK:
             self._member_id = response.member_id
-            found: m.JoinGroupResponse = response
-            return found
+            joined: m.JoinGroupResponse = response
+            return joined
         if code.name == "MEMBER_ID_REQUIRED":
             self._member_id = response.member_id
         else:
@@ -162,8 +162,8 @@ class KafkaMember(BackendMembership):
         self._coordinators.io.pause(PAUSE_MS)
 
     def _shares(self, joined: m.JoinGroupResponse) -> Assignment:
-        """The assignment of all members. Consumers that are not our drivers expect all of their
-        topics: the partitions that the job leaves out are assigned among them only."""
+        """The assignment of all members. Consumers that are not our drivers expect all their
+        topics: partitions that the job leaves out are assigned only among them."""
         joining = self._joining
         strategy = joined.protocol_name or joining.assignment
         members = {
@@ -172,20 +172,21 @@ class KafkaMember(BackendMembership):
         }
         shares = assign(strategy, joining.partitions, members)
         owner = owner_of(joining.job)
-        ours = {x.member_id for x in joined.members if read_owner(x.metadata) == owner}
-        others = {
-            member: subscription for member, subscription in members.items() if member not in ours
+        consumers = {
+            x.member_id: members[x.member_id]
+            for x in joined.members
+            if read_owner(x.metadata) != owner
         }
-        topics = {topic for subscription in others.values() for topic in subscription.topics}
+        topics = {topic for subscription in consumers.values() for topic in subscription.topics}
         if topics:
             left_out = self._partitions_of(topics) - frozenset(joining.partitions)
-            for member, more in assign(strategy, left_out, others).items():
+            for member, more in assign(strategy, left_out, consumers).items():
                 shares[member] += more
         return shares
 
     def _partitions_of(self, topics: set[str]) -> set[Partition]:
-        wanted = tuple(m.MetadataRequestTopic(name=topic) for topic in sorted(topics))
-        request = BrokerRequest(m.MetadataRequest(topics=wanted))
+        requested = tuple(m.MetadataRequestTopic(name=topic) for topic in sorted(topics))
+        request = BrokerRequest(m.MetadataRequest(topics=requested))
         group, patience_ms = self._joining.group, self._joining.rebalance_ms
         response, _ = self._coordinators.ask(group, request, lambda _: 0, patience_ms)
         return {
@@ -271,8 +272,9 @@ class KafkaMember(BackendMembership):
         )
 
     def _forget(self, code: ErrorCode) -> None:
-        """All partitions are lost. With a wrong generation the coordinator may still know the
-        member: under its old id it replaces itself, under a new id all would wait for the old."""
+        """Gives up all partitions. After a wrong generation the coordinator may still know the
+        member: under its old id it replaces itself; under a new id all would wait for the old
+        one."""
         logger.warning(
             "Lost the membership: %s", code.name, extra=self._log_fields(len(self.owned))
         )

@@ -55,14 +55,14 @@ def group_offsets_request(group: str, partitions: Sequence[Partition]) -> Broker
 
 
 def code_of_group_offsets(response: m.OffsetFetchResponse, asked: Collection[Partition]) -> int:
-    """Raises Unreachable for a partition that was ``asked`` about and left out: brokers answer -1
-    where there is no offset."""
+    """Raises Unreachable if the response leaves out one of the ``asked`` partitions: brokers answer
+    -1 if there is no offset."""
     parts = (part.error_code for topic in response.topics for part in topic.partitions)
     code = response.error_code or _deciding(parts)
     if not code and (left_out := set(asked) - read_group_offsets(response).keys()):
         raise Unreachable(
             f"the coordinator did not say whether the group has an offset of {min(left_out)}",
-            why="its response leaves out what it was asked about",
+            why="its response leaves out the partition",
             do="try again in a moment",
         )
     return code

@@ -1,7 +1,7 @@
-"""What members of a group send each other: Kafka's consumer protocol, as values.
+"""The messages that members of a group send each other: Kafka's consumer protocol, as values.
 
-Bytes of other clients are read as far as possible: an invalid subscription subscribes to
-nothing, an invalid assignment holds nothing. Our members name their job in their user data,
+Invalid bytes of other clients are not an error: an invalid subscription subscribes to nothing, an
+invalid assignment holds nothing. Our members name their job in their user data,
 after what Kafka's StickyAssignor writes there, so that any client may lead the group.
 """
 
@@ -52,12 +52,12 @@ def read_subscription(
     message = _read_with_header(m.ConsumerProtocolSubscription, data)
     if message is None:
         return SubscribedMember(frozenset(), instance_id=instance_id)
-    held, generation = message.owned_partitions, message.generation_id
+    owned, generation = message.owned_partitions, message.generation_id
     if strategy == _STICKY:
         sticky = _user_data(message.user_data)
-        held, generation = sticky.previous_assignment, sticky.generation
+        owned, generation = sticky.previous_assignment, sticky.generation
     return SubscribedMember(
-        frozenset(message.topics), frozenset(_flat(held)), generation, instance_id
+        frozenset(message.topics), frozenset(_flat(owned)), generation, instance_id
     )
 
 

@@ -19,5 +19,5 @@ def client_id(host: str, process: int, job: str, unique: str) -> str:
 
 def job_of(client: str) -> str:
     """The job of a driver; empty for other clients."""
-    found = _DRIVER.fullmatch(client)
-    return found.group(1) if found else ""
+    match = _DRIVER.fullmatch(client)
+    return match.group(1) if match else ""

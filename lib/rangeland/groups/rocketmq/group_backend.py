@@ -1,9 +1,8 @@
 """Groups kept by RocketMQ: by the masters of the brokers that have the group's queues.
 
 There is no coordinator: each broker lists the clients that send it heartbeats, stores offsets
-of its own queues and grants locks on them, and each client computes the assignment by the same
-rule. So assignments are computed here too; for other consumers the result is what upstream's
-own rule would give them.
+of its queues and grants locks on them, and each client computes the assignment by the same
+rule. So assignments are computed here too, for other consumers by upstream's rule.
 
 One lock guards everything, since heartbeats come from another thread.
 """
@@ -73,8 +72,8 @@ class RocketmqGroups:
         JobFileError if the group is unknown and the brokers may not create it."""
         with self._lock:
             brokers = brokers_of(offsets)
-            if there := read_group(self._masters, group, brokers, PATIENCE_MS).clients:
-                raise group_in_use_error(group, there, "the offsets were not written")
+            if clients := read_group(self._masters, group, brokers, PATIENCE_MS).clients:
+                raise group_in_use_error(group, clients, "the offsets were not written")
             write_offsets(self._masters, group, offsets, "rangeland")
 
     def view(self, group: str) -> GroupView:
@@ -82,12 +81,12 @@ class RocketmqGroups:
         this backend, or to any job of this library if none has. Only brokers that know the group,
         or were asked for its offsets, are queried."""
         with self._lock:
-            has_met_brokers, brokers = self._brokers(group)
+            was_joined, brokers = self._brokers(group)
             view = read_group(self._masters, group, brokers, PATIENCE_MS)
             if not view.clients:
-                return GroupView(GroupState.EMPTY if has_met_brokers else GroupState.ABSENT)
-            held = shares(self._queues(group, view), view.ids)
-            members = tuple(self._member(group, c, held[c.client_id]) for c in view.clients)
+                return GroupView(GroupState.EMPTY if was_joined else GroupState.ABSENT)
+            assigned = shares(self._queues(group, view), view.ids)
+            members = tuple(self._member(group, c, assigned[c.client_id]) for c in view.clients)
             return GroupView(self._state(group, view), members)
 
     def join(self, joining: JoinRequest) -> Membership:
@@ -111,18 +110,18 @@ class RocketmqGroups:
     # --- members -----------------------------------------------------------------------
 
     def _brokers(self, group: str) -> tuple[bool, dict[str, str]]:
-        """Which brokers to ask for a group, and whether any broker has ever had a member of it.
-        After a join these are the brokers of the joined partitions only."""
+        """Whether any broker has ever had a member of the group, and the brokers to ask for it:
+        after a join only those of the joined partitions."""
         if group in self._joined:
             return True, brokers_of(self._joined[group][0].partitions)
         retries = f"{g.RETRY_PREFIX}{group}"
         route = self._masters.route(retries)
-        met = dict.fromkeys(route.brokers if route else (), retries)
-        return bool(met), brokers_of(self._asked.get(group, ())) | met
+        brokers = dict.fromkeys(route.brokers if route else (), retries)
+        return bool(brokers), brokers_of(self._asked.get(group, ())) | brokers
 
     def _queues(self, group: str, view: RocketmqGroupView) -> Iterable[Partition]:
-        """The queues that the members share: those of a joined driver, or of all subscribed
-        topics."""
+        """The queues that the members share: the partitions of a joined driver, or all queues of
+        the subscribed topics."""
         if group in self._joined:
             return self._joined[group][0].partitions
         routes = {topic: self._masters.route(topic) for topic in sorted(view.topics)}

@@ -1,4 +1,4 @@
-"""RocketMQ's requests about groups, and what their responses hold.
+"""RocketMQ's requests about groups, and their responses.
 
 Brokers tie a client to the connection of its heartbeats, while locks belong to the client id
 that a request names: both facts are used.
@@ -111,16 +111,16 @@ def read_connections(response: RemotingResponse) -> GroupConnections:
     return _reading(response, _read_clients)
 
 
-def _read_clients(found: JsonFields) -> GroupConnections:
+def _read_clients(body: JsonFields) -> GroupConnections:
     clients = tuple(
         GroupClient(
-            each.text("clientId"),
-            each.text("clientAddr", "").rpartition(":")[0].strip("[]"),
-            each.text("language", ""),
+            client.text("clientId"),
+            client.text("clientAddr", "").rpartition(":")[0].strip("[]"),
+            client.text("language", ""),
         )
-        for each in found.each("connectionSet", ())
+        for client in body.each("connectionSet", ())
     )
-    topics = found.fields("subscriptionTable", {})
+    topics = body.fields("subscriptionTable", {})
     return GroupConnections(clients, frozenset(t for t in topics if not t.startswith(RETRY_PREFIX)))
 
 
@@ -134,7 +134,7 @@ def lock(client: str, group: str, queues: Collection[Partition]) -> RemotingRequ
 
 
 def unlock(client: str, group: str, queues: Collection[Partition]) -> RemotingRequest:
-    """Releases those of the queues that the named client has locked."""
+    """Releases the queues that the named client has locked."""
     return RemotingRequest(UNLOCK, {}, _lock_body(client, group, queues))
 
 
@@ -150,10 +150,10 @@ def read_locked(response: RemotingResponse) -> frozenset[Partition]:
     return _reading(response, _read_queues)
 
 
-def _read_queues(found: JsonFields) -> frozenset[Partition]:
+def _read_queues(body: JsonFields) -> frozenset[Partition]:
     return frozenset(
         Partition(q.text("topic"), q.number("queueId", 0, MAX_INT32), q.text("brokerName"))
-        for q in found.each("lockOKMQSet", ())
+        for q in body.each("lockOKMQSet", ())
     )
 
 

@@ -1,7 +1,7 @@
 """The masters of the brokers that have a group's queues: they keep the group.
 
 Name servers list brokers and their addresses. A master that does not answer is looked up
-again, and a busy one is asked again, until the caller's patience is over; then it is
+again, and a busy one is asked again, until the caller's patience ends; then it is
 ``Unreachable``. Offsets of many queues are read or written in one round per master. Slaves only
 receive heartbeats: an offset that is written to a slave stays there. All I/O goes through the
 ``GroupIO``.
@@ -75,8 +75,8 @@ class MasterBrokers:
     def ask_each(
         self, requests: Sequence[m.RemotingRequest]
     ) -> list[tuple[m.RemotingResponse, ErrorCode]]:
-        """Like ``ask``, for requests about queues: those of one broker in one round. A request that
-        fails there is sent again alone. Raises Unreachable."""
+        """Like ``ask``, for requests about queues, in one round per broker. A request that fails
+        there is sent again alone. Raises Unreachable."""
         settled: dict[int, tuple[m.RemotingResponse, ErrorCode]] = {}
         for broker, indexes in _by_broker(requests).items():
             wrapped = [BrokerRequest(requests[index]) for index in indexes]
@@ -103,44 +103,50 @@ class MasterBrokers:
 
     def slaves(self, brokers: Collection[str]) -> list[Address]:
         """The slaves of brokers that were asked before."""
-        known = [self._addresses.get(broker, {}) for broker in brokers]
-        return [listed[number] for listed in known for number in sorted(listed) if number != MASTER]
+        by_broker = [self._addresses.get(broker, {}) for broker in brokers]
+        return [
+            addresses[number]
+            for addresses in by_broker
+            for number in sorted(addresses)
+            if number != MASTER
+        ]
 
     def route(self, topic: str) -> TopicRoute | None:
-        """The route of a topic; None if it is unknown to all name servers that answer. The others
-        are waited for first. Raises Unreachable if none answers, or one is not ready."""
+        """The route of a topic; None if it is unknown to all name servers that answer. First waits
+        for the others. Raises Unreachable if none answers, or one is not ready."""
         try:
             return backend.ask_until_ready(self.io, PATIENCE_MS, lambda: self._find_route(topic))
         except _UnknownToSome:
             return None
 
     def _find_route(self, topic: str) -> TopicRoute | None:
-        """As name servers answer now. Raises _UnknownToSome if others do not answer at all."""
-        tried: dict[str, str] = {}
+        """The route according to the present answers. Raises _UnknownToSome if other name servers
+        do not answer at all."""
+        failures: dict[str, str] = {}
         codes: set[int] = set()
         all_answer = True
         for seed in self.io.seeds:
             try:
                 response: m.RemotingResponse = self.io.ask(seed, BrokerRequest(m.route(topic)))
             except Unreachable as error:
-                tried[str(seed)] = error.why or error.what
+                failures[str(seed)] = error.why or error.what
                 all_answer = False
                 continue
             if response.code == SUCCESS:
                 return self._learn(read_route(response.body))
             if response.code != REQUEST_NOT_SUPPORTED:  # which a broker answers
                 codes.add(response.code)
-            tried[str(seed)] = f"{error_code_of(response.code).name}: {response.remark}"
+            failures[str(seed)] = f"{error_code_of(response.code).name}: {response.remark}"
         is_unknown = codes == {TOPIC_NOT_EXIST}
         if is_unknown and all_answer:
             return None
         error_class = _UnknownToSome if is_unknown else Unreachable
         raise error_class(
             f"no name server knows a broker that has topic {topic}",
-            why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),
+            why="; ".join(f"{seed}: {why}" for seed, why in failures.items()),
             do="try again in a moment",
             topic=topic,
-            tried=tried,
+            tried=failures,
         )
 
     def _learn(self, route: TopicRoute) -> TopicRoute:
@@ -151,8 +157,8 @@ class MasterBrokers:
     def _master(self, broker: str, topic: str) -> Address:
         if broker not in self._addresses:
             self._find_route(topic)
-        listed = self._addresses.get(broker, {})
-        if MASTER not in listed:
+        addresses = self._addresses.get(broker, {})
+        if MASTER not in addresses:
             raise Unreachable(
                 f"broker {broker} has no master",
                 why="the name servers list none",
@@ -160,7 +166,7 @@ class MasterBrokers:
                 broker=broker,
                 topic=topic,
             )
-        return listed[MASTER]
+        return addresses[MASTER]
 
 
 def _queue(request: m.RemotingRequest | m.Pull) -> Partition:
@@ -170,10 +176,10 @@ def _queue(request: m.RemotingRequest | m.Pull) -> Partition:
 
 def _by_broker(requests: Sequence[m.RemotingRequest]) -> dict[str, list[int]]:
     """The indexes of the requests."""
-    found: dict[str, list[int]] = {}
+    indexes: dict[str, list[int]] = {}
     for index, request in enumerate(requests):
-        found.setdefault(_queue(request).broker, []).append(index)
-    return found
+        indexes.setdefault(_queue(request).broker, []).append(index)
+    return indexes
 
 
 # --- offsets ----------------------------------------------------------------------------
@@ -183,14 +189,14 @@ def read_offsets(
     masters: MasterBrokers, group: str, queues: Sequence[Partition]
 ) -> dict[Partition, int | None]:
     responses = masters.ask_each([g.query_offset(group, queue) for queue in queues])
-    found: dict[Partition, int | None] = {}
+    offsets: dict[Partition, int | None] = {}
     for queue, (response, code) in zip(queues, responses, strict=True):
         if response.code not in (SUCCESS, g.QUERY_NOT_FOUND):
             raise masters_error(
                 code, response.remark, group, f"its offset of {queue} was asked for"
             )
-        found[queue] = number_of(response, "offset") if response.code == SUCCESS else None
-    return found
+        offsets[queue] = number_of(response, "offset") if response.code == SUCCESS else None
+    return offsets
 
 
 def write_offsets(
@@ -201,13 +207,12 @@ def write_offsets(
     requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
     requests, later = _firsts(requests)
     responses = _write(masters, group, requests)
-    asked = zip(requests, responses, strict=True)
-    if strange := [r for r, response in asked if response.code == g.GROUP_NOT_EXIST]:
-        # A broker creates an unknown group when a client unregisters from it, without anybody
-        # having to join.
-        for broker, indexes in _by_broker(strange).items():
-            masters.ask(broker, _queue(strange[indexes[0]]).topic, g.unregister(me, group))
-        responses = _write(masters, group, strange)
+    pairs = zip(requests, responses, strict=True)
+    if refused := [r for r, response in pairs if response.code == g.GROUP_NOT_EXIST]:
+        # A broker creates an unknown group when a client unregisters from it: nobody has to join.
+        for broker, indexes in _by_broker(refused).items():
+            masters.ask(broker, _queue(refused[indexes[0]]).topic, g.unregister(me, group))
+        responses = _write(masters, group, refused)
     for response in (*responses, *_write(masters, group, later)):
         if response.code == g.GROUP_NOT_EXIST:
             raise _not_written_error(response, group)

@@ -2,11 +2,11 @@
 
 To join, a driver lists the members, sends heartbeats, lists them again, computes its
 assignment, and locks those queues at the masters. Other members release queues when they notice
-that a member came, so a lock that is taken is waited for. A member that is not a driver of this
+that a member came, so this waits for a lock that is taken. A member that is not a driver of this
 job is a Conflict, and this driver then leaves without a trace.
 
 There is no generation here: the lock is the fence. Brokers keep locks in memory, for a minute
-after the last renewal, and do not tell who has one. The locks of a driver that has disappeared
+after the last renewal, and do not report who has one. The locks of a driver that has disappeared
 are released in its name: if it is alive after all, it finds that it has lost them. A driver has
 disappeared if its connection has ended, or was silent for as long as the brokers allow (two
 minutes by default); brokers do not know a session's length.
@@ -70,7 +70,7 @@ class RocketmqMember(BackendMembership):
         self._holds = False
         self._is_known = False  # some broker may list this member
         self._ids: tuple[str, ...] = ()  # all members of the assignment
-        self._locked: frozenset[Partition] = frozenset()  # what may have to be released
+        self._locked: frozenset[Partition] = frozenset()  # queues that may have to be released
         self._locked_at_ms = 0
         self._drivers: set[str] = set()  # all drivers ever seen
         self._silent: set[Address] = set()  # slaves without a response
@@ -116,17 +116,18 @@ class RocketmqMember(BackendMembership):
                 io.pause(RETRY_MS)
 
     def _patience_ms(self, view: RocketmqGroupView) -> int:
-        """If nobody else is in the group, a lock is left from a dead client and expires."""
-        others = set(view.ids) - {self._id}
-        return self._joining.rebalance_ms if others else self._orphans_ms
+        """How long to wait for a lock: if nobody else is in the group, a dead client has left it,
+        and it expires."""
+        is_alone = not set(view.ids) - {self._id}
+        return self._orphans_ms if is_alone else self._joining.rebalance_ms
 
     @property
     def _orphans_ms(self) -> int:
         return max(self._joining.rebalance_ms, LOCK_MS + SLACK_MS)
 
     def _announce(self) -> RocketmqGroupView:
-        """The members, after all brokers have been told about this one. It is not announced
-        before it is known that all members are drivers of this job."""
+        """Announces this member to all brokers, but only once all members are known to be drivers
+        of this job. Returns the members."""
         if not self._is_known:
             self._look(PATIENCE_MS)
             self._is_known = True
@@ -136,10 +137,10 @@ class RocketmqMember(BackendMembership):
     def _look(self, patience_ms: int) -> RocketmqGroupView:
         joining = self._joining
         view = read_group(self._masters, joining.group, self._brokers, patience_ms)
-        if not self._holds and (others := view.others(joining.job)):
+        if not self._holds and (consumers := view.others(joining.job)):
             self.leave()
             raise group_in_use_error(
-                joining.group, others, f"job {joining.job} cannot claim its partitions"
+                joining.group, consumers, f"job {joining.job} cannot claim its partitions"
             )
         self._drivers |= {c for c in view.ids if job_of(c) == joining.job}
         return view
@@ -153,14 +154,13 @@ class RocketmqMember(BackendMembership):
 
     def _claim(self, view: RocketmqGroupView) -> Conflict | None:
         """None once exactly the assigned queues are locked; otherwise the obstacle."""
-        by_rule = shares(self._joining.partitions, view.ids)
-        share = frozenset(by_rule.get(self._id, ()))
+        share = shares(self._joining.partitions, view.ids).get(self._id, frozenset())
         self._give_back(self._id, self._locked - share)
         self._locked = share
         asked_at_ms = self._masters.io.now_ms()
         missing = share - self._take(share, PATIENCE_MS)
-        if missing and (gone := self._drivers - set(view.ids)):
-            for dead in sorted(gone):
+        if missing and (dead_drivers := self._drivers - set(view.ids)):
+            for dead in sorted(dead_drivers):
                 self._give_back(dead, missing)
             missing -= self._take(missing, PATIENCE_MS)
         if missing:
@@ -177,7 +177,7 @@ class RocketmqMember(BackendMembership):
                 return HeartbeatStatus.LOST
             view = self._look(self.beat_ms)
             # Only its own heartbeats list it, and each follows such a check: a member that is
-            # not listed has been away, and others have seen that.
+            # not listed was away for a while, and others have noticed.
             if not view.lists_everywhere(self._id) or not self._is_locked_in_time:
                 return self._mark_lost()
             self._send_heartbeats(self.beat_ms)
@@ -190,10 +190,10 @@ class RocketmqMember(BackendMembership):
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Writes nothing unless this member has just renewed the lock of each queue. Brokers do
-        not check offsets against locks: a lock that is lost between the two requests is not
-        noticed, nor one that another driver had and released since the last heartbeat. The
-        offset is then a checkpoint that has landed, perhaps not the latest; the next run
-        mirrors the latest."""
+        not check offsets against locks, so a lock that is lost between the two requests goes
+        unnoticed, as does one that another driver had and released since the last heartbeat. The
+        offset is then a checkpoint that has landed, but perhaps not the latest one; the next run
+        mirrors that."""
         with self._lock:
             if not self._holds:
                 raise self._fenced_error("it is no longer a member")
@@ -233,8 +233,8 @@ class RocketmqMember(BackendMembership):
                 return
             self._is_known = False
             slaves = self._masters.slaves(self._brokers)
-            for broker, some in _by_broker(queues):
-                self._send_best_effort(broker, g.unlock(self._id, self._joining.group, some))
+            for broker, of_broker in _by_broker(queues):
+                self._send_best_effort(broker, g.unlock(self._id, self._joining.group, of_broker))
             request = g.unregister(self._id, self._joining.group)
             for broker in self._brokers:
                 self._send_best_effort(broker, request)
@@ -245,17 +245,17 @@ class RocketmqMember(BackendMembership):
 
     def _take(self, queues: Collection[Partition], patience_ms: int) -> frozenset[Partition]:
         """The queues that this member has locked now."""
-        taken: frozenset[Partition] = frozenset()
-        for broker, some in _by_broker(queues):
-            request = g.lock(self._id, self._joining.group, some)
-            taken |= g.read_locked(
+        locked: frozenset[Partition] = frozenset()
+        for broker, of_broker in _by_broker(queues):
+            request = g.lock(self._id, self._joining.group, of_broker)
+            locked |= g.read_locked(
                 self._ask(broker, request, "a member locked its queues", patience_ms)
             )
-        return taken & frozenset(queues)
+        return locked & frozenset(queues)
 
     def _give_back(self, client: str, queues: Collection[Partition]) -> None:
-        for broker, some in _by_broker(queues):
-            request = g.unlock(client, self._joining.group, some)
+        for broker, of_broker in _by_broker(queues):
+            request = g.unlock(client, self._joining.group, of_broker)
             self._ask(broker, request, "a member gave queues back", PATIENCE_MS)
 
     def _ask(
@@ -298,16 +298,16 @@ class RocketmqMember(BackendMembership):
 
     def _blocked_error(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
         queue, group = min(queues), self._joining.group
-        others = [client for client in view.clients if client.client_id != self._id]
-        who = describe_clients(others) if others else "none"
+        clients = [client for client in view.clients if client.client_id != self._id]
+        described = describe_clients(clients) if clients else "none"
         return Conflict(
             f"{queue} could not be claimed in group {group}",
             why=f"another client holds its lock after {self._patience_ms(view)} ms; others in "
-            f"the group: {who}",
+            f"the group: {described}",
             do="check what they do; a lock expires a minute after its client ended",
             group=group,
             partition=str(queue),
-            members=facts(others),
+            members=facts(clients),
         )
 
     def _not_listed_error(self, view: RocketmqGroupView) -> JobFileError:

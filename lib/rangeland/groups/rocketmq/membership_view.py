@@ -1,4 +1,4 @@
-"""A group's members, as each of its brokers shows them.
+"""A group's members according to each of its brokers.
 
 Every broker lists the clients that send it heartbeats. The lists agree once all members have
 reached all brokers, and only then is the assignment the same for all.
@@ -23,14 +23,14 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class RocketmqGroupView:
-    """A group as its brokers show it. ``seen``: the connections that each broker lists."""
+    """A group according to its brokers. ``seen``: the connections that each broker lists."""
 
     seen: Mapping[str, g.GroupConnections]
 
     @property
     def clients(self) -> tuple[g.GroupClient, ...]:
         """Each client once, in upstream's order."""
-        by_id = {c.client_id: c for found in self.seen.values() for c in found.clients}
+        by_id = {c.client_id: c for x in self.seen.values() for c in x.clients}
         return tuple(by_id[client] for client in in_order(by_id))
 
     @property
@@ -39,18 +39,16 @@ class RocketmqGroupView:
 
     @property
     def topics(self) -> frozenset[str]:
-        return frozenset(topic for found in self.seen.values() for topic in found.topics)
+        return frozenset(topic for x in self.seen.values() for topic in x.topics)
 
     @property
     def is_agreed(self) -> bool:
         """Whether all brokers that list any members list the same ones."""
-        lists = {frozenset(c.client_id for c in found.clients) for found in self.seen.values()}
+        lists = {frozenset(c.client_id for c in x.clients) for x in self.seen.values()}
         return len(lists - {frozenset()}) <= 1
 
     def lists_everywhere(self, client: str) -> bool:
-        return all(
-            any(c.client_id == client for c in found.clients) for found in self.seen.values()
-        )
+        return all(any(c.client_id == client for c in x.clients) for x in self.seen.values())
 
     def others(self, job: str) -> list[g.GroupClient]:
         """Members that are not drivers of the job. A group has one set of subscriptions, so the
@@ -63,39 +61,39 @@ def read_group(
 ) -> RocketmqGroupView:
     """Reads the members of a group from its brokers. ``brokers``: each with one of its topics.
     Raises Unreachable."""
-    seen: dict[str, g.GroupConnections] = {}
+    connections: dict[str, g.GroupConnections] = {}
     for broker, topic in sorted(brokers.items()):
         response, code = masters.ask(broker, topic, g.connections(group), patience_ms)
         if response.code not in (SUCCESS, g.NOBODY_ONLINE):
             raise masters_error(code, response.remark, group, "its members were asked for")
         is_there = response.code == SUCCESS
-        seen[broker] = g.read_connections(response) if is_there else g.GroupConnections()
-    return RocketmqGroupView(seen)
+        connections[broker] = g.read_connections(response) if is_there else g.GroupConnections()
+    return RocketmqGroupView(connections)
 
 
 def brokers_of(partitions: Iterable[Partition]) -> dict[str, str]:
-    """The brokers that have these, each with one of its topics."""
+    """The brokers that have these partitions, each with one of its topics."""
     return {partition.broker: partition.topic for partition in partitions}
 
 
 # --- sentences --------------------------------------------------------------------------
 
 
-def group_in_use_error(group: str, there: Sequence[g.GroupClient], what: str) -> Conflict:
-    """The error for members that are in the way; ``what`` was not done because of them."""
+def group_in_use_error(group: str, clients: Sequence[g.GroupClient], what: str) -> Conflict:
+    """The error for members that prevented ``what``, a clause."""
     return Conflict(
         f"{what}: group {group} is in use",
-        why=f"it has {describe_clients(there)}",
+        why=f"it has {describe_clients(clients)}",
         do="stop that consumer, or give the job its own group (group.id)",
         group=group,
-        members=facts(there),
+        members=facts(clients),
     )
 
 
 def describe_clients(clients: Sequence[g.GroupClient]) -> str:
     """``client 10.0.0.7@88#4711 (host 10.0.0.7, JAVA)``, and so on."""
     more = f" and {len(clients) - _SHOWN} more" if len(clients) > _SHOWN else ""
-    return "; ".join(_describe(each) for each in clients[:_SHOWN]) + more
+    return "; ".join(map(_describe, clients[:_SHOWN])) + more
 
 
 def _describe(client: g.GroupClient) -> str:

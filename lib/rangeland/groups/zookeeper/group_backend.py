@@ -1,6 +1,6 @@
-"""Groups kept in ZooKeeper: Jafka's, and those of Kafka's old consumers.
+"""Groups kept in ZooKeeper: by Jafka, and by Kafka's old consumers.
 
-A backend has one session to read, and to write offsets of groups without members; each
+A backend has one session for reading, and for writing offsets of groups without members; each
 membership has its own. It connects at the first request. Closing it ends its memberships.
 """
 
@@ -60,16 +60,16 @@ class ZooKeeperGroups:
         zookeeper = self._connect()
         zookeeper.catch_up()
         nodes = zookeeper.read_all(paths.values())
-        found: dict[Partition, int | None] = {}
+        committed: dict[Partition, int | None] = {}
         for partition, path in paths.items():
             node = nodes[path]
-            found[partition] = None if node is None else read_offset(path, node.content)
-        return found
+            committed[partition] = None if node is None else read_offset(path, node.content)
+        return committed
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """All or nothing for up to 500 partitions; more take several transactions."""
-        for some in transaction_sized(sorted(offsets)):
-            self._commit(group, {p: offsets[p] for p in some})
+        for batch in transaction_sized(sorted(offsets)):
+            self._commit(group, {p: offsets[p] for p in batch})
 
     def view(self, group: str) -> GroupView:
         view = self._read_group(group)
@@ -127,14 +127,14 @@ class ZooKeeperGroups:
         raise offsets_not_written_error(group, refused, _TRIES)
 
     def _commit_operations(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
-        """A node with children cannot be deleted: so the transaction itself ensures that nobody
-        is registered, and nobody can register meanwhile."""
+        """Operations that fail if anybody is registered, since a node with children cannot be
+        deleted. Nobody can register during the transaction."""
         zookeeper, ids = self._connect(), ids_path(group)
-        written = zookeeper.read_all(offset_path(group, p) for p in offsets)
-        missing = [parent(path) for path, node in written.items() if node is None]
+        nodes = zookeeper.read_all(offset_path(group, p) for p in offsets)
+        missing = [parent(path) for path, node in nodes.items() if node is None]
         zookeeper.make([ids, *missing])
-        nobody_is_in: list[Operation] = [Delete(ids), Create(ids)]
-        return nobody_is_in + [offset_write(group, p, o, written) for p, o in offsets.items()]
+        has_no_members: list[Operation] = [Delete(ids), Create(ids)]
+        return has_no_members + [offset_write(group, p, o, nodes) for p, o in offsets.items()]
 
     def _in_use_error(self, group: str) -> Conflict:
         view = self._read_group(group)

@@ -67,8 +67,8 @@ class _Registration:
 
 @dataclass(frozen=True, slots=True)
 class _Lease(_Registration):
-    """What a registered member has claimed. ``claims`` are the creation numbers of its owner
-    nodes; ``ids`` are all members at that time."""
+    """The claims of a registered member: the creation numbers of its owner nodes. ``ids`` are all
+    members at that time."""
 
     ids: tuple[str, ...]
     claims: Mapping[Partition, int]
@@ -85,8 +85,8 @@ class ZooKeeperMember(BackendMembership):
         self._registration: _Registration | None = None
         self._lease: _Lease | None = None
         self._last_status = HeartbeatStatus.HOLDS
-        self._held: frozenset[Partition] = frozenset()  # what may have to be released
-        self._seen: tuple[object, ...] = ()  # what the last heartbeat found to be intact
+        self._held: frozenset[Partition] = frozenset()  # partitions that may have to be released
+        self._seen: tuple[object, ...] = ()  # the state that the last heartbeat found intact
 
     @property
     def member_id(self) -> str:
@@ -207,9 +207,9 @@ class ZooKeeperMember(BackendMembership):
         view = read_group(zookeeper, group, job)
         if view is None:
             return (), ()
-        if others := view.others(self._joining.partitions):
+        if consumers := view.others(self._joining.partitions):
             self.leave()
-            raise group_in_use_error(group, others, f"job {job} cannot claim its partitions")
+            raise group_in_use_error(group, consumers, f"job {job} cannot claim its partitions")
         return view.ids, view.drivers()
 
     # --- claims ------------------------------------------------------------------------
@@ -219,12 +219,12 @@ class ZooKeeperMember(BackendMembership):
     ) -> dict[Partition, int] | Conflict | Unreachable:
         """Claims the whole share; otherwise claims nothing and returns the obstacle."""
         self._held = share
-        for some in transaction_sized(sorted(share)):
-            if zookeeper.apply(self._claim_operations(me, some)) is not None:
+        for batch in transaction_sized(sorted(share)):
+            if zookeeper.apply(self._claim_operations(me, batch)) is not None:
                 break
         nodes = zookeeper.read_all(map(self._owner_path, share))
         # A response may have been lost, so the nodes decide, not the responses.
-        claims = {p: n.created for p in share if (n := self._mine(me, p, nodes)) is not None}
+        claims = {p: n.created for p in share if (n := self._own_node(me, p, nodes)) is not None}
         if len(claims) == len(share):
             return claims
         self._release(zookeeper)
@@ -244,15 +244,18 @@ class ZooKeeperMember(BackendMembership):
         return operations
 
     def _release(self, zookeeper: ZooKeeper) -> None:
-        """Releases what this session holds, and nothing else."""
+        """Releases only what this session holds."""
         me = self._registration
         for _ in range(_TRIES):
             if me is None or not self._held:
                 break
             nodes = zookeeper.read_all(map(self._owner_path, self._held))
-            mine = [p for p in sorted(self._held) if self._mine(me, p, nodes) is not None]
-            deletes = [Delete(self._owner_path(p), _CLAIMED_VERSION) for p in mine]
-            refused = [zookeeper.apply(some) for some in transaction_sized(deletes)]
+            deletes = [
+                Delete(self._owner_path(p), _CLAIMED_VERSION)
+                for p in sorted(self._held)
+                if self._own_node(me, p, nodes) is not None
+            ]
+            refused = [zookeeper.apply(batch) for batch in transaction_sized(deletes)]
             if not any(refused):
                 break
         self._held = frozenset()
@@ -264,8 +267,8 @@ class ZooKeeperMember(BackendMembership):
         if zookeeper is None or lease is None or zookeeper.session != lease.session:
             raise self._fenced_error("its session in ZooKeeper has ended")
         self._check_owned(offsets, lease.claims.keys())
-        for some in transaction_sized(sorted(offsets)):
-            self._commit(zookeeper, lease, {p: offsets[p] for p in some})
+        for batch in transaction_sized(sorted(offsets)):
+            self._commit(zookeeper, lease, {p: offsets[p] for p in batch})
 
     def _commit(
         self, zookeeper: ZooKeeper, lease: _Lease, offsets: Mapping[Partition, int]
@@ -285,14 +288,14 @@ class ZooKeeperMember(BackendMembership):
     ) -> list[Operation]:
         group = self._joining.group
         owners = zookeeper.read_all(map(self._owner_path, offsets))
-        if (taken := self._why_taken(lease, owners, offsets)) is not None:
-            raise self._fenced_error(taken)
-        written = zookeeper.read_all(offset_path(group, p) for p in offsets)
-        zookeeper.make(parent(path) for path, node in written.items() if node is None)
+        if (why := self._why_taken(lease, owners, offsets)) is not None:
+            raise self._fenced_error(why)
+        nodes = zookeeper.read_all(offset_path(group, p) for p in offsets)
+        zookeeper.make(parent(path) for path, node in nodes.items() if node is None)
         operations: list[Operation] = [Check(ids_path(group, lease.member_id), 0)]
         for partition, offset in offsets.items():
             operations.append(Check(self._owner_path(partition), _CLAIMED_VERSION))
-            operations.append(offset_write(group, partition, offset, written))
+            operations.append(offset_write(group, partition, offset, nodes))
         return operations
 
     # --- leave -------------------------------------------------------------------------
@@ -310,13 +313,14 @@ class ZooKeeperMember(BackendMembership):
     def _owner_path(self, partition: Partition) -> str:
         return owner_path(self._joining.group, partition)
 
-    def _mine(
+    def _own_node(
         self, me: _Registration, partition: Partition, nodes: Mapping[str, Znode | None]
     ) -> Znode | None:
         """The owner's node, if this member made it in this session."""
         node = nodes[self._owner_path(partition)]
-        is_mine = node is not None and node.session == me.session
-        return node if node and is_mine and read_owner(node.content) == me.member_id else None
+        if node is None or node.session != me.session:
+            return None
+        return node if read_owner(node.content) == me.member_id else None
 
     def _why_taken(
         self,
@@ -324,7 +328,7 @@ class ZooKeeperMember(BackendMembership):
         nodes: Mapping[str, Znode | None],
         partitions: Mapping[Partition, int] | None = None,
     ) -> str | None:
-        """Which partition is no longer this member's, and why; None if it has all."""
+        """Which partition this member no longer has, and why; None if it has all."""
         for partition in sorted(lease.claims if partitions is None else partitions):
             node = nodes[self._owner_path(partition)]
             if node is None:

@@ -28,8 +28,8 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroupView:
-    """A group as its nodes show it. ``topics`` of each registered member; None if they are not
-    known. ``owners`` may name members that are not registered. ``job`` decides which drivers are
+    """A group according to its nodes. ``topics`` of each registered member; None if they are
+    unknown. ``owners`` may name members that are not registered. ``job`` decides which drivers are
     ours."""
 
     group: str
@@ -43,10 +43,10 @@ class ZooKeeperGroupView:
 
     def holders(self) -> tuple[GroupMember, ...]:
         """All members, including those that only own partitions."""
-        held: dict[str, set[Partition]] = {member: set() for member in self.topics}
+        owned: dict[str, set[Partition]] = {member: set() for member in self.topics}
         for partition, member in self.owners.items():
-            held.setdefault(member, set()).add(partition)
-        return tuple(group_member(self.group, self.job, m, held[m]) for m in sorted(held))
+            owned.setdefault(member, set()).add(partition)
+        return tuple(group_member(self.group, self.job, m, owned[m]) for m in sorted(owned))
 
     def drivers(self) -> tuple[str, ...]:
         """The registered drivers of this job."""
@@ -57,11 +57,11 @@ class ZooKeeperGroupView:
     def others(self, partitions: Collection[Partition]) -> list[GroupMember]:
         """Registered members that are not drivers of this job and read its topics. A member
         that holds nothing yet counts: the group would assign it partitions."""
-        wanted = {p.topic for p in partitions}
+        topics_of_job = {p.topic for p in partitions}
 
         def reads(member: str) -> bool:
             topics = self.topics[member]
-            return topics is None or not wanted.isdisjoint(topics)
+            return topics is None or not topics_of_job.isdisjoint(topics)
 
         registered = [h for h in self.holders() if not h.is_ours and h.member_id in self.topics]
         return [h for h in registered if reads(h.member_id) or h.partitions & set(partitions)]
@@ -73,17 +73,17 @@ class ZooKeeperGroupView:
         the job are members, only they and their topics count."""
         if not self.topics and not self.owners:
             return GroupState.EMPTY
-        seated = self.drivers() or self.ids
-        read = {topic for member in seated for topic in self.topics[member] or ()}
-        owners = {p: m for p, m in self.owners.items() if p.topic in read or not seated}
-        if set(owners.values()) - self.topics.keys() or self._is_uneven(seated):
+        members = self.drivers() or self.ids
+        topics = {topic for member in members for topic in self.topics[member] or ()}
+        owners = {p: m for p, m in self.owners.items() if p.topic in topics or not members}
+        if set(owners.values()) - self.topics.keys() or self._is_uneven(members):
             return GroupState.REBALANCING
         return GroupState.STABLE
 
-    def _is_uneven(self, seated: Sequence[str]) -> bool:
+    def _is_uneven(self, members: Sequence[str]) -> bool:
         owned = Counter((member, p.topic) for p, member in self.owners.items())
         shares: dict[str, list[int]] = defaultdict(list)
-        for member in seated:
+        for member in members:
             for topic in self.topics[member] or ():
                 shares[topic].append(owned[member, topic])
         return any(max(counts) - min(counts) > 1 for counts in shares.values())
@@ -123,7 +123,7 @@ def _read_owners(zookeeper: ZooKeeper, owners: str, topics: Sequence[str]) -> di
 
 def describe_holders(holders: Sequence[GroupMember]) -> str:
     """``g_host-1795233329683-c81507e9 on host (orders/1-0, orders/1-1)``, and so on."""
-    return "; ".join(_describe(each) for each in holders)
+    return "; ".join(map(_describe, holders))
 
 
 def _describe(member: GroupMember) -> str:
@@ -134,14 +134,14 @@ def _describe(member: GroupMember) -> str:
     return f"{member.member_id}{where} ({f'owns {shown}{more}' if owned else 'owns nothing'})"
 
 
-def group_in_use_error(group: str, there: Sequence[GroupMember], what: str) -> Conflict:
-    """The error for members that are in the way; ``what`` was not done because of them."""
+def group_in_use_error(group: str, members: Sequence[GroupMember], what: str) -> Conflict:
+    """The error for members that prevented ``what``, a clause."""
     return Conflict(
         f"{what}: group {group} is in use",
-        why=f"it has {describe_holders(there)}",
+        why=f"it has {describe_holders(members)}",
         do="stop that consumer, or give the job its own group; a consumer that was just killed "
         "is gone when its session ends, so run again then",
         group=group,
-        members=[member.member_id for member in there],
-        partitions={m.member_id: [str(p) for p in sorted(m.partitions)] for m in there},
+        members=[member.member_id for member in members],
+        partitions={m.member_id: [str(p) for p in sorted(m.partitions)] for m in members},
     )

@@ -17,11 +17,11 @@ _PER_TRANSACTION = 500
 
 
 def offset_write(
-    group: str, partition: Partition, offset: int, written: Mapping[str, Znode | None]
+    group: str, partition: Partition, offset: int, nodes: Mapping[str, Znode | None]
 ) -> Operation:
     """The operation that writes an offset, to the existing node if there is one."""
     path, content = offset_path(group, partition), str(offset).encode()
-    return Create(path, content) if written[path] is None else Write(path, content)
+    return Create(path, content) if nodes[path] is None else Write(path, content)
 
 
 def offsets_not_written_error(group: str, refused: Refused | None, tries: int) -> Unreachable:

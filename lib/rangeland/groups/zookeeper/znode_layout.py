@@ -66,7 +66,7 @@ def partition_name(partition: Partition) -> str:
 
 
 def read_partition(topic: str, name: str) -> Partition | None:
-    """The partition that a node is named after; None for a name that is not a partition's."""
+    """The partition after which a node is named; None for a name that is not a partition's."""
     broker, _, number = name.rpartition("-")
     try:
         return Partition(topic, decimal(number, "the number", 0, MAX_INT32), broker)
@@ -106,19 +106,19 @@ def member_name(group: str, job: str, host: str, now_ms: int, random: str) -> st
 
 
 def read_name(group: str, member_id: str) -> MemberName:
-    found = _MEMBER.fullmatch(member_id.removeprefix(f"{group}_"))
-    if found is None:
+    match = _MEMBER.fullmatch(member_id.removeprefix(f"{group}_"))
+    if match is None:
         return MemberName()
-    client, dot, job = (found["client"] or "").partition(".")
+    client, dot, job = (match["client"] or "").partition(".")
     is_driver = client == _DRIVER and bool(dot)
-    return MemberName(found["host"], _DRIVER if is_driver else "", job if is_driver else "")
+    return MemberName(match["host"], _DRIVER if is_driver else "", job if is_driver else "")
 
 
 def registration(partitions: Iterable[Partition], now_ms: int) -> bytes:
     """The content of a member's node: one thread for each of its topics."""
-    all_of = list(partitions)
-    topics = {topic: 1 for topic in sorted({p.topic for p in all_of})}
-    if any(p.broker for p in all_of):
+    partitions = list(partitions)
+    topics = {topic: 1 for topic in sorted({p.topic for p in partitions})}
+    if any(p.broker for p in partitions):
         return json.dumps(topics, separators=(",", ":")).encode()
     envelope = {
         "version": 1,
@@ -130,8 +130,7 @@ def registration(partitions: Iterable[Partition], now_ms: int) -> bytes:
 
 
 def read_topics(content: bytes) -> frozenset[str] | None:
-    """The topics that a member reads; None if they are not known: a pattern, or an unknown
-    form."""
+    """The topics that a member reads; None if they are unknown: a pattern, or an unknown form."""
     try:
         fields = JsonFields.parse(content)
     except Unreadable:
@@ -151,7 +150,7 @@ def read_owner(content: bytes) -> str:
 def group_member(
     group: str, job: str, member_id: str, partitions: Iterable[Partition]
 ) -> GroupMember:
-    """A member as the backend shows it; ours if it is a driver of this job."""
+    """A member as a value; ours if it is a driver of this job."""
     name = read_name(group, member_id)
     is_ours = bool(job) and name.job == job
     return GroupMember(member_id, name.client_id, name.host, frozenset(partitions), is_ours)

@@ -149,7 +149,7 @@ class FinalLogCheck:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
         self._check_planned_cluster(plan, attempt.cluster())
-        metadata = attempt.found
+        metadata = attempt.partitions
         unconfirmed = unconfirmed_partitions(marks, metadata.reachable)
         served = {p: marks[p] for p in unconfirmed if metadata.absent.why_unreachable(p) is None}
         if served:
