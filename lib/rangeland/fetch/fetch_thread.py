@@ -25,7 +25,13 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, ResponseReader
+from rangeland.fetch.response_reader import (
+    EntryEnd,
+    FetchedPiece,
+    LostPiece,
+    Piece,
+    ResponseReader,
+)
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Latest, Slice
 
@@ -71,7 +77,7 @@ class FetchThread:
             located_slices, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
         )
         self._responses = ResponseReader(self.brokers, self._loop, settings, floors or {})
-        self._pieces: queue.SimpleQueue[FetchedPiece | BaseException | None] = queue.SimpleQueue()
+        self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
         self._budget = PrefetchBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
@@ -93,7 +99,7 @@ class FetchThread:
         self.brokers.close()
         self._thread.join()
 
-    def pieces(self) -> Iterator[FetchedPiece]:
+    def pieces(self) -> Iterator[Piece]:
         while True:
             item = self._pieces.get()
             if item is None:
@@ -101,7 +107,8 @@ class FetchThread:
             if isinstance(item, BaseException):
                 raise item
             yield item
-            self._budget.give_back(len(item.records))
+            if isinstance(item, FetchedPiece):
+                self._budget.give_back(len(item.records))
 
     def _run(self) -> None:
         try:
@@ -129,7 +136,7 @@ class FetchThread:
 
     def _hand_over_losses(self) -> None:
         for index, loss in self._loop.take_losses():
-            self._pieces.put(FetchedPiece(index, loss.from_offset, loss.until_offset, loss=loss))
+            self._pieces.put(LostPiece(index, loss))
 
     # --- records ----------------------------------------------------------------------
 

@@ -19,15 +19,19 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.fetch_values import FetchContext, ResponseSpan
 from rangeland.dialects.row_schema import rows_of
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.receipt_builder import ReadChunk, SliceChunk
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.typed_chunks import entries_of, reason_of, typing_of
-from rangeland.model import Counts, QuarantinedBytes, Range, Slice
+from rangeland.loss import DamagedBytes, UndecodableRecords
+from rangeland.model import Counts, Range, Slice
 
 
 def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[FetchedPiece]:
+    """The damaged bytes among what the settings have of these slices."""
     for s in slices:
         kept = settings.quarantined_bytes[s.index]
+        if not isinstance(kept, DamagedBytes):
+            continue
         records = memoryview(kept.records)
         spans = (ResponseSpan(len(records), s.from_offset, s.until_offset),)
         tags = tuple(tag.encode() for tag in settings.tags)
@@ -44,16 +48,17 @@ def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Itera
 
 
 def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[SliceChunk]:
-    """The chunks of slices whose records are intact in quarantine."""
+    """The chunks of those slices whose records are intact in quarantine."""
     schema = rows_of(settings.dialect)
     in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
     typing = typing_of(slices, settings)
     for slice_ in slices:
-        rows = _inside(
-            settings.quarantined_bytes[slice_.index], slice_.from_offset, slice_.until_offset
-        )
+        kept = settings.quarantined_bytes[slice_.index]
+        if not isinstance(kept, UndecodableRecords):
+            continue
+        rows = _inside(kept, slice_.from_offset, slice_.until_offset)
         batch = with_partition(rows.select(_records(schema)), slice_.partition)
-        chunk = SliceChunk(
+        chunk = ReadChunk(
             slice_.index,
             from_offset=slice_.from_offset,
             until_offset=slice_.until_offset,
@@ -64,7 +69,7 @@ def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterato
         yield from [chunk] if typing is None else typing.type_rows(chunk)
 
 
-def _inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.RecordBatch:
+def _inside(kept: UndecodableRecords, from_offset: int, until_offset: int) -> pa.RecordBatch:
     """The intact records of these offsets."""
     rows: pa.RecordBatch = kept.rows
     offsets = rows.column(OFFSET.name)
@@ -73,7 +78,7 @@ def _inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.R
 
 
 def decodable(
-    kept: QuarantinedBytes, where: Range, dialect: str, row_format: RowFormat | None
+    kept: UndecodableRecords, where: Range, dialect: str, row_format: RowFormat | None
 ) -> list[tuple[Range, str]]:
     """The stretches of a range of intact records: those that can be decoded now, and others with
     the reason why not. They were kept without a gap, so each entry reaches to the next one."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.model import Address, Isolation, QuarantinedBytes, Survey
+from rangeland.loss import QuarantinedBytes
+from rangeland.model import Address, Isolation, Survey
 from rangeland.planning.policy import Policy
 
 

@@ -37,8 +37,6 @@ from rangeland.fetch.slice_state import SliceRequest
 from rangeland.loss import DecidedLoss
 from rangeland.model import Address, Latest
 
-NO_BYTES = memoryview(b"")
-
 
 @dataclass(frozen=True, slots=True)
 class EntryEnd:
@@ -58,24 +56,28 @@ class EntryEnd:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Raw bytes of one slice, from the offset that was requested; or a loss. ``epoch``: that of the
-    leader, if it was known."""
+    """Raw bytes of one slice, from the requested offset on. ``epoch``: the leader's, if known."""
 
     index: int
     from_offset: int
     until_offset: int
-    records: memoryview = NO_BYTES
+    records: memoryview
     aborted: tuple[tuple[int, int], ...] = ()
     leader: str = ""
-    loss: DecidedLoss | None = None
     context: FetchContext = NO_CONTEXT
     sender: Sender = Sender.LEADER
     epoch: int | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """There is nothing to decode."""
-        return not len(self.records) and not self.context.spans
+
+@dataclass(frozen=True, slots=True)
+class LostPiece:
+    """Offsets of one slice that could not be fetched."""
+
+    index: int
+    loss: DecidedLoss
+
+
+Piece = FetchedPiece | LostPiece
 
 
 class ResponseReader:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from rangeland.decode.columns import with_partition
 from rangeland.dialects.cluster_values import CleanupPolicy
@@ -32,14 +33,14 @@ from rangeland.fetch.loss_judgement import (
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
+from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
+from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.slice_failures import log_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
-from rangeland.loss import Action, DecidedLoss
-from rangeland.model import QuarantinedBytes, Slice
+from rangeland.loss import Action, DamagedBytes, DecidedLoss, QuarantinedBytes
+from rangeland.model import Slice
 from rangeland.untrusted import parse_address
 
 
@@ -54,11 +55,9 @@ def read_slices(
     Unreachable for what no broker serves now, AccessDenied, MissingRequirement or JobFileError for
     what brokers refuse, and RemoteProtocolError for a response that makes no sense."""
     if settings.quarantined_bytes:
-        intact = [s for s in slices if settings.quarantined_bytes[s.index].rows is not None]
-        yield from quarantined_rows(intact, settings)
-        damaged = [s for s in slices if settings.quarantined_bytes[s.index].rows is None]
-        kept = quarantined_pieces(damaged, settings)
-        yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(kept, damaged)
+        yield from quarantined_rows(slices, settings)
+        pieces = quarantined_pieces(slices, settings)
+        yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(pieces, slices)
         return
     limits = limits or FetchLimits(no_progress_ms=settings.cluster.no_progress_ms)
     fetcher = FetchThread(slices, settings, limits)
@@ -87,7 +86,7 @@ class _PieceDecoder:
         self._cleanup: dict[str, CleanupPolicy] = {}  # of topics whose logs have gaps
         self._lost_gaps: Counter[int] = Counter()  # by slice
 
-    def read(self, pieces: Iterator[FetchedPiece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
+    def read(self, pieces: Iterator[Piece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
         by_index = {s.index: s for s in slices}
         typing = typing_of(slices, self._settings)
         held: set[int] = set()
@@ -96,28 +95,35 @@ class _PieceDecoder:
                 continue
             for chunk in self._chunks_of(piece, by_index[piece.index], typing):
                 yield chunk
-                if chunk.is_held:
+                if isinstance(chunk, LostChunk) and chunk.is_held:
                     held.add(chunk.slice_index)
                     break
 
     def _chunks_of(
-        self, piece: FetchedPiece, slice_: Slice, typing: TypedChunks | None
+        self, piece: Piece, slice_: Slice, typing: TypedChunks | None
     ) -> Iterator[SliceChunk]:
-        size = len(piece.records)
+        size = len(piece.records) if isinstance(piece, FetchedPiece) else 0
         for chunk in self._decode(piece, slice_):
-            batch = chunk.batch
-            if batch is not None:
-                batch = with_partition(batch, slice_.partition)
-            chunk = replace(chunk, batch=batch, bytes_read=size)
-            yield from [chunk] if typing is None else typing.type_rows(chunk)
+            chunk = replace(chunk, bytes_read=size)
             size = 0
+            if isinstance(chunk, LostChunk) or chunk.batch is None:
+                yield chunk
+                continue
+            chunk = replace(chunk, batch=with_partition(chunk.batch, slice_.partition))
+            yield from [chunk] if typing is None else typing.type_rows(chunk)
 
-    def _decode(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
-        """The piece to its end, or to a loss that is held. Where its sender does not prove what is
-        found in it, the rest of it is read from the leader."""
-        if piece.loss is not None:
-            yield self._lost_chunk(piece, slice_, piece.loss)
-            return
+    def _decode(self, piece: Piece, slice_: Slice) -> Iterator[SliceChunk]:
+        match piece:
+            case FetchedPiece():
+                yield from self._decode_bytes(piece, slice_)
+            case LostPiece(loss=loss):
+                yield self._lost_chunk(slice_, loss)
+            case _:
+                assert_never(piece)
+
+    def _decode_bytes(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
+        """Decodes the piece to its end, or to a loss that is held. Where its sender does not prove
+        the damage or gap in it, the rest is read from the leader."""
         at, until = piece.from_offset, piece.until_offset
         ahead: _Damaged | None = None
         while at < piece.until_offset:
@@ -128,7 +134,7 @@ class _PieceDecoder:
                     break
                 yield found
                 at = found.until_offset
-                if found.is_held:
+                if isinstance(found, LostChunk) and found.is_held:
                     return
             match end:
                 case None:
@@ -169,11 +175,11 @@ class _PieceDecoder:
         except BadRecord as error:
             yield self._judge_damage(error, piece, slice_, at, until)
 
-    def _chunk(self, piece: FetchedPiece, at: int, decoded: DecodedChunk) -> SliceChunk:
+    def _chunk(self, piece: FetchedPiece, at: int, decoded: DecodedChunk) -> ReadChunk:
         until, width = decoded.next_offset, decoded.next_offset - at
         if piece.context.from_quarantine and decoded.counts.compacted == width:
             raise _misplaced_error(at, until)
-        return SliceChunk(
+        return ReadChunk(
             piece.index,
             from_offset=at,
             until_offset=until,
@@ -195,7 +201,7 @@ class _PieceDecoder:
 
     def _damaged_chunk(
         self, piece: FetchedPiece, slice_: Slice, at: int, damaged: _Damaged
-    ) -> SliceChunk:
+    ) -> LostChunk:
         loss = damaged.loss
         if at < loss.from_offset:
             first = loss.from_offset
@@ -203,11 +209,11 @@ class _PieceDecoder:
         is_kept = loss.action is Action.QUARANTINE
         kept = self._bytes_to_keep(piece, damaged.error) if is_kept else None
         log_loss(loss)
-        return self._lost_chunk(piece, slice_, loss, kept)
+        return self._lost_chunk(slice_, loss, piece.leader, kept)
 
     def _judge_gap(
         self, piece: FetchedPiece, slice_: Slice, at: int, gap: Gap
-    ) -> SliceChunk | Compacted | ReadAtLeader | Fail:
+    ) -> LostChunk | Compacted | ReadAtLeader | Fail:
         cleanup = self._cleanup_of(slice_.partition.topic, piece.leader)
         if isinstance(cleanup, Fail):
             return cleanup
@@ -222,7 +228,7 @@ class _PieceDecoder:
         error = too_many_gaps_error(slice_, count, judged)
         if error is not None:
             return Fail(error)
-        return self._lost_chunk(piece, slice_, judged)
+        return self._lost_chunk(slice_, judged, piece.leader)
 
     def _cleanup_of(self, topic: str, leader: str) -> CleanupPolicy | Fail:
         """How the log of the topic is cleaned. The leader is asked first."""
@@ -248,28 +254,30 @@ class _PieceDecoder:
         fetcher.start()
         try:
             for again in fetcher.pieces():
-                if again.loss is None and again.sender is not Sender.LEADER_AGAIN:
+                if isinstance(again, FetchedPiece) and again.sender is not Sender.LEADER_AGAIN:
                     raise Bug(f"{slice_}: what answered for its leader is {again.sender.value}")
                 for chunk in self._decode(again, slice_):
                     yield chunk
-                    if chunk.is_held:
+                    if isinstance(chunk, LostChunk) and chunk.is_held:
                         return
         finally:
             fetcher.stop()
 
     def _lost_chunk(
         self,
-        piece: FetchedPiece,
         slice_: Slice,
         loss: DecidedLoss,
+        leader: str = "",
         kept: QuarantinedBytes | None = None,
-    ) -> SliceChunk:
+    ) -> LostChunk:
         if loss.action is Action.HOLD:
             # The rest of the slice is held, not only that of a piece that is read again.
             loss = replace(loss, until_offset=slice_.until_offset)
-        return lost_chunk(piece.index, loss, piece.leader, self._in_bytes, kept)
+        return LostChunk(
+            slice_.index, loss, leader, offsets_are_bytes=self._in_bytes, quarantined_bytes=kept
+        )
 
-    def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> QuarantinedBytes:
+    def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> DamagedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
         damage = error.damage
         if damage is None or damage.next_offset is None:
@@ -278,7 +286,7 @@ class _PieceDecoder:
         records, start = piece.records, piece.from_offset
         stored = self._dialect.cut_out(records, start, first, until, piece.context)
         open_there = self._dialect.aborted_within(records, max(first, 0), until, piece.aborted)
-        return QuarantinedBytes(bytes(stored), open_there, error.why)
+        return DamagedBytes(bytes(stored), open_there, error.why)
 
 
 def _misplaced_error(first: int, after: int) -> BadRecord:

@@ -23,11 +23,11 @@ from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
+from rangeland.fetch.receipt_builder import LostChunk, LostRecords, ReadChunk, SliceChunk
 from rangeland.fetch.slice_failures import log_loss, settle_loss
 from rangeland.fetch.slice_state import Fail
-from rangeland.loss import Action, DecidedLoss, Loss, LossKind
-from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords
+from rangeland.model import COUNT_NAMES, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wording import count_noun
 
@@ -57,7 +57,7 @@ class TypedChunks:
         self._left_out = left_out or {}
         self._losses: dict[int, int] = {}
 
-    def type_rows(self, chunk: SliceChunk) -> Iterator[SliceChunk]:
+    def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk]:
         """The chunk with typed rows, in several chunks if they take much memory. Where the policy
         is to hold, the last one has none: its slice ends where that chunk begins. Raises
         UndecodablePayload where the policy is to fail."""
@@ -69,10 +69,10 @@ class TypedChunks:
             first, chunk = _split(chunk, decoded.batch.num_rows)
             done = self._type_rows(first, decoded)
             yield done
-            if done.is_held:
+            if isinstance(done, LostChunk):
                 return
 
-    def _type_rows(self, chunk: SliceChunk, decoded: DecodedRows) -> SliceChunk:
+    def _type_rows(self, chunk: ReadChunk, decoded: DecodedRows) -> SliceChunk:
         rows: pa.RecordBatch = chunk.batch
         slice_ = self._slices[chunk.slice_index]
         typed = replace(chunk, batch=decoded.batch, schema_ids=decoded.schema_ids)
@@ -88,7 +88,11 @@ class TypedChunks:
             raise loss.error
         action = loss.action
         if action is Action.HOLD:
-            return _held_chunk(chunk, loss)
+            log_loss(loss)
+            in_bytes = chunk.entry_span is not None
+            return LostChunk(
+                chunk.slice_index, loss, chunk.leader, in_bytes, bytes_read=chunk.bytes_read
+            )
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
         lost = tuple(lost_records(partition, rows, entries, found, action))
         self._check_losses_are_few(slice_, rows, first, len(lost))
@@ -101,11 +105,11 @@ class TypedChunks:
             typed,
             batch=decoded.batch.filter(pa.array(~gone)),
             counts=chunk.counts + other + Counts(landed=-int(gone.sum())),
-            records=lost,
+            lost_records=lost,
         )
 
     def _undecodable_rows(
-        self, chunk: SliceChunk, undecodable: Sequence[UndecodableRow]
+        self, chunk: ReadChunk, undecodable: Sequence[UndecodableRow]
     ) -> Sequence[UndecodableRow]:
         """The undecodable rows, with the records on which the transform fails, in order of rows."""
         reasons = self._left_out.get(chunk.slice_index)
@@ -141,7 +145,7 @@ class TypedChunks:
         )
 
 
-def _of_whole_entries(chunk: SliceChunk, batches: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
+def _of_whole_entries(chunk: ReadChunk, batches: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
     """The rows of a chunk, in batches. Where offsets are bytes, none ends inside an entry: its
     records have one offset."""
     if chunk.entry_span is None:
@@ -171,7 +175,7 @@ def _join(batches: Sequence[DecodedRows]) -> DecodedRows:
     return DecodedRows(pa.concat_batches([rows.batch for rows in batches]), found, counts)
 
 
-def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
+def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
     """The first rows of a chunk with the offsets up to the next row, and the rest."""
     batch: pa.RecordBatch = chunk.batch
     if row_count == batch.num_rows:
@@ -204,13 +208,6 @@ def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | 
         return None
     formats = settings.row_format or RowFormat()
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
-
-
-def _held_chunk(chunk: SliceChunk, loss: DecidedLoss) -> SliceChunk:
-    log_loss(loss)
-    in_bytes = chunk.entry_span is not None
-    lost = lost_chunk(chunk.slice_index, loss, chunk.leader, in_bytes)
-    return replace(lost, bytes_read=chunk.bytes_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +281,7 @@ def _runs(entries: Entries, found: Sequence[UndecodableRow]) -> Iterator[list[Un
 
 def _rows_to_keep(
     rows: pa.RecordBatch, which: range, run: Sequence[UndecodableRow], reason: str
-) -> QuarantinedBytes:
+) -> UndecodableRecords:
     """Records of the same entry that are not to blame have no reason."""
     by_row = {one.row: one for one in run}
     blamed = [by_row.get(row) for row in which]
@@ -292,7 +289,7 @@ def _rows_to_keep(
     reasons = pa.array([None if one is None else one.reason for one in blamed], REASON.type)
     ids = pa.array([None if one is None else one.schema_id for one in blamed], SCHEMA_ID.type)
     batch = taken.append_column(REASON, reasons).append_column(SCHEMA_ID, ids)
-    return QuarantinedBytes(b"", (), reason, batch)
+    return UndecodableRecords(batch, reason)
 
 
 def undecodable_error(

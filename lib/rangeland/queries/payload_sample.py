@@ -22,6 +22,7 @@ from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_i
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
 from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
@@ -109,7 +110,7 @@ def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator
     left = dict.fromkeys(found, records)
     with closing(read_slices(slices, settings)) as chunks:
         for chunk in chunks:
-            if chunk.batch is not None and left[chunk.slice_index]:
+            if isinstance(chunk, ReadChunk) and chunk.batch is not None and left[chunk.slice_index]:
                 taken = chunk.batch.slice(0, left[chunk.slice_index])
                 found[chunk.slice_index].append(taken)
                 left[chunk.slice_index] -= taken.num_rows
