@@ -29,8 +29,8 @@ MAX_GAPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LostRecords:
-    """Records of a chunk that have no row because they could not be decoded, and their bytes
-    if they are quarantined."""
+    """Records of a chunk that have no row because they could not be decoded; with their bytes if
+    they are quarantined."""
 
     loss: DecidedLoss
     quarantined_bytes: QuarantinedBytes | None = None
@@ -142,15 +142,15 @@ class _SliceCount:
 
 
 class ReceiptBuilder:
-    """The counts of one task's slices while they are read, whose rows have these columns."""
+    """The counts of one task's slices while they are read. ``columns``: the columns of their
+    rows."""
 
     def __init__(self, slices: Sequence[Slice], columns: LogColumns = PLAIN_COLUMNS) -> None:
         self._offset = columns.offset
         self._counts = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
-        """Counts a chunk. Raises ProofFailed unless it begins exactly where the one before it
-        ended."""
+        """Counts a chunk. Raises ProofFailed unless it begins where the previous one ended."""
         slice_count = self._counts[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
         rows = chunk.row_count if isinstance(chunk, ReadChunk) else 0
@@ -196,8 +196,8 @@ class ReceiptBuilder:
 
 
 def gaps_of(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:
-    """The offsets of a chunk that have no row, as intervals in order. ``column``: the one that
-    holds offsets."""
+    """The offsets of a chunk that have no row, as intervals in order. ``column``: the name of the
+    offset column."""
     if chunk.counts.landed == chunk.until_offset - chunk.from_offset:
         return
     if isinstance(chunk, LostChunk) or not chunk.row_count:

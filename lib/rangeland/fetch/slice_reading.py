@@ -1,8 +1,8 @@
 """Reads slices: slices in, decoded chunks out. Drives the loop with real connections.
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
-both, and is raised to the caller. ``loss_judgement`` says what damage or a gap means; what has to
-be done for it, such as to read the leader again, is done here.
+both, and is raised to the caller. ``loss_judgement`` decides what damage or a gap means; this
+module acts on it, for example by reading the leader again.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from rangeland.untrusted import parse_address
 def read_slices(
     slices: Sequence[Slice], settings: ReadSettings, limits: FetchLimits | None = None
 ) -> Generator[SliceChunk, None, None]:
-    """Chunks of all slices, those of each slice in order and without a gap, slices interleaved. A
-    chunk whose loss is held is the last one of its slice.
+    """Chunks of all slices, interleaved; each slice's chunks are in order and without a gap. A
+    chunk whose loss is held is the last of its slice.
 
     Batches have the columns of ``decode.columns`` with topic and partition added, typed if the
-    settings have a row format. Never ends early: raises RangeLost or BadRecord for what is lost,
-    Unreachable for what no broker serves now, AccessDenied, MissingRequirement or JobFileError for
-    what brokers refuse, and RemoteProtocolError for a response that makes no sense."""
+    settings have a row format. Never ends early: raises RangeLost or BadRecord for a loss,
+    Unreachable if no broker serves a slice now, AccessDenied, MissingRequirement or JobFileError if
+    brokers refuse, and RemoteProtocolError for an invalid response."""
     if settings.quarantined_bytes:
         yield from quarantined_rows(slices, settings)
         pieces = quarantined_pieces(slices, settings)
@@ -70,7 +70,7 @@ def read_slices(
 
 @dataclass(frozen=True, slots=True)
 class _Damaged:
-    """Damage in a piece: what is lost by it, and what it is."""
+    """Damage in a piece, and the loss that it causes."""
 
     loss: DecidedLoss
     error: BadRecord
@@ -89,14 +89,14 @@ class _PieceDecoder:
     def read(self, pieces: Iterator[Piece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
         by_index = {s.index: s for s in slices}
         typing = typing_of(slices, self._settings)
-        held: set[int] = set()
+        held_slices: set[int] = set()
         for piece in pieces:
-            if piece.index in held:  # fetched before the loss was known
+            if piece.index in held_slices:  # fetched before the loss was known
                 continue
             for chunk in self._chunks_of(piece, by_index[piece.index], typing):
                 yield chunk
                 if isinstance(chunk, LostChunk) and chunk.is_held:
-                    held.add(chunk.slice_index)
+                    held_slices.add(chunk.slice_index)
                     break
 
     def _chunks_of(
@@ -128,13 +128,13 @@ class _PieceDecoder:
         ahead: _Damaged | None = None
         while at < piece.until_offset:
             end: _Damaged | Compacted | ReadAtLeader | Fail | None = ahead
-            for found in self._walk(piece, slice_, at, until):
-                if not isinstance(found, SliceChunk):
-                    end = found
+            for result in self._walk(piece, slice_, at, until):
+                if not isinstance(result, SliceChunk):
+                    end = result
                     break
-                yield found
-                at = found.until_offset
-                if isinstance(found, LostChunk) and found.is_held:
+                yield result
+                at = result.until_offset
+                if isinstance(result, LostChunk) and result.is_held:
                     return
             match end:
                 case None:
@@ -155,23 +155,23 @@ class _PieceDecoder:
     def _walk(
         self, piece: FetchedPiece, slice_: Slice, at: int, until: int
     ) -> Iterator[SliceChunk | _Damaged | Compacted | ReadAtLeader | Fail]:
-        """The chunks of the offsets ``[at, until)``, those of gaps included. Last the damage that
-        ends them, the error that ends the run, or what has to be done first."""
-        known = self._cleanup.get(slice_.partition.topic)
-        is_explained = piece.context.from_quarantine or (known is not None and known.compacts)
+        """The chunks of the offsets ``[at, until)``, including gaps. They end with the damage that
+        stops them, the error that ends the run, or what has to be done first."""
+        cleanup = self._cleanup.get(slice_.partition.topic)
+        is_explained = piece.context.from_quarantine or (cleanup is not None and cleanup.compacts)
         context = replace(piece.context, reports_gaps=not is_explained)
         # Where offsets are bytes, the first byte of the records is at the next offset.
         begin = at - piece.from_offset if self._in_bytes else 0
         records, isolation = piece.records[begin:], self._settings.isolation
         try:
-            for found in self._dialect.decode_chunks(
+            for decoded in self._dialect.decode_chunks(
                 records, at, until, isolation, piece.aborted, context
             ):
-                if isinstance(found, Gap):
-                    yield self._judge_gap(piece, slice_, at, found)
+                if isinstance(decoded, Gap):
+                    yield self._judge_gap(piece, slice_, at, decoded)
                 else:
-                    yield self._chunk(piece, at, found)
-                at = found.next_offset
+                    yield self._chunk(piece, at, decoded)
+                at = decoded.next_offset
         except BadRecord as error:
             yield self._judge_damage(error, piece, slice_, at, until)
 
@@ -192,12 +192,12 @@ class _PieceDecoder:
     def _judge_damage(
         self, error: BadRecord, piece: FetchedPiece, slice_: Slice, at: int, until: int
     ) -> _Damaged | ReadAtLeader | Fail:
-        """What damage means that was found while decoding ``[at, until)``."""
+        """The meaning of damage that was found while decoding ``[at, until)``."""
         policy, capabilities = self._settings.policy, self._dialect.capabilities
         located = located_damage_error(error, slice_.partition, piece.leader, capabilities)
         first = first_damaged(error.damage, at, until, piece.until_offset)
-        judged = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
-        return _Damaged(judged, error) if isinstance(judged, DecidedLoss) else judged
+        judgement = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
+        return _Damaged(judgement, error) if isinstance(judgement, DecidedLoss) else judgement
 
     def _damaged_chunk(
         self, piece: FetchedPiece, slice_: Slice, at: int, damaged: _Damaged
@@ -206,10 +206,11 @@ class _PieceDecoder:
         if at < loss.from_offset:
             first = loss.from_offset
             raise Bug(f"{slice_}: the records before offset {first} were not decoded")
-        is_kept = loss.action is Action.QUARANTINE
-        kept = self._bytes_to_keep(piece, damaged.error) if is_kept else None
+        quarantined = None
+        if loss.action is Action.QUARANTINE:
+            quarantined = self._bytes_to_keep(piece, damaged.error)
         log_loss(loss)
-        return self._lost_chunk(slice_, loss, piece.leader, kept)
+        return self._lost_chunk(slice_, loss, piece.leader, quarantined)
 
     def _judge_gap(
         self, piece: FetchedPiece, slice_: Slice, at: int, gap: Gap
@@ -218,31 +219,30 @@ class _PieceDecoder:
         if isinstance(cleanup, Fail):
             return cleanup
         policy, sender = self._settings.policy, piece.sender
-        judged = judge_gap(cleanup, sender, policy, slice_, at, gap.next_offset)
-        if not isinstance(judged, DecidedLoss):
-            return judged
+        judgement = judge_gap(cleanup, sender, policy, slice_, at, gap.next_offset)
+        if not isinstance(judgement, DecidedLoss):
+            return judgement
         self._lost_gaps[slice_.index] += 1
         count = self._lost_gaps[slice_.index]
-        if count == 1 or judged.action is Action.HOLD:
-            log_loss(judged)
-        error = too_many_gaps_error(slice_, count, judged)
+        if count == 1 or judgement.action is Action.HOLD:
+            log_loss(judgement)
+        error = too_many_gaps_error(slice_, count, judgement)
         if error is not None:
             return Fail(error)
-        return self._lost_chunk(slice_, judged, piece.leader)
+        return self._lost_chunk(slice_, judgement, piece.leader)
 
     def _cleanup_of(self, topic: str, leader: str) -> CleanupPolicy | Fail:
-        """How the log of the topic is cleaned. The leader is asked first."""
-        if topic not in self._cleanup:
-            known = stated_cleanup(topic, self._settings)
-            if known is None:
-                first = (parse_address(leader),) if leader else ()
-                reply = ask_cleanup_policy(self._settings.cluster, topic, first)
-                judged = judge_cleanup(topic, reply, self._settings)
-                if isinstance(judged, Fail):
-                    return judged
-                known = judged
-            self._cleanup[topic] = known
-        return self._cleanup[topic]
+        """The cleanup policy of the topic. The leader is asked first."""
+        if topic in self._cleanup:
+            return self._cleanup[topic]
+        cleanup: CleanupPolicy | Fail | None = stated_cleanup(topic, self._settings)
+        if cleanup is None:
+            first = (parse_address(leader),) if leader else ()
+            reply = ask_cleanup_policy(self._settings.cluster, topic, first)
+            cleanup = judge_cleanup(topic, reply, self._settings)
+        if not isinstance(cleanup, Fail):
+            self._cleanup[topic] = cleanup
+        return cleanup
 
     def _read_at_leader(self, piece: FetchedPiece, at: int, slice_: Slice) -> Iterator[SliceChunk]:
         """The rest of the piece, from the leader that metadata names."""
@@ -253,10 +253,10 @@ class _PieceDecoder:
         fetcher = FetchThread([rest], self._settings, limits, leader_only=True, floors=floors)
         fetcher.start()
         try:
-            for again in fetcher.pieces():
-                if isinstance(again, FetchedPiece) and again.sender is not Sender.LEADER_AGAIN:
-                    raise Bug(f"{slice_}: what answered for its leader is {again.sender.value}")
-                for chunk in self._decode(again, slice_):
+            for reread in fetcher.pieces():
+                if isinstance(reread, FetchedPiece) and reread.sender is not Sender.LEADER_AGAIN:
+                    raise Bug(f"{slice_}: the broker read as its leader is {reread.sender.value}")
+                for chunk in self._decode(reread, slice_):
                     yield chunk
                     if isinstance(chunk, LostChunk) and chunk.is_held:
                         return
@@ -268,13 +268,17 @@ class _PieceDecoder:
         slice_: Slice,
         loss: DecidedLoss,
         leader: str = "",
-        kept: QuarantinedBytes | None = None,
+        quarantined: QuarantinedBytes | None = None,
     ) -> LostChunk:
         if loss.action is Action.HOLD:
-            # The rest of the slice is held, not only that of a piece that is read again.
+            # The rest of the slice is held, not only the rest of a piece that is read again.
             loss = replace(loss, until_offset=slice_.until_offset)
         return LostChunk(
-            slice_.index, loss, leader, offsets_are_bytes=self._in_bytes, quarantined_bytes=kept
+            slice_.index,
+            loss,
+            leader,
+            offsets_are_bytes=self._in_bytes,
+            quarantined_bytes=quarantined,
         )
 
     def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> DamagedBytes:
@@ -290,7 +294,7 @@ class _PieceDecoder:
 
 
 def _misplaced_error(first: int, after: int) -> BadRecord:
-    """The bytes that were quarantined for these offsets claim to be of others."""
+    """The bytes that were quarantined for these offsets claim to have other offsets."""
     return BadRecord(
         f"the bytes quarantined for offsets {first} to {after - 1} contain none of them",
         why="the offset stored with them is wrong, and no checksum covers it",
