@@ -1,4 +1,5 @@
-"""Offsets that cannot be landed: the kinds of loss, what can be done about one, and a loss."""
+"""Offsets that cannot be landed: the kinds of loss, the actions that a policy may take, a loss, and
+bytes that are quarantined for one."""
 
 from __future__ import annotations
 
@@ -187,3 +188,39 @@ def partition_facts(partition: Partition) -> dict[str, Any]:
     """How facts name a partition."""
     broker = partition.broker or None
     return {"topic": partition.topic, "partition": partition.number, "broker": broker}
+
+
+# --- quarantine ---
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedBytes:
+    """The bytes of a batch that cannot be decoded, and what else decoding them takes."""
+
+    records: bytes
+    """The bytes as they came."""
+    aborted: tuple[tuple[int, int], ...]
+    """The aborted transactions, as in a fetch."""
+    reason: str
+    """Why the decoder refused them."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class UndecodableRecords:
+    """Intact records whose keys or values cannot be decoded."""
+
+    rows: Any
+    """An Arrow RecordBatch with the columns of ``decode.columns``, and why each was refused."""
+    reason: str
+
+    @property
+    def size_bytes(self) -> int:
+        return int(self.rows.nbytes)
+
+
+QuarantinedBytes = DamagedBytes | UndecodableRecords
+"""The bytes of a loss, as they are in quarantine."""

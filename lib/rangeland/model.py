@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -382,18 +381,3 @@ class DataFile:
     modified_at_ms: int
     partition_values: dict[str, str | None] = field(default_factory=dict)
     """The values of the partition columns, as Delta's strings; None for null."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantinedBytes:
-    """The bytes of a batch that cannot be decoded, and the other inputs of decoding."""
-
-    records: bytes
-    """The bytes as they arrived."""
-    aborted: tuple[tuple[int, int], ...]
-    """The aborted transactions, as in a fetch."""
-    reason: str
-    """Why the decoder refused them."""
-    rows: Any = None
-    """The rows in place of ``records``, for intact records whose keys or values cannot be decoded:
-    an Arrow RecordBatch with the columns of ``decode.columns``, and why."""

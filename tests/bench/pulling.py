@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
@@ -108,7 +109,7 @@ def read(server: str) -> Round:
     messages = size = 0
     started, used = time.perf_counter(), time.process_time()
     for chunk in read_slices(slices, ReadSettings(settings)):
-        if chunk.batch is not None:
+        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
             messages += chunk.batch.num_rows
             size += pc.sum(pc.binary_length(chunk.batch.column("value"))).as_py()
     taken, used = time.perf_counter() - started, time.process_time() - used

@@ -12,7 +12,7 @@ from typing import Any
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job.value_parsers import parse_named_broker
 from rangeland.model import Counts, LogState, Partition, Slice
@@ -69,7 +69,8 @@ def read(
     rows: list[Row] = []
     for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
-        rows += rows_of(chunk.batch)
+        if isinstance(chunk, ReadChunk):
+            rows += rows_of(chunk.batch)
     return Read(sorted(rows), tally.receipts())
 
 

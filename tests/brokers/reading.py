@@ -21,7 +21,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.groups.backend_choice import BrokerGroupIO
 from rangeland.groups.kafka.group_backend import open_backend
@@ -90,7 +90,7 @@ def read(
     batches = []
     for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
-        if chunk.batch is not None:
+        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
             batches.append(chunk.batch)
     table = pa.Table.from_batches(batches, schema=row_schema())
     table = table.sort_by(

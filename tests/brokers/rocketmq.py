@@ -17,7 +17,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java
@@ -80,7 +80,8 @@ def read(
     rows: list[Row] = []
     for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
-        rows += chunk.batch.to_pylist() if chunk.batch is not None else []
+        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
+            rows += chunk.batch.to_pylist()
     rows.sort(key=lambda row: (row["broker"], row["partition"], row["offset"]))
     return Read(rows, tally.receipts())
 

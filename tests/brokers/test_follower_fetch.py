@@ -14,6 +14,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch import fetch_thread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action
 from rangeland.model import Counts, LogState
@@ -130,6 +131,7 @@ def read_and_kill(racked: Racked, settings: ClusterSettings) -> tuple[list[str],
     served: list[str] = []
     offsets: list[int] = []
     for chunk in read_slices([slice_of(racked.log)], ReadSettings(settings), SMALL):
+        assert isinstance(chunk, ReadChunk)
         offsets += chunk.batch.column("offset").to_pylist()
         if chunk.leader not in served:
             served.append(chunk.leader)

@@ -13,7 +13,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Counts
 from rangeland.testing import jafka_clients, rocketmq_clients
@@ -61,7 +61,8 @@ def read(settings: ClusterSettings, topic: str) -> tuple[list[bytes], Counts]:
     tally, values = ReceiptBuilder(slices), list[bytes]()
     for chunk in read_slices(slices, ReadSettings(settings), SMALL):
         tally.add(chunk)
-        values += [] if chunk.batch is None else chunk.batch.column("value").to_pylist()
+        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
+            values += chunk.batch.column("value").to_pylist()
     return sorted(values), Counts.sum(receipt.counts for receipt in tally.receipts())
 
 

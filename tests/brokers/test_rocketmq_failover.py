@@ -12,7 +12,7 @@ from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import fetch_thread, slice_reading
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.loss import Action
 from rangeland.model import Counts, Partition
 from rangeland.planning.policy import Policy
@@ -54,6 +54,7 @@ def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_after_it(
     tally, seen = ReceiptBuilder([slice_of(log)]), []
     for chunk in slice_reading.read_slices([slice_of(log)], ReadSettings(settings), patience):
         tally.add(chunk)
+        assert isinstance(chunk, ReadChunk)
         seen += chunk.batch.column("value").to_pylist()
         if pair.process().running:
             assert chunk.leader == pair.address()

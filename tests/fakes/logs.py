@@ -26,7 +26,7 @@ from rangeland.fetch import slice_reading
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.model import Address, Earliest, Isolation, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
 from tests.frames import split_frames
@@ -258,7 +258,7 @@ def read_log(
     with patch.object(slice_reading, "FetchThread", fetcher_of):
         for chunk in slice_reading.read_slices([slice_], settings):
             tally.add(chunk)
-            if chunk.batch is not None:
+            if isinstance(chunk, ReadChunk) and chunk.batch is not None:
                 columns = [name for name in chunk.batch.schema.names if "imestamp" not in name]
                 rows += chunk.batch.select(columns).to_pylist()
     (receipt,) = tally.receipts()

@@ -23,17 +23,8 @@ from rangeland.job.job_text import parse_job_text
 from rangeland.landing.drafts.plan_file import write_plan_file
 from rangeland.landing.special_plans.redrive import QuarantinedRange, RedriveResult
 from rangeland.landing.special_plans.table_adoption import AdoptResult
-from rangeland.loss import Action, Loss, LossKind
-from rangeland.model import (
-    Address,
-    Cluster,
-    Counts,
-    Isolation,
-    OpenTransaction,
-    Partition,
-    QuarantinedBytes,
-    Range,
-)
+from rangeland.loss import Action, DamagedBytes, Loss, LossKind
+from rangeland.model import Address, Cluster, Counts, Isolation, OpenTransaction, Partition, Range
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan, PlanId
@@ -156,7 +147,7 @@ def _verified() -> VerifyResult:
 
 
 def _quarantined(why: str) -> QuarantinedRange:
-    kept = QuarantinedBytes(b"", (), "bad checksum")
+    kept = DamagedBytes(b"", (), "bad checksum")
     leader = "b1:9092" if why else ""
     batch = QuarantinedBatch(R0, "rangeland/orders", 4, "bad checksum", leader, 900, kept)
     return QuarantinedRange(batch, Isolation.READ_COMMITTED, why)

@@ -314,9 +314,9 @@ DAMAGE = (
     Mutation(
         "a damaged batch is skipped with what follows",
         Change(
-            "fetch.receipt_builder:lost_chunk",
-            "loss.from_offset if loss.action is Action.HOLD else loss.until_offset",
-            "loss.until_offset",
+            "fetch.receipt_builder:LostChunk.until_offset",
+            "self.loss.from_offset if self.is_held else self.loss.until_offset",
+            "self.loss.until_offset",
         ),
     ),
     Mutation(

@@ -15,7 +15,8 @@ from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, Quara
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.landing.target.target_quarantine import TargetQuarantine
 from rangeland.landing.target.target_table import TargetTable
-from rangeland.model import Counts, Partition, QuarantinedBytes, Range
+from rangeland.loss import DamagedBytes
+from rangeland.model import Counts, Partition, Range
 from rangeland.planning.slice_receipt import Receipt
 
 pytestmark = pytest.mark.spark
@@ -25,7 +26,8 @@ APP = "rangeland/j"
 
 
 def kept_in(quarantine: Quarantine) -> list[bytes]:
-    return [batch.quarantined_bytes.records for batch in quarantine.batches(lambda *_: True)]
+    kept = [batch.quarantined_bytes for batch in quarantine.batches(lambda *_: True)]
+    return [damaged.records for damaged in kept if isinstance(damaged, DamagedBytes)]
 
 
 def outcome(quarantine: Quarantine, sequence: int, records: bytes) -> OutcomeEvent:
@@ -33,7 +35,7 @@ def outcome(quarantine: Quarantine, sequence: int, records: bytes) -> OutcomeEve
     writer = QuarantineWriter(
         QuarantineWriterSettings(quarantine.storage(), "j", APP, sequence, plan)
     )
-    writer.add(0, Range(P, 0, 4), QuarantinedBytes(records, (), "why"), "")
+    writer.add(0, Range(P, 0, 4), DamagedBytes(records, (), "why"), "")
     (receipt,) = writer.close([Receipt(0, P, 0, 4, Counts(quarantined=4))])
     return OutcomeEvent(APP, "j", sequence, plan, (), (), 1, 0, receipt.quarantine_files)
 

@@ -28,7 +28,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.decode.payload.string_format import StringFormat
-from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.loss import Action
 from rangeland.model import Counts
@@ -103,13 +103,14 @@ FRAMED = ("framed json", "framed avro", "framed protobuf")
 def typed(known: Known, payload: bytes) -> tuple[Counts, list[str], list[Any]]:
     """What becomes of a record between two good ones: counts, reasons and the values that land."""
     batch = rows({100: known.good, 101: payload, 102: known.good})
-    chunk = SliceChunk(0, 100, 120, Counts(landed=3, compacted=17), batch)
+    chunk = ReadChunk(0, 100, 120, Counts(landed=3, compacted=17), batch)
     chunks = TypedChunks(RowFormat(value=known.form), Policy(undecodable=Action.SKIP), [PIECE])
     receipts, found = ReceiptBuilder([PIECE]), list(chunks.type_rows(chunk))
     for one in found:
         receipts.add(one)
     (receipt,) = receipts.receipts()
-    values = [value for one in found for value in one.batch.column("value").to_pylist()]
+    batches = [one.batch for one in found if isinstance(one, ReadChunk)]
+    values = [v for batch in batches for v in batch.column("value").to_pylist()]
     return receipt.counts, [one.evidence for one in receipt.losses], values
 
 

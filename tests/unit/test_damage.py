@@ -15,12 +15,12 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import LostChunk, ReceiptBuilder, SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.fetch.slice_state import Fail
-from rangeland.loss import Action, DecidedLoss, Loss, LossKind
-from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
+from rangeland.loss import Action, DamagedBytes, DecidedLoss, Loss, LossKind
+from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Policy
@@ -44,9 +44,14 @@ def chunks(action: Action, records: bytes, slice_: Slice | None = None) -> list[
     settings = ReadSettings(
         ClusterSettings("kafka", ()),
         policy=Policy(corrupt=action),
-        quarantined_bytes={whole.index: QuarantinedBytes(records, (), "")},
+        quarantined_bytes={whole.index: DamagedBytes(records, (), "")},
     )
     return list(read_slices([whole], settings))
+
+
+def quarantined(found: Sequence[SliceChunk]) -> list[DamagedBytes]:
+    kept = [chunk.quarantined_bytes for chunk in found if isinstance(chunk, LostChunk)]
+    return [one for one in kept if isinstance(one, DamagedBytes)]
 
 
 def receipt(found: Sequence[SliceChunk], whole: Slice | None = None) -> Receipt:
@@ -78,7 +83,7 @@ def test_what_is_quarantined_is_kept_byte_for_byte() -> None:
     made = receipt(found)
     assert made.counts == Counts(landed=8, quarantined=4)
     assert [bounds_of(loss) for loss in made.losses_by(Action.QUARANTINE)] == [(4, 8, "corrupt")]
-    (kept,) = [chunk.quarantined_bytes for chunk in found if chunk.quarantined_bytes is not None]
+    (kept,) = quarantined(found)
     size = len(stored()) // 3
     assert kept.records == stored()[size : 2 * size]
     assert "checksum" in kept.reason
@@ -88,7 +93,7 @@ def test_a_slice_keeps_the_whole_batch_that_it_cuts_through() -> None:
     whole = Slice(0, P, 0, 6)
     found = chunks(Action.QUARANTINE, stored(), whole)
     assert receipt(found, whole).counts == Counts(landed=4, quarantined=2)
-    (kept,) = [chunk.quarantined_bytes for chunk in found if chunk.quarantined_bytes is not None]
+    (kept,) = quarantined(found)
     assert len(kept.records) == len(stored()) // 3
 
 
@@ -141,7 +146,7 @@ def test_a_gap_before_a_damaged_header_is_on_its_word_and_goes_with_it(
     records = encode(Batch(0, five)) + damaged + encode(Batch(10, five))
     found = chunks(action, records, Slice(0, P, 0, 15))
     assert Counts.sum(chunk.counts for chunk in found) == lost
-    losses = [chunk.loss for chunk in found if chunk.loss is not None]
+    losses = [chunk.loss for chunk in found if isinstance(chunk, LostChunk)]
     ends = 10 if action is Action.SKIP else 15
     assert [(loss.from_offset, loss.until_offset) for loss in losses] == [(5, ends)]
     before = chunks(action, records, Slice(0, P, 0, until))

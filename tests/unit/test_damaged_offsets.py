@@ -27,13 +27,13 @@ from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.slice_reading import _PieceDecoder, read_slices
 from rangeland.fetch.slice_state import Phase
-from rangeland.loss import Action, LossKind
-from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
+from rangeland.loss import Action, DamagedBytes, LossKind
+from rangeland.model import Address, Counts, Isolation, Partition, Slice
 from rangeland.planning.policy import Policy, TopicRule
 from tests.fakes.logs import Log, read_log
 from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
@@ -59,7 +59,7 @@ def chunks(
     action: Action, *stored: bytes, until: int = 12, aborted: Sequence[tuple[int, int]] = ()
 ) -> list[SliceChunk]:
     committed = Isolation.READ_COMMITTED
-    kept = {0: QuarantinedBytes(b"".join(stored), tuple(aborted), "")}
+    kept = {0: DamagedBytes(b"".join(stored), tuple(aborted), "")}
     policy = Policy(corrupt=action)
     settings = ReadSettings(
         ClusterSettings("kafka", (), isolation=committed), policy=policy, quarantined_bytes=kept
@@ -72,12 +72,17 @@ def total(found: Sequence[SliceChunk]) -> Counts:
 
 
 def lost(found: Sequence[SliceChunk]) -> list[tuple[int, int]]:
-    return [(c.loss.from_offset, c.loss.until_offset) for c in found if c.loss is not None]
+    return [c.loss.interval for c in found if isinstance(c, LostChunk)]
 
 
 def offsets(found: Sequence[SliceChunk]) -> list[int]:
-    named = [c.batch.column(OFFSET.name).to_pylist() for c in found if c.batch is not None]
-    return [offset for one in named for offset in one]
+    read = [c.batch for c in found if isinstance(c, ReadChunk) and c.batch is not None]
+    return [offset for batch in read for offset in batch.column(OFFSET.name).to_pylist()]
+
+
+def quarantined(found: Sequence[SliceChunk]) -> list[DamagedBytes]:
+    kept = [chunk.quarantined_bytes for chunk in found if isinstance(chunk, LostChunk)]
+    return [one for one in kept if isinstance(one, DamagedBytes)]
 
 
 # --- offsets that do not rise -------------------------------------------------------------------
@@ -93,17 +98,13 @@ def test_a_batch_that_is_not_where_it_says_is_damaged(base: int) -> None:
         assert lost(found) == [(4, 8)]
         assert offsets(found) == [*range(4), *range(8, 12)]
         assert total(found).compacted == 0
-    (held,) = [c for c in chunks(Action.HOLD, *stored) if c.loss is not None]
+    (held,) = [c for c in chunks(Action.HOLD, *stored) if isinstance(c, LostChunk)]
     assert held.from_offset == held.until_offset == 4
 
 
 def test_the_bytes_of_a_misplaced_batch_are_kept_and_are_not_taken_for_compacted() -> None:
     misplaced = at(four(4), FAR)
-    (kept,) = [
-        c.quarantined_bytes
-        for c in chunks(Action.QUARANTINE, four(0), misplaced, four(8))
-        if c.quarantined_bytes
-    ]
+    (kept,) = quarantined(chunks(Action.QUARANTINE, four(0), misplaced, four(8)))
     assert kept.records == misplaced
     settings = ReadSettings(ClusterSettings("kafka", ()), quarantined_bytes={0: kept})
     with pytest.raises(BadRecord, match="contain none of them"):
@@ -193,7 +194,7 @@ def test_a_committed_batch_after_an_abort_is_landed_when_it_is_redriven() -> Non
     stored = (four(0, **of), encode(marker(4, 7, ABORT)), bad, encode(marker(9, 7, COMMIT)))
     found = chunks(Action.QUARANTINE, *stored, until=10, aborted=[(7, 0)])
     assert total(found) == Counts(aborted=4, control=2, quarantined=4)
-    (kept,) = [chunk.quarantined_bytes for chunk in found if chunk.quarantined_bytes is not None]
+    (kept,) = quarantined(found)
     assert (kept.records, kept.aborted) == (bad, ())
     mended = {0: replace(kept, records=good)}
     committed = ClusterSettings("kafka", (), isolation=Isolation.READ_COMMITTED)

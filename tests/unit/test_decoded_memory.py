@@ -25,7 +25,7 @@ from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import RegisteredSchema, SchemaFormat
-from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.loss import Action
 from rangeland.model import Counts
@@ -125,14 +125,16 @@ def test_pieces_are_the_same_together(
     assert joined(parts) == joined([whole])
 
 
-def receipt_of(chunk: SliceChunk, row_format: RowFormat, action: Action) -> tuple[Receipt, Any]:
+def receipt_of(chunk: ReadChunk, row_format: RowFormat, action: Action) -> tuple[Receipt, Any]:
     receipts = ReceiptBuilder([PIECE])
     found = []
     for one in TypedChunks(row_format, Policy(undecodable=action), [PIECE]).type_rows(chunk):
         receipts.add(one)
         found.append(one)
     (receipt,) = receipts.receipts()
-    return receipt, pa.Table.from_batches([one.batch for one in found if one.batch is not None])
+    return receipt, pa.Table.from_batches(
+        [one.batch for one in found if isinstance(one, ReadChunk)]
+    )
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
@@ -142,7 +144,7 @@ def test_the_counts_of_a_slice_do_not_depend_on_pieces(
     good = encode(OLD_ITEMS, {"items": ["x", None]})
     values = {101: good, 102: b"\x07", 103: good, 107: None, 110: good, 111: good, 118: b""}
     counts = Counts(landed=7, control=2, aborted=4, compacted=7)
-    chunk = SliceChunk(0, 100, 120, counts, rows(values), leader="b:1", bytes_read=7)
+    chunk = ReadChunk(0, 100, 120, counts, rows(values), leader="b:1", bytes_read=7)
     whole, table = receipt_of(chunk, RowFormat(value=AVRO), action)
     limit(monkeypatch, 1)
     receipt, again = receipt_of(chunk, RowFormat(value=AVRO), action)
@@ -154,7 +156,7 @@ def test_the_counts_of_a_slice_do_not_depend_on_pieces(
 
 def test_a_slice_is_held_where_its_piece_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     good = encode(OLD_ITEMS, {"items": []})
-    chunk = SliceChunk(
+    chunk = ReadChunk(
         0, 100, 120, Counts(landed=3, compacted=17), rows({101: good, 105: b"\x07", 110: good})
     )
     limit(monkeypatch, 1)
@@ -169,7 +171,7 @@ def test_offsets_that_are_bytes_may_be_shared_by_records_of_several_pieces(
 ) -> None:
     good = encode(OLD_ITEMS, {"items": []})
     batch = pa.concat_batches([rows({at: good}) for at in (100, 100, 100, 110)])
-    chunk = SliceChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
+    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
     limit(monkeypatch, 1)
     receipt, table = receipt_of(chunk, RowFormat(value=AVRO), Action.FAIL)
     assert (receipt.counts, receipt.entry_span, table.num_rows) == (Counts(landed=4), 20, 4)
@@ -184,7 +186,7 @@ def test_an_entry_of_several_pieces_is_lost_or_quarantined_as_one(
     good = encode(OLD_ITEMS, {"items": []})
     offsets = [(100, good), (100, b"\x07"), (100, good), (110, good)]
     batch = pa.concat_batches([rows({at: value}) for at, value in offsets])
-    chunk = SliceChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
+    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
     limit(monkeypatch, 1)
     receipt, table = receipt_of(chunk, RowFormat(value=AVRO), action)
     (loss,) = receipt.losses

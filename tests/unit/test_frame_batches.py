@@ -9,8 +9,8 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.loss import Action
-from rangeland.model import Counts, Partition, QuarantinedBytes, Slice
+from rangeland.loss import Action, DamagedBytes
+from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.plan_frames import frame_batches
@@ -25,7 +25,7 @@ def settings(action: Action) -> ReadSettings:
     """Three batches of four records; the checksum of one is wrong."""
     errors = {0: 0, 4: 1, 8: 0}
     stored = [encode(Batch(base, [Record(b"k")] * 4, crc_error=n)) for base, n in errors.items()]
-    kept = {0: QuarantinedBytes(b"".join(stored), (), "")}
+    kept = {0: DamagedBytes(b"".join(stored), (), "")}
     return ReadSettings(KAFKA, policy=Policy(corrupt=action), quarantined_bytes=kept)
 
 
@@ -61,7 +61,7 @@ def test_a_piece_without_a_decodable_record_has_no_rows() -> None:
     typed = ReadSettings(
         KAFKA,
         policy=Policy(undecodable=Action.SKIP),
-        quarantined_bytes={0: QuarantinedBytes(stored, (), "")},
+        quarantined_bytes={0: DamagedBytes(stored, (), "")},
         row_format=RowFormat(value=StringFormat()),
     )
     receipts = Receipts()

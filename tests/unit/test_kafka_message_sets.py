@@ -16,9 +16,10 @@ from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import LostChunk, ReadChunk
 from rangeland.fetch.slice_reading import read_slices
-from rangeland.loss import Action
-from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Slice
+from rangeland.loss import Action, DamagedBytes
+from rangeland.model import Counts, Isolation, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wire.bounded_decompression import mend_lz4
 from tests.kafka_chunks import decode_chunk
@@ -265,16 +266,17 @@ def test_what_is_damaged_is_quarantined_and_all_around_it_is_landed(magic: int) 
     settings = ReadSettings(
         ClusterSettings("kafka", ()),
         policy=Policy(corrupt=Action.QUARANTINE),
-        quarantined_bytes={0: QuarantinedBytes(encode_all(stored), (), "")},
+        quarantined_bytes={0: DamagedBytes(encode_all(stored), (), "")},
     )
     chunks = list(read_slices([Slice(0, Partition("t", 0), 3, 38, 0)], settings))
-    rows = [o for c in chunks if c.batch is not None for o in c.batch.column("offset").to_pylist()]
+    read = [c.batch for c in chunks if isinstance(c, ReadChunk) and c.batch is not None]
+    rows = [offset for batch in read for offset in batch.column("offset").to_pylist()]
     assert rows == [*range(3, 7), *range(8, 20), *range(30, 38)]
     assert Counts.sum(c.counts for c in chunks) == Counts(landed=24, quarantined=11)
     aside = [
         (c.from_offset, c.until_offset, c.quarantined_bytes.records)
         for c in chunks
-        if c.quarantined_bytes
+        if isinstance(c, LostChunk) and isinstance(c.quarantined_bytes, DamagedBytes)
     ]
     assert aside == [(7, 8, encode_all([bad_message])), (20, 30, encode_all([bad_wrapper]))]
 

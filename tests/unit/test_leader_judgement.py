@@ -165,7 +165,7 @@ def test_the_leader_that_was_just_left_gets_a_moment() -> None:
 def test_a_replica_does_not_stand_in_where_only_the_leader_is_read() -> None:
     seen = leader_seen(state_of(leader_only=True), Leader(B2, is_replica=True))
     assert seen.event is SliceEvent.NO_LEADER
-    assert "is a replica of it" in seen.reason
+    assert "is only a replica" in seen.reason
 
 
 def test_another_topic_id_is_believed_once_it_was_named_long_enough() -> None:

@@ -17,7 +17,7 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.errors import UsageError
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.receipt_builder import ReadChunk, SliceChunk
 from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
 from rangeland.queries.payload_sample import SampleResult, newest_records, shown_rows
@@ -69,7 +69,7 @@ def test_logs_are_read_together_unless_their_newest_records_cannot_be_found(
         for one in slices:
             values = [b"%d" % n for n in range(one.from_offset, min(one.until_offset, 20))]
             counts = Counts(landed=len(values))
-            yield SliceChunk(one.index, one.from_offset, one.until_offset, counts, batch(values))
+            yield ReadChunk(one.index, one.from_offset, one.until_offset, counts, batch(values))
 
     monkeypatch.setattr(payload_sample, "read_slices", read)
     leader = Leader(Address("b", 1))

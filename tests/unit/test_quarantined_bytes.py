@@ -7,9 +7,10 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import LostChunk
 from rangeland.fetch.slice_reading import read_slices
-from rangeland.loss import Action
-from rangeland.model import Partition, QuarantinedBytes, Slice
+from rangeland.loss import Action, DamagedBytes
+from rangeland.model import Partition, Slice
 from rangeland.planning.policy import Policy
 from tests.jafka_entries import entry
 from tests.record_batches import Batch, Record, encode
@@ -44,11 +45,11 @@ def test_the_bytes_kept_are_those_that_cannot_be_decoded(position: int) -> None:
     settings = ReadSettings(
         ClusterSettings("jafka", ()),
         policy=Policy(corrupt=Action.QUARANTINE),
-        quarantined_bytes={0: QuarantinedBytes(stored, (), "")},
+        quarantined_bytes={0: DamagedBytes(stored, (), "")},
     )
     found = list(read_slices([Slice(0, Partition("t", 0, "1"), 0, len(stored))], settings))
-    (kept,) = [chunk for chunk in found if chunk.quarantined_bytes is not None]
-    assert kept.quarantined_bytes is not None
+    (kept,) = [chunk for chunk in found if isinstance(chunk, LostChunk)]
+    assert isinstance(kept.quarantined_bytes, DamagedBytes)
     assert kept.quarantined_bytes.records == bad
     assert stored[kept.from_offset : kept.until_offset] == bad
     assert sum(chunk.counts.landed for chunk in found) == 2

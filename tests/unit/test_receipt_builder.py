@@ -7,7 +7,7 @@ import pytest
 
 from rangeland.errors import ProofFailed
 from rangeland.fetch import receipt_builder
-from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder, SliceChunk
 from rangeland.model import Counts, Partition, Slice
 
 PIECE = Slice(0, Partition("t", 0), 10, 20)
@@ -16,7 +16,7 @@ PIECE = Slice(0, Partition("t", 0), 10, 20)
 def chunk(start: int, end: int, offsets: list[int]) -> SliceChunk:
     batch = pa.record_batch({"offset": pa.array(offsets, pa.int64())}) if offsets else None
     missing = end - start - len(offsets)
-    return SliceChunk(0, start, end, Counts(landed=len(offsets), control=missing), batch)
+    return ReadChunk(0, start, end, Counts(landed=len(offsets), control=missing), batch)
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,12 @@ from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, Quara
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import LostChunk, ReadChunk
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing.special_plans import redrive
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action, DecidedLoss, Loss, LossKind
+from rangeland.loss import Action, DamagedBytes, DecidedLoss, Loss, LossKind
 from rangeland.model import (
     Address,
     Bounds,
@@ -38,7 +39,6 @@ from rangeland.model import (
     Leader,
     LogState,
     Partition,
-    QuarantinedBytes,
     Range,
     Slice,
     Survey,
@@ -117,7 +117,7 @@ class Keeping:
 
 def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") -> QuarantinedBatch:
     return QuarantinedBatch(
-        where, APP, 1, "bad", "b:1", size_bytes, QuarantinedBytes(text, (), "bad"), at_ms
+        where, APP, 1, "bad", "b:1", size_bytes, DamagedBytes(text, (), "bad"), at_ms
     )
 
 
@@ -180,7 +180,7 @@ def test_what_is_listed_holds_no_bytes() -> None:
         (ten(0), 20),
         (ten(10), 30),
     ]
-    assert {one.batch.quarantined_bytes.records for one in found} == {b""}
+    assert {one.batch.quarantined_bytes.size_bytes for one in found} == {0}
 
 
 def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
@@ -193,7 +193,7 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
         cast(Job, JOB), wanted, cast(LandingTarget, target), None
     ).quarantined_bytes
     assert found is not None
-    assert {index: one.records for index, one in found.items()} == {0: b"newer", 1: b"newer"}
+    assert found == dict.fromkeys((0, 1), DamagedBytes(b"newer", (), "bad"))
     assert target.read == [ten(0), ten(0)]
     with pytest.raises(Conflict, match="no bytes of"):
         redrive.settings_of(cast(Job, JOB), plan(ten(30)), cast(LandingTarget, target), None)
@@ -223,6 +223,14 @@ def whole(ranges: list[Range], kind: redrive.ReadFilter) -> PlanDraft:
     return PlanDraft(plan=made, requested=tuple(ranges))
 
 
+def landed(slice_: Slice) -> ReadChunk:
+    return ReadChunk(slice_.index, *slice_.interval, Counts(landed=slice_.width))
+
+
+def lost(slice_: Slice, loss: Loss) -> LostChunk:
+    return LostChunk(slice_.index, loss.with_action(Action.SKIP), "", offsets_are_bytes=False)
+
+
 def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -235,7 +243,7 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
         for s in slices:
             asked.append((s.from_offset, (settings.isolation, settings.tags)))
             bad = Loss(P0, s.from_offset, s.until_offset, LossKind.CORRUPT, "bad")
-            yield SimpleNamespace(loss=bad if s.from_offset == 0 else None)
+            yield lost(s, bad) if s.from_offset == 0 else landed(s)
 
     monkeypatch.setattr(redrive, "read_slices", read)
     today = replace(LOG, tags=("B",))
@@ -261,10 +269,9 @@ def test_no_plan_has_what_the_log_does_not_give(
         for s in slices:
             asked.append((s.from_offset, settings.policy))
             bad = Loss(P0, s.from_offset + 4, s.until_offset, LossKind.CORRUPT, "bad")
-            yield SimpleNamespace(loss=bad if s.from_offset == 10 else None)
+            yield lost(s, bad) if s.from_offset == 10 else landed(s)
             if s.from_offset == 20:
-                hole = Loss(P0, 20, 22, LossKind.MISSING, "a gap")
-                yield SimpleNamespace(loss=hole)
+                yield lost(s, Loss(P0, 20, 22, LossKind.MISSING, "a gap"))
 
     monkeypatch.setattr(redrive, "read_slices", read)
     found = redrive.draft_from_log(in_quarantine(0, 10, 20), LOG, whole)
@@ -327,7 +334,7 @@ def fill(quarantine: Quarantine, sequence: int, *ranges: Range) -> None:
         QuarantineWriterSettings(quarantine.path, "orders", APP, sequence, digest)
     )  # type: ignore[arg-type]
     for r in ranges:
-        writer.add(0, r, QuarantinedBytes(b"%d" % r.from_offset, (), "bad"), "b:1")
+        writer.add(0, r, DamagedBytes(b"%d" % r.from_offset, (), "bad"), "b:1")
     receipt = Receipt(0, P0, 0, 10, Counts(quarantined=10))
     files: tuple[DataFile, ...] = writer.close([receipt])[0].quarantine_files
     quarantine.commit(
@@ -350,9 +357,9 @@ def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
 
     monkeypatch.setattr(quarantine_module.pq, "read_table", reading)
     found = list(quarantine.batches(lambda plan_id, r: plan_id.sequence == 1 and r != ten(10)))
-    assert [(one.range, one.quarantined_bytes.records) for one in found] == [
-        (ten(0), b"0"),
-        (ten(20), b"20"),
+    assert [(one.range, one.quarantined_bytes) for one in found] == [
+        (ten(0), DamagedBytes(b"0", (), "bad")),
+        (ten(20), DamagedBytes(b"20", (), "bad")),
     ]
     assert len(whole) == 1
 

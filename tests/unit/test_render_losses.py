@@ -9,8 +9,8 @@ from dataclasses import replace
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.landing.special_plans.redrive import QuarantinedRange, RedriveResult
-from rangeland.loss import Action, DecidedLoss, LossKind
-from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
+from rangeland.loss import Action, DamagedBytes, DecidedLoss, LossKind
+from rangeland.model import Isolation, Partition, Range
 from rangeland.render.result_view import render_redrive, render_result
 from rangeland.result_json import RESULT_JSON
 from rangeland.results import RunResult
@@ -26,7 +26,7 @@ def loss(action: str, evidence: str = "its checksum is wrong") -> LossEvent:
 
 
 def kept(why: str = "") -> QuarantinedRange:
-    bytes_kept = QuarantinedBytes(b"x" * 2048, (), "its checksum is wrong")
+    bytes_kept = DamagedBytes(b"x" * 2048, (), "its checksum is wrong")
     batch = QuarantinedBatch(
         WHERE, "rangeland/orders", 7, bytes_kept.reason, "b1:9092", 2048, bytes_kept
     )

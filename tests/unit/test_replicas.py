@@ -307,7 +307,7 @@ def test_a_loop_that_reads_leaders_only_waits_for_one_that_is_away() -> None:
     loop.next(0)
     loop.on_leaders({P0: AWAY})
     assert isinstance(loop.next(0), WaitUntil)
-    assert "is a replica of it" in loop.states[0].retry.last_failure
+    assert "is only a replica" in loop.states[0].retry.last_failure
 
 
 @pytest.mark.parametrize("end", [50, 100])

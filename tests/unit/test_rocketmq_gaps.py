@@ -21,7 +21,7 @@ from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, writ
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action
 from rangeland.model import Address, Counts, Partition, Slice
@@ -151,7 +151,8 @@ def read(
         rows: list[int] = []
         for chunk in read_slices([slice_], settings, QUICK):
             tally.add(chunk)
-            rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
+            if isinstance(chunk, ReadChunk) and chunk.batch is not None:
+                rows += chunk.batch.column("offset").to_pylist()
         return rows, Counts.sum(receipt.counts for receipt in tally.receipts())
 
 

@@ -21,6 +21,7 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans import redrive
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.loss import DamagedBytes
 from rangeland.model import (
     Address,
     Isolation,
@@ -28,7 +29,6 @@ from rangeland.model import (
     LogState,
     OffsetLookups,
     Partition,
-    QuarantinedBytes,
     Range,
     Survey,
 )
@@ -216,7 +216,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
 ) -> None:
     """Its isolation and tags are not those of the job any more."""
     batch = QuarantinedBatch(
-        Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, QuarantinedBytes(b"", (), "bad"), 1
+        Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, DamagedBytes(b"", (), "bad"), 1
     )
     left = redrive.QuarantinedRange(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
     monkeypatch.setattr(planner, "in_quarantine", lambda *about: [left])

@@ -29,12 +29,12 @@ from rangeland.errors import UndecodablePayload
 from rangeland.fetch import typed_chunks
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, ReceiptBuilder
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
 from rangeland.landing.target.loss_records import losses_in
-from rangeland.loss import Action, DecidedLoss, LossKind
-from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Slice
+from rangeland.loss import Action, DamagedBytes, DecidedLoss, LossKind, UndecodableRecords
+from rangeland.model import Counts, Partition, Range, Slice
 from rangeland.planning.policy import Policy
 
 P = Partition("orders", 3)
@@ -61,18 +61,19 @@ def rows(values: dict[int, bytes | None], key: bytes | None = b"k") -> pa.Record
     return columns.with_partition(batch, P)
 
 
-def chunk(values: dict[int, bytes | None], key: bytes | None = b"k") -> SliceChunk:
+def chunk(values: dict[int, bytes | None], key: bytes | None = b"k") -> ReadChunk:
     """All 20 offsets of the piece: those that have no record are compacted."""
     counts = Counts(landed=len(values), compacted=20 - len(values))
-    return SliceChunk(0, 100, 120, counts, rows(values, key), leader="b:1", bytes_read=7)
+    return ReadChunk(0, 100, 120, counts, rows(values, key), leader="b:1", bytes_read=7)
 
 
 BAD = b"\xff\xfe"
 MIXED = {100: b"a", 101: BAD, 102: BAD, 104: BAD, 105: b"b", 119: BAD}
 
 
-def typed(given: SliceChunk, action: Action, row_format: RowFormat = TEXT) -> SliceChunk:
+def typed(given: ReadChunk, action: Action, row_format: RowFormat = TEXT) -> ReadChunk:
     [found] = TypedChunks(row_format, Policy(undecodable=action), [PIECE]).type_rows(given)
+    assert isinstance(found, ReadChunk)
     return found
 
 
@@ -82,7 +83,7 @@ def test_good_records_become_text_and_counts_stay() -> None:
     assert found.batch.schema == TEXT.schema(columns.row_schema())
     assert found.batch.schema.field("key").type == pa.binary()
     assert found.counts == Counts(landed=3, compacted=17)
-    assert found.records == ()
+    assert found.lost_records == ()
 
 
 def test_a_bad_record_ends_the_reading_and_is_named() -> None:
@@ -128,9 +129,10 @@ def test_the_counts_of_a_slice_close_per_record(action: Action) -> None:
 
 
 def test_only_quarantined_records_are_kept_with_all_that_they_have() -> None:
-    assert all(one.quarantined_bytes is None for one in typed(chunk(MIXED), Action.SKIP).records)
-    first = typed(chunk(MIXED), Action.QUARANTINE).records[0].quarantined_bytes
-    assert first is not None
+    skipped = typed(chunk(MIXED), Action.SKIP).lost_records
+    assert all(lost.quarantined_bytes is None for lost in skipped)
+    first = typed(chunk(MIXED), Action.QUARANTINE).lost_records[0].quarantined_bytes
+    assert isinstance(first, UndecodableRecords)
     assert first.rows.column("offset").to_pylist() == [101, 102]
     assert first.rows.column("value").to_pylist() == [BAD, BAD]
     assert first.rows.column("key").to_pylist() == [b"k", b"k"]
@@ -138,9 +140,9 @@ def test_only_quarantined_records_are_kept_with_all_that_they_have() -> None:
 
 
 def test_a_chunk_that_is_held_has_no_width_and_no_rows() -> None:
-    found = typed(chunk(MIXED), Action.HOLD)
-    assert (found.from_offset, found.until_offset, found.batch) == (100, 100, None)
-    assert found.loss is not None
+    [found] = TypedChunks(TEXT, Policy(undecodable=Action.HOLD), [PIECE]).type_rows(chunk(MIXED))
+    assert isinstance(found, LostChunk)
+    assert (found.from_offset, found.until_offset, found.counts) == (100, 100, Counts())
     assert (found.loss.from_offset, found.loss.until_offset) == (100, 120)
     receipts = ReceiptBuilder([PIECE])
     receipts.add(found)
@@ -165,15 +167,16 @@ def test_records_that_a_transform_fails_on_are_left_out_like_others(
     typing = typing_of([PIECE], settings)
     assert typing is not None
     [found] = typing.type_rows(chunk({100: b"a", 101: b"b", 105: b"c"}))
+    assert isinstance(found, ReadChunk)
     assert found.batch.column("offset").to_pylist() == [101, 105]
     assert found.batch.schema.equals(typed_rows("kafka", row_format))
     assert found.counts == Counts(landed=2, compacted=17, quarantined=1)
-    ((loss, kept),) = [(one.loss, one.quarantined_bytes) for one in found.records]
+    ((loss, kept),) = [(one.loss, one.quarantined_bytes) for one in found.lost_records]
     assert (loss.from_offset, loss.until_offset) == (100, 101)
     assert loss.evidence == (
         "the transform fails on offset 100: KeyError: 'x' (m.py:5); its value begins with 'a'"
     )
-    assert kept is not None
+    assert isinstance(kept, UndecodableRecords)
     assert kept.rows.column("value").to_pylist() == [b"a"]
     assert typing_of([PIECE], ReadSettings(KAFKA)) is None
 
@@ -184,14 +187,15 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
     batch = rows({100: b"a", 120: BAD, 121: b"c", 140: b"d"})
     offsets = pa.array([100, 120, 120, 140], pa.int64())
     batch = batch.set_column(batch.schema.names.index("offset"), "offset", offsets)
-    whole = SliceChunk(0, 100, 160, Counts(landed=4), batch, entry_span=60)
+    whole = ReadChunk(0, 100, 160, Counts(landed=4), batch, entry_span=60)
     for action, landed, kept in (
         (Action.SKIP, [100, 120, 140], None),
         (Action.QUARANTINE, [100, 140], [BAD, b"c"]),
     ):
         [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).type_rows(whole)
+        assert isinstance(found, ReadChunk)
         assert found.batch.column("offset").to_pylist() == landed
-        ((loss, quarantined),) = [(one.loss, one.quarantined_bytes) for one in found.records]
+        ((loss, quarantined),) = [(one.loss, one.quarantined_bytes) for one in found.lost_records]
         assert (loss.from_offset, loss.until_offset) == (120, 140)
         assert found.counts.landed == len(landed)
         assert found.counts.lost + found.counts.quarantined == 20
@@ -201,7 +205,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
         if kept is None:
             assert quarantined is None
             continue
-        assert quarantined is not None
+        assert isinstance(quarantined, UndecodableRecords)
         assert quarantined.rows.column("value").to_pylist() == kept
         reasons = quarantined.rows.column("reason").to_pylist()
         assert [one is None for one in reasons] == [False, True]
@@ -210,34 +214,27 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
 # --- from the quarantine ------------------------------------------------------------------
 
 
-def kept_in(folder: Path) -> QuarantinedBytes:
+def kept_in(folder: Path) -> UndecodableRecords:
     """As it is read from the quarantine that it was written to."""
-    lost = typed(chunk(MIXED), Action.QUARANTINE).records[0]
+    lost = typed(chunk(MIXED), Action.QUARANTINE).lost_records[0]
     assert lost.quarantined_bytes is not None
     settings = QuarantineWriterSettings(StoreSettings(str(folder)), "j", "a", 1, "hash")
     writer = QuarantineWriter(settings)
     writer.add(0, Range(P, 101, 103), lost.quarantined_bytes, "b:1")
-    writer.add(0, Range(P, 104, 105), QuarantinedBytes(b"raw", ((1, 2),), "why"), "b:1")
+    writer.add(0, Range(P, 104, 105), DamagedBytes(b"raw", ((1, 2),), "why"), "b:1")
     (receipt,) = writer.close(_receipts())
     store, root = quarantine_table.open_store(settings.table)
     read = quarantine_table._read(store, f"{root}/{receipt.quarantine_files[0].path}", None)
     intact, damaged = map(quarantine_table._batch, read)
-    assert (
-        damaged.quarantined_bytes.records,
-        damaged.quarantined_bytes.aborted,
-        damaged.quarantined_bytes.rows,
-    ) == (
-        b"raw",
-        ((1, 2),),
-        None,
-    )
+    assert damaged.quarantined_bytes == DamagedBytes(b"raw", ((1, 2),), "why")
     assert intact.size_bytes > 0
+    assert isinstance(intact.quarantined_bytes, UndecodableRecords)
     return intact.quarantined_bytes
 
 
 def _receipts() -> Any:
     counting = ReceiptBuilder([PIECE])
-    counting.add(SliceChunk(0, 100, 120, Counts(compacted=20)))
+    counting.add(ReadChunk(0, 100, 120, Counts(compacted=20)))
     return counting.receipts()
 
 
@@ -246,6 +243,7 @@ def test_kept_records_are_read_again_with_another_format(tmp_path: Path) -> None
     piece = Slice(0, P, 101, 103)
     bytes_only = ReadSettings(KAFKA, quarantined_bytes={0: kept})
     (found,) = read_slices([piece], bytes_only)
+    assert isinstance(found, ReadChunk)
     assert found.batch.equals(rows({101: BAD, 102: BAD}))
     assert found.counts == Counts(landed=2)
     with pytest.raises(UndecodablePayload):
@@ -253,6 +251,7 @@ def test_kept_records_are_read_again_with_another_format(tmp_path: Path) -> None
             read_slices([piece], ReadSettings(KAFKA, quarantined_bytes={0: kept}, row_format=TEXT))
         )
     (half,) = read_slices([Slice(0, P, 102, 103)], bytes_only)
+    assert isinstance(half, ReadChunk)
     assert half.batch.column("offset").to_pylist() == [102]
 
 
@@ -317,7 +316,7 @@ def test_a_flat_table_has_the_fields_after_the_columns_of_the_log() -> None:
         {"_offset": 102, "a": None, "b": None, "_rescued_data": None},
     ]
     assert found.schema_ids == {7: 3}
-    assert "no comma (schema 7)" in found.records[0].loss.evidence
+    assert "no comma (schema 7)" in found.lost_records[0].loss.evidence
     counting = ReceiptBuilder([PIECE], flat.columns)
     counting.add(found)
     (receipt,) = counting.receipts()
@@ -347,6 +346,6 @@ def test_text_cannot_be_flat() -> None:
 
 
 def test_losses_are_those_of_the_ledger() -> None:
-    lost = typed(chunk(MIXED), Action.SKIP).records[0].loss
+    lost = typed(chunk(MIXED), Action.SKIP).lost_records[0].loss
     assert isinstance(lost, DecidedLoss)
     assert lost.cause == "their keys or values do not fit the schema or the transform of the job"

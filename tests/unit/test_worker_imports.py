@@ -20,7 +20,8 @@ from rangeland.delta.table_metadata import TableLayout
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_reading import read_slices
-from rangeland.model import Partition, QuarantinedBytes, Slice
+from rangeland.loss import DamagedBytes
+from rangeland.model import Partition, Slice
 from tests.record_batches import Batch, Record, encode
 from tests.unit.test_avro_decoder import encode as avro, record
 
@@ -36,7 +37,7 @@ formats = RowFormat(
 )
 piece = Slice(0, Partition("t", 7), 0, 4)
 stored = encode(Batch(0, [Record(key, value, ((b"h", b"x"),))] * 4))
-kept = {0: QuarantinedBytes(stored, (), "")}
+kept = {0: DamagedBytes(stored, (), "")}
 for rows in (None, formats):
     settings = ReadSettings(ClusterSettings("kafka", ()), quarantined_bytes=kept, row_format=rows)
     receipts = ReceiptBuilder([piece])

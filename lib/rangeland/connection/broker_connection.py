@@ -2,9 +2,8 @@
 
 A new connection negotiates its version, logs in if the job says so, and repeats the login before
 it expires. If a peer closes without a response, the connection is tried once more in another way,
-plain or over TLS, so that a mistake is recognised (``diagnosis``). The socket itself belongs to
-``socket_stream``.
-Reconnecting and failing over are left to the callers.
+plain or over TLS, to recognise mistakes (``diagnosis``). The socket itself belongs to
+``socket_stream``. Reconnecting and failing over are left to the callers.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ OPENING_MS = 3_000
 
 
 class BrokerConnection:
-    """One connection to one broker. It is connected and negotiated when constructed, and not for
-    several threads at once.
+    """One connection to one broker. It is connected and negotiated when constructed, and must not
+    be used by several threads at once.
 
     Responses are returned in the order of the requests, whatever order they arrive in. After any
-    error it is closed for good. ``reported_versions``: whether the broker did so the last
-    time, if it is known; one that did and does not answer now is busy.
-    ``was_served``: these settings have worked before, so a closed connection is not a refusal.
-    ``answers_plainly``: this address has answered without TLS before and is not tried with TLS."""
+    error it is closed for good. ``reported_versions``: whether the broker reported its versions
+    last time, if known; one that did and does not answer now is busy. ``was_served``: these
+    settings have worked before, so a closed connection is not a refusal. ``answers_plainly``: this
+    address has answered without TLS before, so TLS is not tried."""
 
     def __init__(
         self,
@@ -99,9 +98,9 @@ class BrokerConnection:
         stream = Stream(self.address, self._settings)
         try:
             stream.shake_hands()
-        except ConnectionLost as lost:
+        except ConnectionLost as error:
             if self._answers_plainly():
-                raise diagnosis.plain_port_error(self.address) from lost
+                raise diagnosis.plain_port_error(self.address) from error
             raise
         return stream
 
@@ -129,10 +128,10 @@ class BrokerConnection:
                 self._negotiate()
             else:
                 self._negotiate_or_probe()
-        except ConnectionClosed as closed:
+        except ConnectionClosed as error:
             if self._may_want_tls and speaks_tls(self.address):
-                raise diagnosis.tls_port_error(self.address) from closed
-            self._open_after_closing(closed)
+                raise diagnosis.tls_port_error(self.address) from error
+            self._open_after_closing(error)
 
     def _negotiate(self, wait_ms: int | None = None) -> None:
         frame: bytes | None = self._session.open()
@@ -157,7 +156,7 @@ class BrokerConnection:
 
     def _probe_versions(self, deadline: float | None = None) -> None:
         """Finds out whether a broker knows the negotiation, without sending it: some that do not
-        know it leave all later requests on the connection unanswered. Instead a request is sent
+        know it leave all later requests on the connection unanswered. Instead, it sends a request
         that brokers without the negotiation answer differently. Only brokers from 4.0 on close the
         connection at the oldest request."""
         self.reports_versions = True
@@ -176,16 +175,16 @@ class BrokerConnection:
 
     def _open_after_closing(self, closed: ConnectionClosed) -> None:
         """A broker that closes may be too old for the negotiation, busy, or shutting down. However
-        often it closes, it is old only if it answers as the old ones do: with a new broker taken
-        for an old one, headers and times would be lost."""
+        often it closes, it counts as old only if it answers as old ones do: if a new broker were
+        taken for an old one, headers and times would be lost."""
         self.reports_versions = True
         if not self._session.skip_opening() or self._settings.sasl is not None:
             raise closed.with_words(do=diagnosis.SILENT_CLOSE)
         self._connect_again()
         try:
             self._probe_versions()
-        except ConnectionClosed as again:
-            raise again.with_words(do=diagnosis.SILENT_CLOSE) from closed
+        except ConnectionClosed as error:
+            raise error.with_words(do=diagnosis.SILENT_CLOSE) from closed
 
     def _open_with_oldest(self, oldest: bytes, deadline: float | None = None) -> None:
         self._stream.send(oldest)
@@ -195,13 +194,13 @@ class BrokerConnection:
     # --- login ---------------------------------------------------------------------
 
     def _log_in_twice(self, authentication: Authentication) -> None:
-        """Some brokers refuse a login by closing the connection. It is a refusal if they do so
-        twice at the same step: the first time a broker may be shutting down."""
+        """Some brokers refuse a login by closing the connection. That counts as a refusal the
+        second time at the same step: the first time, the broker may be shutting down."""
         try:
             self._log_in(authentication)
             return
         except AccessDenied as error:
-            first, closed_at = error, error.closed_at
+            refusal, closed_at = error, error.closed_at
             if closed_at is None:
                 raise
         self._session = self._dialect.open_session(self._settings.client_id)
@@ -217,7 +216,7 @@ class BrokerConnection:
             again_at = error.closed_at
             if again_at is None or (again_at == closed_at and not self._was_served):
                 raise
-            raise ConnectionClosed.because_of(error) from first
+            raise ConnectionClosed.because_of(error) from refusal
 
     def _log_in(self, authentication: Authentication) -> None:
         """Raises AccessDenied if the login is refused, ConnectionLost if the connection breaks or
@@ -230,7 +229,7 @@ class BrokerConnection:
             raise self._at_broker(error) from error.__cause__
 
     def _renew(self, authentication: Authentication) -> None:
-        """While the last login is valid, a token that is unavailable can wait."""
+        """Logs in again. If no token is available, that can wait while the last login is valid."""
         try:
             self._log_in(authentication)
         except TokenUnavailable:
@@ -273,16 +272,17 @@ class BrokerConnection:
         self._unanswered.append(request_id)
 
     def receive(self, wait_ms: int | None = None) -> Any:
-        """The response to the oldest request that has none yet. Waits for ``request_ms``, or for
-        ``wait_ms`` if that is longer."""
-        wanted = self._unanswered.popleft()
+        """The response to the oldest open request. Waits for ``request_ms``, or for ``wait_ms`` if
+        that is longer."""
+        request_id = self._unanswered.popleft()
         try:
             wait_ms = max(self._settings.request_ms, wait_ms or 0)
             deadline = time.monotonic() + wait_ms / 1000
-            while wanted not in self._early:
-                answered = self._session.decode(self._stream.receive(wait_ms, deadline))
-                if answered is not None:
-                    self._early[answered[0]] = answered[1]
+            while request_id not in self._early:
+                answer = self._session.decode(self._stream.receive(wait_ms, deadline))
+                if answer is not None:
+                    answered_id, response = answer
+                    self._early[answered_id] = response
                 elif due := self._session.due():
                     self._stream.send(due)
         except RangelandError as error:
@@ -293,10 +293,10 @@ class BrokerConnection:
                 raise self._closed_at_once_error(error) from error
             raise self._at_broker(error) from error.__cause__
         self._is_known = self._has_responded = True
-        return self._early.pop(wanted)
+        return self._early.pop(request_id)
 
     def _at_broker(self, error: E) -> E:
-        """The error with the broker that it concerns, unless it names one."""
+        """The error with this broker as a fact, unless it names one."""
         return error.with_facts(**{"broker": str(self.address), **error.facts})
 
     def _invalid_response_error(self, error: RemoteProtocolError) -> RangelandError:
@@ -317,7 +317,7 @@ class BrokerConnection:
         )
 
     def _closed_at_once_error(self, error: ConnectionClosed) -> RangelandError:
-        """The peer closed at the very first request: most often it is the wrong port."""
+        """The peer closed at the very first request: usually it is the wrong port."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return diagnosis.tls_port_error(self.address)
         explained = error.with_words(do=diagnosis.SILENT_CLOSE)

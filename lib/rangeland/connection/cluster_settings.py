@@ -65,14 +65,14 @@ class SaslSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """The addresses of a cluster, the login, and what connections to it wait for and accept."""
+    """The addresses of a cluster, the login, and the timeouts and limits of connections to it."""
 
     dialect: str
     seeds: tuple[Address, ...]
     """These are asked first."""
     client_id: str = "rangeland"
     isolation: Isolation = Isolation.READ_COMMITTED
-    """Which offsets brokers report as the end of a log, and which records they send."""
+    """Decides which offset brokers report as the end of a log, and which records they send."""
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
     connect_ms: int = 5_000
@@ -86,8 +86,8 @@ class ClusterSettings:
     rack: str = ""
     """The rack of this client."""
     reports_versions: tuple[tuple[Address, bool], ...] = ()
-    """What is known of it by broker, which saves asking again."""
+    """Whether each broker reports its versions, if known; this saves asking again."""
 
     def with_versions_of(self, survey: Survey) -> ClusterSettings:
-        """These settings with what a survey has found out about the brokers."""
+        """These settings with the broker versions that a survey has found."""
         return replace(self, reports_versions=tuple(survey.reports_versions.items()))

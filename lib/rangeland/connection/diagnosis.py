@@ -1,11 +1,11 @@
-"""What a failed connection means: each mistake, with the field of the job file that fixes it.
+"""Diagnoses failed connections: each mistake, with the field of the job file that fixes it.
 
-Pure functions. The owner of the socket reports what it saw; here it becomes a JobFileError or, if
-the other side has to change something, AccessDenied (both exit 78), or None if a broker that is
-down would look the same. A broker's certificate and its TLS alerts
-are certain evidence. A connection that is closed without a response is not: the port may want TLS
-or a login, or the broker may be too old to be asked for its versions, shutting down or busy. So
-callers try once more, in another way, before they ask here.
+Pure functions. The owner of the socket reports a failure; here it becomes a JobFileError or, if the
+other side has to change something, AccessDenied (both exit 78), or None if a broker that is down
+would look the same. A broker's certificate and its TLS alerts are certain evidence. A connection
+that is closed without a response is not: the port may want TLS or a login, or the broker may be too
+old to be asked for its versions, shutting down or busy. So callers try once more, in another way,
+before they ask here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REFUSES_CERTIFICATE = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other side as messages call it: its fields in the job file, and who runs it."""
+    """The other side in messages: its fields in the job file, and who runs it."""
 
     tls: str = "source.security.tls"
     servers: str = "source.servers"
@@ -61,14 +61,14 @@ class TlsFailure:
 
 
 def tls_error(
-    address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer = BROKER
+    address: Address, failure: TlsFailure, tls: TlsSettings, peer: Peer = BROKER
 ) -> JobFileError | AccessDenied | None:
-    """The mistake behind a failure of TLS; None if the cause is not certain."""
-    if failed.verify_code:
-        return _certificate_error(address, failed, tls, peer)
+    """The mistake that caused a TLS failure; None if the cause is not certain."""
+    if failure.verify_code:
+        return _certificate_error(address, failure, tls, peer)
 
     def says(*words: str) -> bool:
-        return any(word in failed.reason for word in words)
+        return any(word in failure.reason for word in words)
 
     if says(*_PEER_FAILURE):
         return None
@@ -78,7 +78,7 @@ def tls_error(
         return _denial_error(
             address,
             f"{address} and this client have no TLS version in common",
-            f"this client supports TLS 1.2 and 1.3; {address.host} answered {failed.reason}",
+            f"this client supports TLS 1.2 and 1.3; {address.host} answered {failure.reason}",
             f"ask {peer.operator} to allow TLS 1.2 or 1.3",
             peer,
         )
@@ -86,14 +86,14 @@ def tls_error(
         return _setting_error(
             address,
             f"{address} wants a client certificate, and the job has none",
-            f"it answered {failed.reason}",
+            f"it answered {failure.reason}",
             f"set {peer.tls}.certificate and key, or use a port that does not want one",
         )
     if tls.certificate is not None and says(*_REFUSES_CERTIFICATE):
         return _denial_error(
             address,
             f"{address} refuses this client's certificate",
-            f"it answered {failed.reason} to {tls.certificate}",
+            f"it answered {failure.reason} to {tls.certificate}",
             f"set {peer.tls}.certificate to one that is valid and signed by an authority that "
             f"{address.host} trusts",
             peer,
@@ -103,7 +103,7 @@ def tls_error(
         return _denial_error(
             address,
             f"{address} aborted the TLS handshake",
-            f"it answered {failed.reason}",
+            f"it answered {failure.reason}",
             f"check {peer.tls} with {peer.operator}: whether a client certificate is required, and "
             "which TLS versions and ciphers are allowed",
             peer,
@@ -113,10 +113,10 @@ def tls_error(
 
 
 def _certificate_error(
-    address: Address, failed: TlsFailure, tls: TlsSettings, peer: Peer
+    address: Address, failure: TlsFailure, tls: TlsSettings, peer: Peer
 ) -> JobFileError | AccessDenied:
-    what, why = f"the certificate of {address}", failed.verify_message
-    if failed.verify_code in _ANOTHER_NAME:
+    what, why = f"the certificate of {address}", failure.verify_message
+    if failure.verify_code in _ANOTHER_NAME:
         others = " (other brokers are named by their advertised.listeners)" * (peer == BROKER)
         return _setting_error(
             address,
@@ -126,8 +126,8 @@ def _certificate_error(
             "reissued for this name; "
             f"{peer.tls}.verify_hostname: false accepts any name",
         )
-    if failed.verify_code in _UNKNOWN_AUTHORITY:
-        given = (
+    if failure.verify_code in _UNKNOWN_AUTHORITY:
+        do = (
             f"set {peer.tls}.ca to the PEM file of that authority"
             if tls.ca is None
             else f"{tls.ca} is not that authority: correct {peer.tls}.ca"
@@ -136,12 +136,12 @@ def _certificate_error(
             address,
             f"{what} is from an authority that is not trusted",
             why,
-            given,
+            do,
         )
-    if failed.verify_code == _EXPIRED:
+    if failure.verify_code == _EXPIRED:
         do = f"ask {peer.operator} to renew it, or correct this host's clock"
         return _denial_error(address, f"{what} has expired", why, do, peer)
-    if failed.verify_code == _NOT_YET:
+    if failure.verify_code == _NOT_YET:
         do = "correct the clock of this host, or of the issuer"
         return _denial_error(address, f"{what} is not valid yet", why, do, peer)
     do = f"check {peer.tls}.ca and the certificate"
@@ -175,12 +175,12 @@ def http_port_error(address: Address) -> NotABroker:
     )
 
 
-def missing_login_error(address: Address, offered: Sequence[str]) -> JobFileError:
+def missing_login_error(address: Address, mechanisms: Sequence[str]) -> JobFileError:
     return _setting_error(
         address,
         f"{address} requires a login, and the job has none",
         "it closed the connection at the first request, twice, and offers SASL "
-        f"{', '.join(sorted(offered)) or 'without naming a mechanism'}",
+        f"{', '.join(sorted(mechanisms)) or 'without naming a mechanism'}",
         "set source.security.sasl, or use a port that does not require a login",
     )
 

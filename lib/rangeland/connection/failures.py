@@ -1,4 +1,4 @@
-"""Failed connections: what ``socket_stream`` and ``broker_connection`` raise; callers decide."""
+"""Failures of connections, which ``socket_stream`` and ``broker_connection`` raise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ConnectionLost(Unreachable):
 
     @classmethod
     def because_of(cls, error: RangelandError) -> Self:
-        """The failure that this error amounts to for a connection: its words and facts."""
+        """A failure of the connection with the words and facts of this error."""
         return cls(error.what, why=error.why, do=error.do, **error.facts)
 
 
@@ -25,8 +25,8 @@ class NotABroker(ConnectionLost):
 
 
 class ConnectionClosed(ConnectionLost):
-    """The peer closed the connection. ``is_unwelcome``: at the first request, after it had
-    answered as a broker, and without a login."""
+    """The peer closed the connection. ``is_unwelcome``: it did so at the first request, after it
+    had answered as a broker, and there was no login."""
 
     is_unwelcome = False
 

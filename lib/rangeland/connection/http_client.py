@@ -1,8 +1,8 @@
-"""One HTTP request within a deadline, to a server beside the brokers; a response of bounded size.
+"""One HTTP request with a deadline, to a server other than a broker; the response has a size limit.
 
-The deadline covers everything but the lookup of the host's name: a server that sends a byte now and
-then is cut off. Redirects are not followed, and no proxy is used. What a response means is for the
-caller to decide.
+The deadline covers everything except the lookup of the host name: a server that sends a byte now
+and then is cut off. Redirects are not followed, and no proxy is used. The caller decides what a
+response means.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHUT_BOTH = 2
 
 class HttpFailed(Exception):
     """There is no complete response. ``is_untrusted``: the server's certificate was refused. The
-    text repeats neither the URL nor any part of a response."""
+    message repeats neither the URL nor any part of a response."""
 
     def __init__(self, why: str, *, is_untrusted: bool = False) -> None:
         super().__init__(why)
@@ -34,7 +34,7 @@ class HttpFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A complete response. ``location``: where a redirect leads to, as the server wrote it."""
+    """A complete response. ``location``: the target of a redirect, as the server wrote it."""
 
     status: int
     body: bytes
@@ -62,14 +62,14 @@ def http_get(
             with connection.getresponse() as response:
                 body = _body(response, limits.max_bytes)
                 location = response.headers.get("Location") or ""
-        failed = HttpFailed(late) if is_over.is_set() else None
+        failure = HttpFailed(late) if is_over.is_set() else None
     except HttpFailed as error:
-        failed = error
+        failure = error
     except (OSError, ValueError, HTTPException) as error:
-        failed = HttpFailed(late) if is_over.is_set() else _http_error(error, late)
-    if failed is not None:
-        # Not within a handler: its context would repeat headers, or what was received.
-        raise failed
+        failure = HttpFailed(late) if is_over.is_set() else _http_error(error, late)
+    if failure is not None:
+        # Not within a handler: its context would repeat headers, or parts of the response.
+        raise failure
     return HttpResponse(response.status, body, location)
 
 
@@ -97,9 +97,9 @@ class _CutOff:
     def __enter__(self) -> None:
         self._connection.connect()
         self._socket = self._connection.sock  # kept, as the connection drops it before the body
-        left = max(0.001, self._until - time.monotonic())
-        self._socket.settimeout(left)
-        self._timer = threading.Timer(left, self._shut)
+        remaining = max(0.001, self._until - time.monotonic())
+        self._socket.settimeout(remaining)
+        self._timer = threading.Timer(remaining, self._shut)
         self._timer.daemon = True
         self._timer.start()
 
@@ -126,7 +126,8 @@ def _body(response: HTTPResponse, most: int) -> bytes:
 
 
 def _http_error(error: Exception, late: str) -> HttpFailed:
-    """Messages of ``http.client`` repeat what was sent and received; those of the system do not."""
+    """Messages of ``http.client`` repeat parts of request and response; those of the system do
+    not."""
     if isinstance(error, TimeoutError):
         return HttpFailed(late)
     if isinstance(error, OSError) and not isinstance(error, HTTPException):

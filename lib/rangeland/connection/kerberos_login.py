@@ -1,7 +1,8 @@
-"""The client's side of a login with Kerberos, by the library of MIT Kerberos or Heimdal.
+"""The client's side of a Kerberos login, with the library of MIT Kerberos or Heimdal.
 
-The package `gssapi` binds it; it is imported on use, so it is needed only for GSSAPI. It asks the
-key distribution center for tickets, as krb5.conf says, and keeps those of a keytab in memory.
+The package `gssapi` binds that library; it is imported on use, so it is needed only for GSSAPI. It
+asks the key distribution center for tickets, as krb5.conf says, and keeps those of a keytab in
+memory.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from rangeland.errors import AccessDenied, MissingRequirement, RemoteProtocolErr
 
 FIELD = "source.security.sasl.kerberos"
 OPERATOR = "the key distribution center's operator"
-# From krb5_err.et: the center does not answer, or its address cannot be found just now.
+# From krb5_err.et: the center does not answer, or its address cannot be resolved now.
 _MAY_PASS = {-1765328228, -1765328164}
 
 
 class KerberosLogin:
-    """One login at one broker. The ticket for it is fetched here, before the broker hears of the
-    login: it could not go on with an earlier one otherwise. Raises TokenUnavailable; AccessDenied
-    if there is no ticket; MissingRequirement without the package."""
+    """One login at one broker. Its ticket is fetched here, before anything is sent to the broker:
+    otherwise the connection could not go on with an earlier login. Raises TokenUnavailable;
+    AccessDenied if there is no ticket; MissingRequirement without the package."""
 
     def __init__(self, settings: KerberosSettings, host: str) -> None:
         self._settings = settings
@@ -68,15 +69,15 @@ class KerberosLogin:
         )
 
     def _credentials(self) -> Any:
-        gssapi, chosen = self._gssapi, self._settings
+        gssapi, settings = self._gssapi, self._settings
         kind = gssapi.NameType.kerberos_principal
-        name = None if chosen.principal is None else gssapi.Name(chosen.principal, kind)
-        if chosen.keytab is None:
+        name = None if settings.principal is None else gssapi.Name(settings.principal, kind)
+        if settings.keytab is None:
             return gssapi.Credentials(name=name, usage="initiate")
         # A cache of this process, so that a user's own tickets stay as they are. Each cache has the
         # tickets of one principal only.
-        owner = zlib.crc32(f"{chosen.principal} {chosen.keytab}".encode())
-        store = {"client_keytab": f"FILE:{chosen.keytab}", "ccache": f"MEMORY:rangeland-{owner}"}
+        owner = zlib.crc32(f"{settings.principal} {settings.keytab}".encode())
+        store = {"client_keytab": f"FILE:{settings.keytab}", "ccache": f"MEMORY:rangeland-{owner}"}
         return gssapi.Credentials(name=name, usage="initiate", store=store)
 
     def _unproved_error(self, error: Any) -> RemoteProtocolError:
@@ -107,7 +108,7 @@ class KerberosLogin:
 
 
 def _reason(error: Any) -> str:
-    """What the mechanism says; the general message before it says nothing."""
+    """The mechanism's message; the general one before it says nothing."""
     return " ".join(str(error.gen_message()).split())
 
 

@@ -1,9 +1,9 @@
 """The login of one connection: its credentials, how long it is valid, when it is due again.
 
-No socket here. A token that is unavailable is not a mistake of the job: at first it costs this one
-connection, which is retried like any other; later it is requested again, as long as the last login
-is valid. A login is repeated between two requests, before it ends: a Kafka broker closes an expired
-connection only at its next request.
+There is no socket here. A token that is unavailable is not a mistake in the job: at first it costs
+this one connection, which is retried like any other; later it is requested again while the last
+login is valid. A login is repeated between two requests, before it expires: a Kafka broker closes
+an expired connection only at its next request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rangeland.connection.tokens import fetch_token, forget_token
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import Unreachable
 
-# The login is repeated when this part of its lifetime is over.
+# The login is repeated after this fraction of its lifetime.
 RENEW_AT = 0.85
 RENEW_PAUSE_S = 5.0
 """The pause before an unavailable token is requested again, while the last login is valid."""
@@ -39,12 +39,12 @@ class Authentication:
         return self._renew_at is not None and time.monotonic() >= self._renew_at
 
     def credentials(self) -> Credentials:
-        """The credentials for the next login, after which it is not due until ``accepted``. Raises
-        TokenUnavailable."""
+        """The credentials for the next login, which is then not due again before ``on_accepted``.
+        Raises TokenUnavailable."""
         sasl, token = self._sasl, ""
         if sasl.token is not None:
             wait_ms = self._wait_ms
-            if self._ends_at is not None:  # the present login must not expire meanwhile
+            if self._ends_at is not None:  # the current login must not expire meanwhile
                 left_ms = int((self._ends_at - time.monotonic()) * 1000 / 2)
                 wait_ms = max(1, min(wait_ms, left_ms))
             try:
@@ -63,15 +63,15 @@ class Authentication:
         )
 
     def on_accepted(self, lifetime_ms: int | None) -> None:
-        """The login is valid for that time; None or 0: for good."""
+        """The login is valid for this long; None or 0: forever."""
         if lifetime_ms is not None and lifetime_ms > 0:
             now = time.monotonic()
             self._renew_at = now + lifetime_ms * RENEW_AT / 1000
             self._ends_at = now + lifetime_ms / 1000
 
     def postpone(self) -> bool:
-        """Puts the next login off, as no token is available now. False if there is no time to try
-        again."""
+        """Postpones the next login, since no token is available now. False if there is no time to
+        try again."""
         now, end = time.monotonic(), self._ends_at or 0.0
         later = now + min(RENEW_PAUSE_S, (end - now) / 4)
         if end <= now or later >= end:

@@ -1,7 +1,7 @@
 """Connections by broker, and the rule of Kafka's SimpleConsumer: reconnect once, then give up.
 
-A broken connection may only mean that the broker closed an idle one, so what was sent on it is sent
-once more on a new connection. What a second failure means is for the caller to decide.
+A broken connection may only mean that the broker closed an idle one, so its requests are sent once
+more on a new connection. The caller decides what a second failure means.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class ConnectionPool:
 
     @property
     def reports_versions(self) -> dict[Address, bool]:
-        """Whether each broker reports its API versions, as far as that is known. What a survey has
-        learned is passed on to the group and the tasks, so that a broker that does not know the
-        request is not sent it again."""
+        """Whether each broker reports its API versions, if known. A survey passes this on to the
+        group and the tasks, so that a broker that does not know the request is not sent it
+        again."""
         return dict(self._reports_versions)
 
     @property
@@ -51,13 +51,13 @@ class ConnectionPool:
         return bool(self._served)
 
     def call(self, address: Address, request: BrokerRequest) -> Any:
-        """Sends a request and returns its response. Raises ConnectionLost after the second
-        failure, and what the response itself raises."""
+        """Sends a request and returns its response. Raises ConnectionLost after the second failure,
+        and the errors of reading the response."""
         return self._call_twice(address, (request,))[0]
 
     def call_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
-        """The responses to all, in order, each batch of requests sent before its responses are
-        read. Raises ConnectionLost after the second failure of a batch."""
+        """The responses to all requests, in order. Each batch of requests is sent before its
+        responses are read. Raises ConnectionLost after the second failure of a batch."""
         responses: list[Any] = []
         for start in range(0, len(requests), AHEAD):
             responses += self._call_twice(address, requests[start : start + AHEAD])
@@ -84,19 +84,19 @@ class ConnectionPool:
 
     def _check_login_is_optional(self, address: Address, closed: ConnectionClosed) -> None:
         """Raises JobFileError if the listener itself reports that it requires a login. A closed
-        connection alone proves nothing: busy brokers and load balancers close them, too."""
+        connection alone proves nothing: busy brokers and load balancers close connections, too."""
         requests = self.dialect.mechanisms_requests()
         if address in self._served or not requests:
             return
         try:
-            offered = self.dialect.read_mechanisms(self._call(address, requests))
+            mechanisms = self.dialect.read_mechanisms(self._call(address, requests))
         except RangelandError:
             return
         finally:
             self.drop(address)
             self._served.discard(address)
-        if offered is not None:
-            raise missing_login_error(address, offered) from closed
+        if mechanisms is not None:
+            raise missing_login_error(address, mechanisms) from closed
 
     def _call(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
         self.send_all(address, requests)
@@ -112,8 +112,8 @@ class ConnectionPool:
     def receive_or_call_again(
         self, address: Address, requests: Sequence[BrokerRequest]
     ) -> list[Any]:
-        """The responses to what ``send_all`` has sent; if its connection breaks, to the same
-        requests on a new one. Raises ConnectionLost if that fails, too."""
+        """The responses to the requests that ``send_all`` has sent. If the connection breaks, they
+        are sent once more on a new one. Raises ConnectionLost if that fails, too."""
         try:
             return self._receive_all(address, requests)
         except ConnectionLost as error:
@@ -145,7 +145,8 @@ class ConnectionPool:
             raise ConnectionLost(f"{address} is no longer asked", why="the connections were closed")
 
     def _open_connection(self, address: Address) -> BrokerConnection:
-        """Whether a broker reports its versions is remembered as long as it answers."""
+        """A new connection. Whether its broker reports its versions is remembered while it
+        answers."""
         reported = self._reports_versions.get(address)
         try:
             connection = BrokerConnection(

@@ -1,7 +1,7 @@
 """The only file with a socket to brokers: bytes out, whole frames in, each within a deadline.
 
-Foreign errors (OSError, ssl) end here: they become ``ConnectionLost``, which says what was tried,
-or the mistake in the job that caused them (``diagnosis``). After any error the socket is closed for
+Foreign errors (OSError, ssl) end here: they become ``ConnectionLost``, which names the attempt, or
+the mistake in the job that caused them (``diagnosis``). After any error the socket is closed for
 good. ``broker_connection`` decides what the bytes mean and what to do about a lost peer.
 """
 
@@ -52,12 +52,12 @@ class Stream:
             raise self._lost_error("connect to", error) from error
         except (ValueError, OverflowError) as error:
             # Raised by idna for an empty label, and by sockets for NUL and for port 99999.
-            named = {*self._settings.seeds, *(at for _, at in self._settings.named_brokers)}
-            if self._address in named:
+            configured = {*self._settings.seeds, *(at for _, at in self._settings.named_brokers)}
+            if self._address in configured:
                 raise diagnosis.host_name_error(self._address) from error
             raise ConnectionLost(
                 f"could not connect to {self._address}",
-                why="that is not a host and a port; another broker advertised it",
+                why="it is not a valid host and port; another broker advertised it",
                 do="check the advertised listeners of the brokers",
                 broker=str(self._address),
             ) from error
@@ -80,14 +80,14 @@ class Stream:
             raise diagnosis.host_name_error(self._address) from error
 
     def take_large_frames(self) -> None:
-        """The peer is a broker: frames as large as the job allows, with read-ahead."""
+        """The peer is a broker: accepts frames as large as the job allows, with read-ahead."""
         self._frames = FrameReader(self._settings.max_answer_bytes, _pooled_buffer, AHEAD_BYTES)
 
     def close(self) -> None:
         self._socket.close()
 
     def send(self, data: bytes) -> None:
-        """All of it, within ``request_ms``."""
+        """Sends all of it, within ``request_ms``."""
         try:
             self._socket.settimeout(self._settings.request_ms / 1000)
             self._socket.sendall(data)
@@ -97,17 +97,17 @@ class Stream:
             raise self._lost_error("send to", cause) from error
 
     def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
-        """The next frame. ``deadline``: that of a caller who waits for more than one frame."""
+        """The next frame. ``deadline``: for a caller that waits for more than one frame."""
         frame = self._frames.next()
         if frame is not None:
             return frame
         deadline = deadline or time.monotonic() + wait_ms / 1000
         while True:
-            left = deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             try:
-                if left <= 0:
+                if remaining <= 0:
                     raise TimeoutError
-                self._socket.settimeout(left)
+                self._socket.settimeout(remaining)
                 count = self._socket.recv_into(self._frames.buffer())
                 if count == 0:
                     raise ConnectionResetError("the broker closed the connection")
@@ -124,8 +124,8 @@ class Stream:
                 return frame
 
     def _close_error(self, error: OSError) -> OSError:
-        """Why the peer closed the connection while data was sent: it may have sent a TLS alert
-        before, for example about a missing client certificate."""
+        """Why the peer closed the connection while data was being sent: it may have sent a TLS
+        alert before, for example about a missing client certificate."""
         if not isinstance(self._socket, ssl.SSLSocket) or isinstance(error, TimeoutError):
             return error
         try:
@@ -141,16 +141,16 @@ class Stream:
         why, do = str(error) or type(error).__name__, ""
         tls = self._settings.tls
         if tls is not None and isinstance(error, ssl.SSLError):
-            failed = diagnosis.TlsFailure(
+            failure = diagnosis.TlsFailure(
                 str(error.reason or error),
                 getattr(error, "verify_code", 0),
                 getattr(error, "verify_message", ""),
             )
-            mistake = diagnosis.tls_error(self._address, failed, tls)
+            mistake = diagnosis.tls_error(self._address, failure, tls)
             if mistake is not None and not self._peer_has_responded:
                 return mistake
             # An alert on a connection that has worked has another cause.
-            why = failed.reason
+            why = failure.reason
             do = (
                 ""
                 if self._peer_has_responded

@@ -1,7 +1,7 @@
-"""The TLS context of a connection, from the PEM files of a job. No socket here.
+"""The TLS context of a connection, from the PEM files of a job. There is no socket here.
 
-The driver and the executors connect separately, so each of them needs the files. A file that is
-missing or unusable is an error that names its field and the host.
+The driver and the executors connect separately, so each of them needs the files. The error for a
+missing or unusable file names its field and the host.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def tls_context(tls: TlsSettings, section: str = SECTION) -> ssl.SSLContext:
 
 
 def _pem(section: str, field: str, path: str | None) -> str | None:
-    """The file at its path, or in the working directory of this process, where Spark puts
-    what was shipped with --files."""
+    """The file at its path, or in the working directory of this process, where Spark puts files
+    that were shipped with --files."""
     if path is None:
         return None
     shipped = Path(path).name

@@ -1,4 +1,4 @@
-"""TLS to servers that are not brokers: connecting, and what is wrong when that fails."""
+"""TLS to servers that are not brokers: connects, and finds out why that fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TLS_RECORDS = (0x15, 0x16)
 def connect_with_tls(
     at: tuple[str, int], host: str, context: ssl.SSLContext, timeout_s: float
 ) -> ssl.SSLSocket:
-    """Connected, with the handshake done. ``host`` is what the certificate must name. Raises
+    """A socket after the TLS handshake. ``host``: the name that the certificate must have. Raises
     OSError."""
     plain = socket.create_connection(at, timeout_s)
     try:
@@ -31,14 +31,14 @@ def connect_with_tls(
 def tls_failure(
     server: Address, tls: TlsSettings, section: str, question: bytes
 ) -> TlsFailure | None:
-    """The failure that OpenSSL reports about a connection, up to the response to a question: a
-    server may report only then that it wants a certificate. None if nothing is wrong, or nothing is
-    heard."""
-    context = tls_context(tls, section)
+    """The failure that OpenSSL reports for a connection, up to the response to a question: a server
+    may not report earlier that it wants a certificate. None if there is no failure or no
+    response."""
+    context, at = tls_context(tls, section), (server.host, server.port)
     try:
-        with connect_with_tls((server.host, server.port), server.host, context, PROBE_S) as over:
-            over.sendall(question)
-            over.recv(1)
+        with connect_with_tls(at, server.host, context, PROBE_S) as tls_socket:
+            tls_socket.sendall(question)
+            tls_socket.recv(1)
     except ssl.SSLError as error:
         return TlsFailure(
             str(error.reason or error),

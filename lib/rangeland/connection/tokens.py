@@ -2,9 +2,9 @@
 
 A token is fetched where the connection is made, on the driver or an executor, and again for each
 login, so its source must be available there. It is never stored and never part of an error: a
-command's stdout is not repeated, and what looks like a token in its stderr is masked.
+command's stdout is not repeated, and anything that looks like a token in its stderr is masked.
 Connections that one process makes at the same time share a token: see ``REUSE_S``. Each source has
-its own timeout and lock, so one that hangs delays only those who wait for it.
+its own timeout and lock, so a source that hangs delays only its own users.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _locks: dict[TokenSource, threading.Lock] = {}
 
 
 def fetch_token(source: TokenSource, wait_ms: int, *, refresh: bool = False) -> str:
-    """A token of this source. ``refresh``: a recent one is not reused. Raises JobFileError for a
-    source that does not work, AccessDenied for an endpoint that refuses this client, Unreachable
-    for a source that may work later."""
+    """A token from this source. ``refresh``: a recent one is not reused. Raises JobFileError if the
+    source does not work, AccessDenied if an endpoint refuses this client, Unreachable if the source
+    may work later."""
     wait_s = wait_ms / 1000
     until = time.monotonic() + wait_s
     with _lock:
-        own = _locks.setdefault(source, threading.Lock())
-    if not own.acquire(timeout=wait_s):
+        source_lock = _locks.setdefault(source, threading.Lock())
+    if not source_lock.acquire(timeout=wait_s):
         raise _too_slow_error(source, wait_s)
     try:
         with _lock:
@@ -67,7 +67,7 @@ def fetch_token(source: TokenSource, wait_ms: int, *, refresh: bool = False) -> 
             _kept[source] = (time.monotonic(), token)
         return token
     finally:
-        own.release()
+        source_lock.release()
 
 
 def forget_token(source: TokenSource) -> None:
@@ -77,26 +77,26 @@ def forget_token(source: TokenSource) -> None:
 
 
 def _in_time(source: TokenSource, wait_s: float) -> str:
-    """Runs in a separate thread, which is abandoned at the timeout: a file system, a slow server or
-    a function may take any time. Commands can be killed."""
+    """Fetches in a separate thread, which is abandoned at the timeout: a file system, a slow server
+    or a function may take any time. Commands can be killed instead."""
     if source.command:
         return _fetch_valid(source, wait_s)
-    done: list[str | BaseException] = []
+    outcome: list[str | BaseException] = []
 
     def work() -> None:
         try:
-            done.append(_fetch_valid(source, wait_s))
+            outcome.append(_fetch_valid(source, wait_s))
         except BaseException as error:  # raised again in the waiting thread
-            done.append(error)
+            outcome.append(error)
 
     thread = threading.Thread(target=work, name="rangeland-token", daemon=True)
     thread.start()
     thread.join(wait_s)
-    if not done:
+    if not outcome:
         raise _too_slow_error(source, wait_s)
-    if isinstance(done[0], BaseException):
-        raise done[0]
-    return done[0]
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
 
 
 def _too_slow_error(source: TokenSource, wait_s: float) -> Unreachable:
@@ -133,38 +133,38 @@ def _raw_token(source: TokenSource, wait_s: float) -> str:
 
 def _from_command(command: tuple[str, ...], wait_s: float) -> str:
     field = f"{FIELD}.command"
-    done: subprocess.CompletedProcess[bytes] | None = None
+    process: subprocess.CompletedProcess[bytes] | None = None
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=wait_s, check=False
         )
     except subprocess.TimeoutExpired:
-        pass  # it contains the output so far, so it must not be the cause of what is raised below
+        pass  # it contains the output so far, so it must not be the cause of the error below
     except (OSError, ValueError) as error:
         raise JobFileError(
             f"the command {command[0]} cannot be started on {platform.node()}",
             why=getattr(error, "strerror", None) or type(error).__name__,
             do=f"correct {field}; it must exist on the driver and on every executor",
         ) from None
-    if done is None:
+    if process is None:
         raise Unreachable(
             f"the command {command[0]} gave no token",
             why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
             do=f"find out why it takes so long, or raise source.timeouts.request_ms ({field})",
         )
-    if done.returncode == 0:
-        return done.stdout.decode("utf-8", errors="replace")
-    raise _command_error(command, done.returncode, done.stdout, done.stderr)
+    if process.returncode == 0:
+        return process.stdout.decode("utf-8", errors="replace")
+    raise _command_error(command, process.returncode, process.stdout, process.stderr)
 
 
 def _command_error(
     command: tuple[str, ...], code: int, stdout: bytes, stderr: bytes
 ) -> RangelandError:
     kind = Unreachable if code == TRY_LATER else JobFileError
-    said = _tail(stderr, stdout)
+    output = _tail(stderr, stdout)
     return kind(
         f"the command {command[0]} gave no token",
-        why=f"it ended with {code} on {platform.node()}" + (f": {said}" if said else ""),
+        why=f"it ended with {code} on {platform.node()}" + (f": {output}" if output else ""),
         do=f"run it by hand as this user, then correct {FIELD}.command; a command that ends with "
         f"{TRY_LATER} is retried later",
         code=code,
@@ -215,8 +215,8 @@ def _from_function(name: str) -> str:
 def _import_function(name: str) -> Callable[[], Any]:
     module, _, attribute = name.partition(":")
     try:
-        found: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
-        return found
+        function: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
+        return function
     except (ImportError, AttributeError) as error:
         why = str(error)
     except (Exception, SystemExit) as error:
@@ -240,15 +240,15 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
     }
     url = source.endpoint or ""
     status, body = _post(url, urlencode(form).encode(), wait_s, source.ca)
-    token, said = _read_response(body)
+    token, error_code = _read_response(body)
     if status == 200 and token:
         return token
     what = f"the token endpoint {_without_query(url)} gave no token"
-    why = f"it answered {status}, {_mask_secrets(said, source)}"
+    why = f"it answered {status}, {_mask_secrets(error_code, source)}"
     do = f"check endpoint, client_id, client_secret and scope in {FIELD}"
-    if status >= 500 or status in BUSY or said in BUSY_ERRORS:
+    if status >= 500 or status in BUSY or error_code in BUSY_ERRORS:
         raise Unreachable(what, why=why, do=do, status=status)
-    if status in REFUSED or said in REFUSAL_ERRORS:
+    if status in REFUSED or error_code in REFUSAL_ERRORS:
         raise AccessDenied(
             what, why=why, do=do, operator=OPERATOR, login_is_in_doubt=True, status=status
         )
@@ -307,7 +307,7 @@ def _read_response(body: bytes) -> tuple[str, str]:
 
 
 def _mask_secrets(text: str, source: TokenSource) -> str:
-    """The text without the secret that was sent, and without what looks like one."""
+    """The text without the secret that was sent, and without anything that looks like one."""
     if source.client_secret:
         text = text.replace(source.client_secret, "...")
     return _LOOKS_SECRET.sub("...", text)
@@ -320,7 +320,7 @@ def _without_query(url: str) -> str:
 
 
 def _why_silent(cause: object) -> str:
-    """Never with the address, which messages of ``http.client`` repeat."""
+    """The reason, never with the address, which messages of ``http.client`` repeat."""
     if isinstance(cause, OSError):
         return str(cause) or type(cause).__name__
     return type(cause).__name__

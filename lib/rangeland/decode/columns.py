@@ -1,11 +1,11 @@
 """The columns of a landed row, as Arrow types: one place for names, order and nullability.
 
 Decoders return ``RECORDS`` (the contents of the records); ``with_partition`` adds the columns
-that make them rows. Dialects put columns of their own after ``RECORDS``.
+that make them rows. Dialects add their own columns after ``RECORDS``.
 
-No decoding here, apart from the text of header keys. Names and types are those of Spark's Kafka
-source: a record without headers has null, not an empty list; Spark takes timestamps in microseconds
-only.
+Nothing is decoded here, apart from the text of header keys. Names and types are as in Spark's Kafka
+source: a record without headers has null, not an empty list; Spark only takes timestamps in
+microseconds.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _CACHED_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
-    """The names of the log's own columns in a table. ``prefix`` keeps them apart from the fields of
-    values where these are columns too."""
+    """The names of the log's own columns in a table. ``prefix`` distinguishes them from the fields
+    of values, if these are columns, too."""
 
     prefix: str = ""
 
@@ -76,8 +76,8 @@ PLAIN_COLUMNS = LogColumns()
 def row_schema(*, broker: bool = False, extra: Iterable[pa.Field] = ()) -> pa.Schema:
     """The columns of a row, in order. ``broker``: partitions are numbered per broker. ``extra``:
     the columns of a dialect, which come last."""
-    named = [KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS]
-    return pa.schema([*named, *([BROKER] if broker else []), *extra])
+    fields = [KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS]
+    return pa.schema([*fields, *([BROKER] if broker else []), *extra])
 
 
 def with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatch:

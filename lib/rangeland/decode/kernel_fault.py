@@ -1,4 +1,4 @@
-"""What can be wrong with bytes, as numbers that the kernel shares, and in words."""
+"""The faults that bytes can have, as numbers that the kernel shares, and in words."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Self
 
 
 class KernelFault(IntEnum):
-    """The base of the faults of each format: a member has its number and the reason that messages
-    give for it."""
+    """The base of the faults of each format: a member has its number and the reason for
+    messages."""
 
     _value_: int
     reason: str
 
     def __new__(cls, number: int, reason: str = "") -> Self:
-        made = int.__new__(cls, number)
-        made._value_ = number
-        made.reason = reason
-        return made
+        fault = int.__new__(cls, number)
+        fault._value_ = number
+        fault.reason = reason
+        return fault

@@ -1,5 +1,5 @@
-"""What brokers are asked beside the records of slices: who leads a partition, where its log starts
-and ends, how it is cleaned, and for records that a judgement needs.
+"""Questions to brokers besides the records of slices: who leads a partition, where its log starts
+and ends, its cleanup policy, and records that a judgement needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_WAIT_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class LeaderLookup:
-    """The present leaders of partitions."""
+    """The current leaders of partitions."""
 
     leaders: Mapping[Partition, Leader]
     unknown: frozenset[Partition]
@@ -39,11 +39,11 @@ def look_up_leaders(
 ) -> LeaderLookup:
     """Asks for the leaders of these partitions. Raises Unreachable if no broker answers."""
     topics = tuple(sorted({p.topic for p in partitions}))
-    # Replicas know their cluster, but not where brokers only know their own partitions.
+    # Replicas know their cluster, unless brokers only know their own partitions.
     first = () if brokers.dialect.capabilities.numbered_per_broker else replicas
     view = ask_leaders(brokers, topics, (*first, *brokers.settings.seeds))
-    known = [topic.leaders for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK]
-    leaders = {p: leader for found in known for p, leader in found.items()}
+    answered = (topic for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK)
+    leaders = {p: leader for topic in answered for p, leader in topic.leaders.items()}
     absent = absent_brokers(view, [name for name, _ in brokers.settings.named_brokers])
     unreachable = {p: why for p in partitions if (why := absent.why_unreachable(p))}
     unnamed = [p for p in partitions if p not in leaders and p not in unreachable]
@@ -59,8 +59,8 @@ def _is_unknown(view: ClusterView, partition: Partition) -> bool:
 def ask_cleanup_policy(
     cluster: ClusterSettings, topic: str, first: Sequence[Address]
 ) -> CleanupPolicy | NoReply:
-    """The cleanup policy of a topic, from any broker: each knows every topic's configuration. The
-    connections are its own, since those of a fetch belong to the thread of the fetch."""
+    """The cleanup policy of a topic, from any broker: each knows every topic's configuration. It is
+    asked on new connections, since those of a fetch belong to the fetch thread."""
     silent: dict[Address, str] = {}
     with ConnectionPool(cluster) as brokers:
         questions = brokers.dialect.cleanup_requests(topic)
@@ -78,8 +78,8 @@ def ask_cleanup_policy(
 
 @dataclass(frozen=True, slots=True)
 class AskedLeader:
-    """The broker at ``address`` to which ``request`` was sent, and what else it can be asked about
-    that partition. Each question raises ConnectionLost."""
+    """The broker at ``address`` to which ``request`` was sent, and further questions to it about
+    that partition. Each of them raises ConnectionLost."""
 
     brokers: ConnectionPool
     address: Address
@@ -89,24 +89,23 @@ class AskedLeader:
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> int:
         """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost,
-        also for a response without an offset."""
+        also if the response has no offset."""
         partition = self.request.partition
         leaders = {partition: Leader(self.address, self.request.epoch)}
         result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
             partition
         )
         if result is None:
-            what = f"{self.address} left {partition} out of its response about offsets"
-            raise ConnectionLost(what)
+            raise ConnectionLost(f"{self.address} left {partition} out of its offsets response")
         if result.offset is None:
             raise ConnectionLost(f"{self.address} answered {result.code} to an offset request")
         return result.offset
 
     def log_end(self, leader: Leader, readable_end: int) -> int | None:
-        """The end of the log, including what is not readable yet: a leader's high watermark may lag
-        for a while, the end of its epoch does not. None if the broker cannot report it; its high
-        watermark is then believed only if there is no other replica. Raises ConnectionLost, also
-        where the response leaves the partition out: it may have a new leader."""
+        """The end of the log, including records that are not readable yet: a leader's high
+        watermark may lag for a while, the end of its epoch does not. None if the broker cannot
+        report it; its high watermark is then believed only if there is no other replica. Raises
+        ConnectionLost, also if the response leaves the partition out: it may have a new leader."""
         if not self.brokers.dialect.capabilities.has_epochs:
             return readable_end
         epoch_end = self._epoch_end(leader)
@@ -114,8 +113,8 @@ class AskedLeader:
         return readable_end if epoch_end is None and leader.copies == 1 else epoch_end
 
     def _epoch_end(self, leader: Leader) -> int | None:
-        """None where the broker cannot or may not say. Raises ConnectionLost if it has to be asked
-        again."""
+        """None if the broker cannot or may not report it. Raises ConnectionLost if it has to be
+        asked again."""
         dialect, partition, epoch = self.brokers.dialect, self.request.partition, self.request.epoch
         if epoch is None:
             return None
@@ -127,18 +126,18 @@ class AskedLeader:
         ends = dialect.read_epochs(responses)
         if partition not in ends:
             raise ConnectionLost(
-                f"{self.address} did not answer where epoch {epoch} of {partition} ends"
+                f"{self.address} did not report the end of epoch {epoch} of {partition}"
             )
         return ends[partition]
 
     def fetch_at(self, offset: int, max_bytes: int, max_wait_ms: int) -> FetchedPartition | None:
-        """What the broker returns at an offset; None if it answers with an error."""
+        """The broker's response to a fetch at an offset; None if it is an error."""
         request = self.request
         fetches = [
             PartitionFetch(request.partition, request.topic_id, request.epoch, offset, max_bytes)
         ]
-        read = request_records(self.brokers, self.address, fetches, max_bytes, max_wait_ms)
-        for fetched in read.partitions:
+        result = request_records(self.brokers, self.address, fetches, max_bytes, max_wait_ms)
+        for fetched in result.partitions:
             if fetched.partition == request.partition and fetched.meaning is ErrorMeaning.OK:
                 return fetched
         return None

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FetchLoop:
-    """Decides for the slices of one task what to ask which broker next."""
+    """Decides which broker to ask next, and for what, to read the slices of one task."""
 
     slices: Sequence[Slice]
     limits: FetchLimits
@@ -61,14 +61,14 @@ class FetchLoop:
     capabilities: Capabilities = field(default_factory=Capabilities)
     throttle: Throttle = field(default_factory=Throttle)
     leader_only: bool = False
-    """No replica is read, neither one that a leader names nor one that stands in for it."""
+    """Replicas are not read, whether a leader names one or one stands in for it."""
     states: dict[int, SliceState] = field(init=False)
     _losses: list[tuple[int, DecidedLoss]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        known, self.states = self.capabilities, {}
+        self.states = {}
         for slice_ in self.slices:
-            server = initial_replica(slice_, known, leader_only=self.leader_only)
+            server = initial_replica(slice_, self.capabilities, leader_only=self.leader_only)
             self.states[slice_.index] = new_state(slice_, server, self.limits, self.now_ms)
         if len(self.states) != len(self.slices):
             raise Bug("two slices of one task have the same index")
@@ -76,8 +76,8 @@ class FetchLoop:
     # --- what to do next --------------------------------------------------------------
 
     def next(self, now_ms: int) -> Step:
-        """The next step. Where a slice has made no progress for too long, raises Unreachable, or
-        RangeLost if a loss was suspected, unless its policy is to go on."""
+        """The next step. If a slice has made no progress for too long, raises Unreachable, or
+        RangeLost if a loss was suspected, unless the policy is to go on."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
@@ -85,7 +85,8 @@ class FetchLoop:
         return next_step(self._unfinished(), self.throttle, self.limits, now_ms)
 
     def take_losses(self) -> list[tuple[int, DecidedLoss]]:
-        """What a policy has skipped or held since the last call, with the indexes of the slices."""
+        """The losses that a policy has skipped or held since the last call, with the indexes of
+        their slices."""
         losses, self._losses = self._losses, []
         return losses
 
@@ -99,26 +100,26 @@ class FetchLoop:
             self._move(state, Observation(SliceEvent.DEADLINE, loss=loss))
 
     def sender_of(self, request: SliceRequest) -> Sender:
-        """From whom the response to it comes."""
+        """The sender of the response to this request."""
         return self.states[request.index].server.sender
 
     def is_reading(self, request: SliceRequest) -> bool:
-        """False if its broker was lost while another slice's records in the same response were
-        judged."""
+        """Whether its slice is still read: judging another slice of the same response may have lost
+        the broker."""
         return self.states[request.index].phase is Phase.READING
 
     def leader_of(self, request: SliceRequest) -> Leader:
-        """The slice's leader, as it is known now."""
+        """The leader of its slice as currently known."""
         return self.states[request.index].server.leader
 
     # --- outcomes of a fetch ----------------------------------------------------------
 
     def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """A response of ``size`` bytes came; what it has for each slice is reported next. Within
-        limits, time for which a broker throttles this client does not count as a lack of
+        """A response of ``size`` bytes came; its outcome for each slice is reported next. Within
+        limits, the time for which a broker throttles this client does not count as a lack of
         progress."""
         self.now_ms = now_ms
-        # Brokers throttle for the window of a quota, seconds: days are a mistake of theirs.
+        # Brokers throttle for the window of a quota, which is seconds: days are a broker's mistake.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
         if throttle_ms:
             logger.info("Throttled by %s for %d ms", leader, throttle_ms)
@@ -128,8 +129,8 @@ class FetchLoop:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
-        """Complete batches came; reading continues at ``next_offset``. False if they are of no
-        use, and the leader is asked instead of its replica."""
+        """Complete batches came; reading continues at ``next_offset``. False if they are useless
+        and the leader is asked instead of its replica."""
         state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
@@ -150,16 +151,15 @@ class FetchLoop:
             self._move(state, Observation(SliceEvent.TOO_SMALL))
 
     def on_damaged(self, request: SliceRequest, error: BadRecord) -> None:
-        """The offset at which reading could resume after damaged bytes is unknown, so the
-        partition is held there, or the run ends. If a replica may have sent them, its leader is
-        asked."""
+        """Damaged bytes came, and the offset after them is unknown, so the partition is held there,
+        or the run ends. If a replica may have sent them, its leader is asked."""
         state = self._current(request)
         sender, first, end = state.server.sender, state.next_offset, state.slice.until_offset
-        judged = judge_damage(error, sender, self.policy, state.slice, first, end)
-        if isinstance(judged, ReadAtLeader):
+        judgement = judge_damage(error, sender, self.policy, state.slice, first, end)
+        if isinstance(judgement, ReadAtLeader):
             self._turn_to_leader(state, error.what)
         else:
-            self._move(state, Observation(SliceEvent.DAMAGED, loss=judged))
+            self._move(state, Observation(SliceEvent.DAMAGED, loss=judgement))
 
     def on_replaced(self, request: SliceRequest) -> None:
         """An entry ended at this offset, and now an intact one in its place goes on after it. Only
@@ -178,17 +178,18 @@ class FetchLoop:
         state = self._current(request)
         sender = state.server.sender
         if sender is Sender.REPLICA:
-            seen = doubt(state, "it answered without records")
-            event, reason = SliceEvent.RETRIABLE_ERROR if throttled else seen.event, seen.reason
+            observation = doubt(state, "it answered without records")
+            event = SliceEvent.RETRIABLE_ERROR if throttled else observation.event
+            reason = observation.reason
         elif readable_end is None:
-            # An idle log, one cut short and one that is gone look the same: its end is requested.
+            # Idle, truncated and deleted logs look the same here, so the end is requested.
             event, reason = SliceEvent.EMPTY_AT_END, "its leader answered without records"
         elif readable_end >= state.slice.until_offset:
             state.size.is_alone = True
             event, answer = SliceEvent.EMPTY_BELOW_END, "its leader answered without records"
             reason = f"{answer}, though its log is readable up to {readable_end}"
         else:
-            # Newer brokers answer as followers, too: the leader of the plan may lag now.
+            # Newer brokers also answer as followers: the plan's leader may lag now.
             event = SliceEvent.EMPTY_AT_END if sender.proves_end else SliceEvent.STALE_LEADER
             reason = f"its leader's log is readable up to {readable_end} only"
         self._move(state, Observation(event, reason))
@@ -233,10 +234,10 @@ class FetchLoop:
         self, request: SliceRequest, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
         """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
-        outside it or at its end. ``written_end``: its end with what is not readable yet; None
-        if that is unknown."""
+        outside it or at its end. ``written_end``: the end including records that are not readable
+        yet, if known."""
         state = self._current(request, Phase.MEASURING)
-        seen = judge_log_range(
+        observation = judge_log_range(
             state,
             self.policy,
             self.now_ms,
@@ -245,13 +246,13 @@ class FetchLoop:
             written_end,
             has_epochs=self.capabilities.has_epochs,
         )
-        if seen.event is SliceEvent.IN_RANGE:
+        if observation.event is SliceEvent.IN_RANGE:
             state.short_ends = 0
-        self._move(state, seen)
+        self._move(state, observation)
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
-        """The connection to a leader broke, and so did the one reconnect. ``is_slow``: no complete
-        response came in time, so less is requested."""
+        """The connection to a leader broke, and reconnecting once did not help. ``is_slow``: no
+        complete response came in time, so less is requested."""
         for state in self.states.values():
             if state.server.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
                 is_leader = state.server.replica is None
@@ -261,8 +262,8 @@ class FetchLoop:
                     state.size.shrink(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
-        """The broker prefers this replica to be read. True if another broker is read next, and a
-        response without records is not a failure."""
+        """The broker prefers that this replica is read. True if another broker is read next, so
+        that a response without records is not a failure."""
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False
@@ -279,38 +280,40 @@ class FetchLoop:
         unknown: Collection[Partition] = (),
         unreachable: Mapping[Partition, str] | None = None,
     ) -> None:
-        """Metadata came, or no broker could be asked for it. A partition that it lacks has no known
-        leader yet, for the reason in ``unreachable`` if given. ``unknown``: those that do not exist
-        according to the cluster."""
+        """Metadata came, or no broker could be asked for it. A partition that is not in ``leaders``
+        has no known leader yet; ``unreachable`` may have the reason. ``unknown``: partitions that
+        do not exist according to the cluster."""
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
         for state in [s for s in finding if s.retry.resume_at_ms <= self.now_ms]:
             partition = state.slice.partition
-            found = leaders.get(partition)
-            seen = judge_leader(
+            leader = leaders.get(partition)
+            observation = judge_leader(
                 state,
                 self.policy,
                 self.now_ms,
-                found,
+                leader,
                 is_unknown=partition in unknown,
                 why_none=(unreachable or {}).get(partition, "it has no leader"),
             )
-            self._move(state, seen)
-            if found is not None and seen.event is SliceEvent.LEADER_FOUND:
-                state.server.on_leader(found, self.now_ms)
-                where, fields = (found.address, found.epoch), state.log_fields
+            self._move(state, observation)
+            if leader is not None and observation.event is SliceEvent.LEADER_FOUND:
+                state.server.on_leader(leader, self.now_ms)
+                where, fields = (leader.address, leader.epoch), state.log_fields
                 logger.info("Found the leader %s, epoch %s", *where, extra=fields)
 
     # --- transitions --------------------------------------------------------------------
 
-    def _move(self, state: SliceState, seen: Observation) -> None:
-        """Takes one transition of the table, and what is lost by it. Raises the error that it
-        ends the run with, if any."""
-        loss = seen.loss
+    def _move(self, state: SliceState, observation: Observation) -> None:
+        """Takes one transition of the table, and applies its loss. Raises the error that ends the
+        run, if there is one."""
+        loss = observation.loss
         if isinstance(loss, Fail):
             raise loss.error
-        move = move_on(state, seen, self.now_ms, self.limits)
+        move = move_on(state, observation, self.now_ms, self.limits)
         if (move is Move.LOSE) != (loss is not None):
-            raise Bug(f"{state.slice}: after {seen.event.name}, {move.value}; the loss is {loss}")
+            raise Bug(
+                f"{state.slice}: after {observation.event.name}, {move.value}; the loss is {loss}"
+            )
         if loss is not None:
             slice_failures.log_loss(loss)
             self._losses.append((state.slice.index, loss))
@@ -325,17 +328,17 @@ class FetchLoop:
             )
         return state
 
-    def _asks_leader(self, request: SliceRequest, seen: str) -> bool:
-        """Whether what was seen in the response does not prove damage, so that the leader is
-        asked."""
+    def _asks_leader(self, request: SliceRequest, evidence: str) -> bool:
+        """Turns to the leader unless the sender of the response proves damage. Returns whether it
+        has."""
         state = self.states[request.index]
         if state.server.sender.proves_damage:
             return False
-        self._turn_to_leader(state, seen)
+        self._turn_to_leader(state, evidence)
         return True
 
-    def _turn_to_leader(self, state: SliceState, seen: str) -> None:
+    def _turn_to_leader(self, state: SliceState, evidence: str) -> None:
         if state.server.sender.proves_range:
-            self._move(state, Observation(SliceEvent.STALE_LEADER, seen))
+            self._move(state, Observation(SliceEvent.STALE_LEADER, evidence))
         else:
-            self._move(state, doubt(state, seen))
+            self._move(state, doubt(state, evidence))

@@ -1,8 +1,8 @@
-"""The steps that the fetch loop asks its caller to carry out, as values, which of them is next, and
+"""The steps that the fetch loop asks its caller to carry out, as values; which step is next, and
 which slices share a request.
 
 A step is one operation: request records or the range of a log from a leader, find leaders, or
-wait. Steps do not say how it is done.
+wait. Steps do not say how.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rangeland.model import Address, Partition
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send one fetch with all ``requests`` to ``leader``, and report what came for each.
+    """Send one fetch with all ``requests`` to ``leader``, and report the outcome of each.
     ``stays``: the broker must not redirect us to a replica, so no rack is sent."""
 
     leader: Address
@@ -60,7 +60,7 @@ Step = SendFetch | SendLogRange | FindLeaders | WaitUntil | AllRead
 def next_step(
     unfinished: Sequence[SliceState], throttle: Throttle, limits: FetchLimits, now_ms: int
 ) -> Step:
-    """The next step of the slices that are not read to their end."""
+    """The next step for the unfinished slices."""
     if not unfinished:
         return AllRead()
     ready = [s for s in unfinished if _ready_at(s, throttle) <= now_ms]
@@ -87,25 +87,25 @@ def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetc
     first = min(ready, key=lambda s: (s.retry.progress_at_ms, s.slice.index))
     address = first.server.address
     if address is None:
-        raise Bug(f"{first.slice} is to be read and has no leader")
+        raise Bug(f"{first.slice} is ready to be read but has no leader")
     sharing = [s for s in ready if s.can_share_request(first) and not s.size.is_alone]
     requests: list[SliceRequest] = []
-    named: set[Partition] = set()
+    partitions: set[Partition] = set()
     budget = limits.request_bytes
     for state in sorted(
         [first] if first.size.is_alone else sharing, key=lambda s: (s is not first, s.slice.index)
     ):
         # A request names a partition once: a second slice of it has its turn later.
-        if state.slice.partition in named or (requests and state.size.bytes > budget):
+        if state.slice.partition in partitions or (requests and state.size.bytes > budget):
             continue
-        named.add(state.slice.partition)
+        partitions.add(state.slice.partition)
         budget -= state.size.bytes
         requests.append(state.request)
     return SendFetch(address, tuple(requests), stays=first.server.stays)
 
 
 def _leader_request(finding: Sequence[SliceState]) -> FindLeaders:
-    """Metadata for all of them; their replicas are asked first, but not the leaders they left."""
+    """Metadata for all of them. Their replicas are asked first, except the leaders they left."""
     seeds: dict[Address, None] = {}
     for state in finding:
         for replica in state.server.leader.replicas:

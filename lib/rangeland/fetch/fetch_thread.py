@@ -25,7 +25,13 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, ResponseReader
+from rangeland.fetch.response_reader import (
+    EntryEnd,
+    FetchedPiece,
+    LostPiece,
+    Piece,
+    ResponseReader,
+)
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Latest, Slice
 
@@ -46,8 +52,8 @@ class FetchThread:
         floors: Mapping[int, EntryEnd] | None = None,
         brokers: ConnectionPool | None = None,
     ) -> None:
-        """``floors``: up to where slices have been read already, by index. ``brokers``: by
-        default a pool of its own; either is closed at the end."""
+        """``floors``: where earlier reading of slices ended, by index. ``brokers``: a new pool by
+        default. Either one is closed at the end."""
         self.brokers = brokers or ConnectionPool(settings.cluster)
         self._settings = settings
         limits = limits_at_rate(limits, settings.rates)
@@ -63,7 +69,7 @@ class FetchThread:
             if self.brokers.dialect.capabilities.numbered_per_broker
             else {}
         )
-        # Where only the leader will do, metadata has to name it.
+        # If only the leader may be read, metadata has to name it.
         located_slices = list(slices) if leader_only else [self._with_leader(s) for s in slices]
         capabilities = self.brokers.dialect.capabilities
         throttle = Throttle(dict(settings.rates))
@@ -71,14 +77,14 @@ class FetchThread:
             located_slices, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
         )
         self._responses = ResponseReader(self.brokers, self._loop, settings, floors or {})
-        self._pieces: queue.SimpleQueue[FetchedPiece | BaseException | None] = queue.SimpleQueue()
+        self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
         self._budget = PrefetchBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
 
     def _with_leader(self, slice_: Slice) -> Slice:
-        """The slice with the present address of its broker, where brokers number their own
-        partitions: another broker at its old address would answer with other records."""
+        """The slice with its broker's current address, if brokers number their own partitions:
+        another broker at the old address would answer with other records."""
         if not self._named_brokers:
             return slice_
         return replace(slice_, leader=self._named_brokers.get(slice_.partition.broker))
@@ -87,13 +93,13 @@ class FetchThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread: the caller has everything, or has failed."""
+        """Ends the thread: the caller has all pieces, or has failed."""
         self._stopped.set()
         self._budget.close()
         self.brokers.close()
         self._thread.join()
 
-    def pieces(self) -> Iterator[FetchedPiece]:
+    def pieces(self) -> Iterator[Piece]:
         while True:
             item = self._pieces.get()
             if item is None:
@@ -101,7 +107,8 @@ class FetchThread:
             if isinstance(item, BaseException):
                 raise item
             yield item
-            self._budget.give_back(len(item.records))
+            if isinstance(item, FetchedPiece):
+                self._budget.give_back(len(item.records))
 
     def _run(self) -> None:
         try:
@@ -111,9 +118,9 @@ class FetchThread:
             self._pieces.put(error)
 
     def _work(self) -> None:
-        sent: SendFetch | None = None
+        pending: SendFetch | None = None
         while not self._stopped.is_set():
-            step = sent if sent is not None else self._loop.next(_now_ms())
+            step = pending if pending is not None else self._loop.next(_now_ms())
             self._hand_over_losses()
             match step:
                 case AllRead():
@@ -125,16 +132,17 @@ class FetchThread:
                 case SendLogRange(leader, request):
                     self._measure(leader, request)
                 case SendFetch():
-                    sent = self._fetch(step, is_sent=step is sent)
+                    pending = self._fetch(step, is_sent=step is pending)
 
     def _hand_over_losses(self) -> None:
         for index, loss in self._loop.take_losses():
-            self._pieces.put(FetchedPiece(index, loss.from_offset, loss.until_offset, loss=loss))
+            self._pieces.put(LostPiece(index, loss))
 
     # --- records ----------------------------------------------------------------------
 
     def _fetch(self, step: SendFetch, *, is_sent: bool) -> SendFetch | None:
-        """Takes one response. Returns the next request, sent before the response is handed over."""
+        """Handles one response. Returns the next request, which is sent before the pieces of this
+        response are handed over."""
         try:
             response = self._result(step, is_sent)
         except ConnectionLost as error:
@@ -148,21 +156,21 @@ class FetchThread:
             for request in step.requests:
                 self._loop.on_error(request, response.meaning, response.code)
             return None
-        found = {fetched.partition: fetched for fetched in response.partitions}
+        fetched = {result.partition: result for result in response.partitions}
         throttled = response.throttle_ms > 0
-        taken = [
-            self._responses.read(step.leader, request, found.get(request.partition), throttled)
+        pieces = [
+            self._responses.read(step.leader, request, fetched.get(request.partition), throttled)
             for request in step.requests
             if self._loop.is_reading(request)
         ]
-        sent = self._send_ahead()
-        for piece in taken:
+        pending = self._send_ahead()
+        for piece in pieces:
             if piece is None:
                 continue
             if not self._budget.take(len(piece.records)):
                 return None
             self._pieces.put(piece)
-        return sent
+        return pending
 
     def _broker_requests(self, step: SendFetch) -> list[BrokerRequest]:
         options = replace(self._options, rack="") if step.stays else self._options
@@ -191,15 +199,15 @@ class FetchThread:
 
     def _find(self, step: FindLeaders) -> None:
         try:
-            found = look_up_leaders(self.brokers, step.partitions, step.seeds)
+            lookup = look_up_leaders(self.brokers, step.partitions, step.seeds)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
             self._loop.on_leaders({}, unreachable=reasons)
             return
-        self._loop.on_leaders(found.leaders, found.unknown, found.unreachable)
+        self._loop.on_leaders(lookup.leaders, lookup.unknown, lookup.unreachable)
 
     def _measure(self, address: Address, request: SliceRequest) -> None:
-        """Asks the leader for the readable range of its log, and where the log itself ends."""
+        """Asks the leader for the readable range of its log, and for the end of the log itself."""
         leader = AskedLeader(self.brokers, address, request)
         try:
             start, end = leader.log_edge(Earliest()), leader.log_edge(Latest())
@@ -211,7 +219,7 @@ class FetchThread:
 
 
 def _named_brokers(cluster: ClusterSettings) -> dict[str, Address]:
-    """The brokers by name, if they have names of their own."""
+    """The addresses of the brokers that have names."""
     return {name: address for name, address in cluster.named_brokers if name != str(address)}
 
 

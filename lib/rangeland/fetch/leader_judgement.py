@@ -1,5 +1,5 @@
-"""What metadata, and a leader's account of its log, mean for a slice: an event of the table in
-``slice_state``, with what is lost by it or may be.
+"""The meaning of metadata, and of a leader's report of its log's range, for a slice: an event of
+the table in ``slice_state``, with the loss that it causes or makes likely.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rangeland.planning.policy import Policy
 SHORT_END_REPORTS = 2
 """How often a leader must report that its log ends too early before that is believed."""
 SHORT_END_MS = 5_000
-"""And for how long, where no epoch confirms the end: its broker may just have started."""
+"""And for how long, if no epoch confirms the end: the broker may just have started."""
 OTHER_TOPIC_MS = 5_000
 """How long metadata must name another topic id: a broker that lags may name a former one."""
 
@@ -29,30 +29,30 @@ def judge_log_range(
     has_epochs: bool,
 ) -> Observation:
     """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
-    outside of it or at its end. ``written_end``: its end with what is not readable yet; None if
-    that is unknown."""
-    seen, next_offset = state.retry.last_failure, state.next_offset
+    outside it or at its end. ``written_end``: the end including records that are not readable yet,
+    if known."""
+    reason, next_offset = state.retry.last_failure, state.next_offset
     if not state.server.sender.proves_range:
         return doubt(state, f"its log is [{log_start}, {log_end})")
     if next_offset < log_start:
-        evidence = f"{seen}; the nearest valid offset is {log_start}"
+        evidence = f"{reason}; the nearest valid offset is {log_start}"
         loss = loss_of(state, policy, LossKind.EXPIRED, evidence, log_start)
         return Observation(SliceEvent.STARTS_LATER, loss=loss)
     if written_end is not None and max(written_end, log_end) <= next_offset:
         return _judge_short_end(state, policy, now_ms, written_end, has_epochs=has_epochs)
     if next_offset > log_end:
         # A leader that has just taken over may lag for a moment.
-        evidence = f"{seen}; its log ends at {log_end}"
+        evidence = f"{reason}; its log ends at {log_end}"
         suspicion = state.suspicion_of(LossKind.TRUNCATED, evidence, now_ms)
         return _suspect(SliceEvent.ENDS_EARLIER, suspicion)
-    return Observation(SliceEvent.IN_RANGE, seen)
+    return Observation(SliceEvent.IN_RANGE, reason)
 
 
 def _judge_short_end(
     state: SliceState, policy: Policy, now_ms: int, written_end: int, *, has_epochs: bool
 ) -> Observation:
-    """The leader has nothing at or after the next offset, and the slice goes on there. It may no
-    longer be the leader, so its response counts the second time, after new metadata."""
+    """The leader has nothing at or after the next offset, where the slice goes on. It may no longer
+    be the leader, so its report counts the second time, after new metadata."""
     evidence = f"the log of its leader {state.server.address} ends at {written_end}"
     reports = state.short_ends + (1 if state.server.sender.proves_end else 0)
     is_long = has_epochs or (reports > 1 and now_ms - state.short_end_at_ms >= SHORT_END_MS)
@@ -68,33 +68,33 @@ def judge_leader(
     state: SliceState,
     policy: Policy,
     now_ms: int,
-    found: Leader | None,
+    leader: Leader | None,
     *,
     is_unknown: bool,
     why_none: str,
 ) -> Observation:
-    """Metadata came, or no broker could be asked for it: ``why_none`` says why it names no leader.
-    ``is_unknown``: the partition does not exist according to the cluster, which is believed if it
-    stays so until the deadline."""
-    if found is None and is_unknown:
+    """Metadata came, or no broker could be asked for it. ``why_none``: the reason if there is no
+    leader. ``is_unknown``: the partition does not exist according to the cluster, which is believed
+    if it is still so at the deadline."""
+    if leader is None and is_unknown:
         evidence = "the cluster no longer names this partition"
         suspicion = state.suspicion_of(LossKind.VANISHED, evidence, now_ms)
         return _suspect(SliceEvent.NO_LEADER, suspicion)
-    if found is None or found.address is None:
+    if leader is None or leader.address is None:
         return Observation(SliceEvent.NO_LEADER, why_none)
-    if found.is_replica and state.server.leader_only:
-        reason = f"its leader is away, and {found.address} is a replica of it"
+    if leader.is_replica and state.server.leader_only:
+        reason = f"its leader is down, and {leader.address} is only a replica"
         return Observation(SliceEvent.NO_LEADER, reason)
     planned = state.slice.topic_id
-    if planned and found.topic_id and planned != found.topic_id:
-        evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
-        suspicion = state.suspicion_of(LossKind.RECREATED, evidence, now_ms, found.topic_id)
+    if planned and leader.topic_id and planned != leader.topic_id:
+        evidence = f"its topic id was {planned} when planned and is {leader.topic_id} now"
+        suspicion = state.suspicion_of(LossKind.RECREATED, evidence, now_ms, leader.topic_id)
         if now_ms - suspicion.since_ms < OTHER_TOPIC_MS:
             return _suspect(SliceEvent.NO_LEADER, suspicion)
         loss = loss_of(state, policy, LossKind.RECREATED, evidence)
         return Observation(SliceEvent.RECREATED, loss=loss)
-    if found.address == state.left_leader and state.retry.failures <= 1:
-        # Nothing new was seen.
+    if leader.address == state.left_leader and state.retry.failures <= 1:
+        # Metadata has nothing new.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)
     return Observation(SliceEvent.LEADER_FOUND)
 
@@ -103,9 +103,9 @@ def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
     return Observation(event, suspicion.evidence, supports=suspicion)
 
 
-def doubt(state: SliceState, what: str) -> Observation:
-    """A replica did not give what is wanted: it may lag or be damaged, so its leader is asked."""
+def doubt(state: SliceState, evidence: str) -> Observation:
+    """A replica did not send usable records: it may lag or be damaged, so its leader is asked."""
     is_detour = state.server.replica is not None
     event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.STAND_IN_FAILED
-    reason = f"{state.server.address}, a replica that may lag, is read; {what}"
+    reason = f"{state.server.address}, a replica that may lag, is read; {evidence}"
     return Observation(event, reason)

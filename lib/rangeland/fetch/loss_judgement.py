@@ -1,23 +1,22 @@
-"""What is lost by damage in a log, or by a gap in it: a loss, with what the policy does about it;
-or the error that ends the run. Or nothing yet: then the value says what has to be done first.
-Nothing here does it.
+"""Judges damage and gaps in a log. The result is a loss with its action, or the error that ends the
+run, or a value that says what has to be done first. Nothing here does it.
 
 **Damage** is found twice: when the end of a response is determined, and when its records are
-decoded. It is judged by ``BadRecord.damage``, and by who has sent it: where the sender does not
-prove it, the leader is read.
+decoded. It is judged by ``BadRecord.damage`` and by its sender: if the sender does not prove it,
+the leader is read.
 
-**A gap** lies between two entries, and a decoder that finds one does not know its cause. Compaction
-explains it if the topic's configuration contains `compact`, or if the job file names the topic
-(`source.compacted`). Nothing else does: a log that has lost a segment looks the same. So the
-brokers are asked at the first gap of a topic, which most logs do not have.
+**A gap** lies between two entries, and the decoder that finds it does not know its cause.
+Compaction explains it if the topic's configuration contains `compact`, or if the job file names the
+topic (`source.compacted`). Nothing else does: a log that has lost a segment looks the same. So the
+brokers are asked at the first gap of a topic; most logs have none.
 
 Without that evidence a gap is not called compacted. Brokers before 0.11 and those that refuse
 DescribeConfigs do not report the configuration, and an empty override in ZooKeeper proves nothing.
 
 The entry after a gap proves that there is one. A log that ends with a gap looks like a slow
-response, so it is waited for. Before 4.0 a cleaner may leave such an end, if all that it had kept
-there was removed later; the next record written shows the gap. Plain messages of formats 0 and 1
-each stand for themselves, so compaction between them needs the same evidence.
+response, so the reader waits. Before 4.0 a cleaner may leave such an end, if everything that it had
+kept there was removed later; the next record written then shows the gap. Plain messages of formats
+0 and 1 are entries by themselves, so compaction between them needs the same evidence.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
 
 MAX_LOST_GAPS = 10_000
-"""Gaps of one slice that are recorded as lost, at most."""
+"""The most gaps of one slice that are recorded as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAtLeader:
-    """The sender does not prove what it shows, so the leader is to be read."""
+    """The sender does not prove the damage or gap, so the leader has to be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Compaction explains all gaps of the topic, so nothing is lost by them."""
+    """Compaction explains all gaps of the topic, so they are not losses."""
 
 
 # --- damage -----------------------------------------------------------------------------------
@@ -57,17 +56,17 @@ class Compacted:
 def located_damage_error(
     error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
 ) -> BadRecord:
-    """The same error with the partition and leader that only the consumer knows."""
-    known = error.with_words(
+    """The same error, with the partition and leader, which only the consumer knows."""
+    located = error.with_words(
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
     )
-    return known.with_values(log=DamagedLog(partition)).with_facts(leader=leader)
+    return located.with_values(log=DamagedLog(partition)).with_facts(leader=leader)
 
 
 def passable_until(error: BadRecord, asked_at: int, sender: Sender) -> int | None:
     """The offset up to which a damaged response to a request at ``asked_at`` can be taken: the end
-    of the damage, or its beginning, so that decoding sees what is around it. None where neither is
+    of the damage, or its beginning, so that decoding sees the records around it. None if neither is
     known. Damage that a replica may have sent is never passed: the leader is read instead."""
     damage = error.damage
     if damage is None:
@@ -80,14 +79,14 @@ def passable_until(error: BadRecord, asked_at: int, sender: Sender) -> int | Non
 def first_damaged(
     damage: Damage | None, next_offset: int, good_end: int, until_offset: int
 ) -> int | None:
-    """The first offset of ``[next_offset, until_offset)`` that cannot be decoded, None if it is
-    unknown. ``good_end``: up to where decoding was tried."""
+    """The first offset of ``[next_offset, until_offset)`` that cannot be decoded, None if unknown.
+    ``good_end``: the end of the offsets that were to be decoded."""
     if damage is None:
         return None
     first = max(next_offset, damage.base_offset)
     if first < good_end:
         return first
-    # Only damaged bytes say that they begin there, so what comes before them is in doubt, too.
+    # Only the damaged bytes say that they begin there, so the offsets before are in doubt, too.
     doubtful_from = next_offset if first >= until_offset else first
     return max(next_offset, doubtful_from if damage.good_until is None else damage.good_until)
 
@@ -100,9 +99,9 @@ def judge_damage(
     first: int | None,
     until_offset: int,
 ) -> DecidedLoss | ReadAtLeader | Fail:
-    """What is lost by damage that begins at the offset ``first``, None if that is unknown: it is
+    """The loss by damage that begins at the offset ``first``, None if that is unknown: it is
     skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on. The
-    run ends where the policy is to fail, and where reading cannot go on after the damage."""
+    run ends if the policy is to fail, or if reading cannot go on after the damage."""
     if not sender.proves_damage:
         return ReadAtLeader()
     if first is None:
@@ -116,7 +115,7 @@ def judge_damage(
         reason = f"its end is unknown, so `{loss.action}` cannot continue after it"
         return Fail(_impassable_error(error, reason))
     if loss.action is Action.QUARANTINE and not damage.has_bytes:
-        reason = "the leader no longer returns its bytes, to be quarantined"
+        reason = "the leader no longer returns its bytes, so they cannot be quarantined"
         return Fail(_impassable_error(error, reason))
     return replace(loss, until_offset=min(until_offset, damage.next_offset))
 
@@ -140,7 +139,7 @@ def judge_gap(
     from_offset: int,
     until_offset: int,
 ) -> DecidedLoss | Compacted | ReadAtLeader | Fail:
-    """What is lost by a gap in the log of a topic that is cleaned in this way."""
+    """The loss by a gap in the log of a topic with this cleanup policy."""
     if cleanup.compacts:
         return Compacted()
     if not sender.proves_gap:
@@ -164,7 +163,7 @@ def too_many_gaps_error(slice_: Slice, count: int, last: Loss) -> RangeLost | No
 
 
 def stated_cleanup(topic: str, settings: ReadSettings) -> CleanupPolicy | None:
-    """How the log of a topic is cleaned, if the job file says so."""
+    """The cleanup policy of a topic, if the job file states it."""
     for pattern in settings.compacted:
         if topic == pattern or matches(pattern, topic):
             return CleanupPolicy(True, f"source.compacted names {pattern}")
@@ -174,8 +173,8 @@ def stated_cleanup(topic: str, settings: ReadSettings) -> CleanupPolicy | None:
 def judge_cleanup(
     topic: str, reported: CleanupPolicy | NoReply, settings: ReadSettings
 ) -> CleanupPolicy | Fail:
-    """How the log of a topic is cleaned, by what brokers have reported and ZooKeeper has. The run
-    ends if one that may know could not be asked."""
+    """The cleanup policy of a topic according to brokers and ZooKeeper. The run ends if one that
+    may know could not be asked."""
     if isinstance(reported, NoReply):
         why = "; ".join(f"{address}: {why}" for address, why in reported.tried.items())
         return Fail(_unanswered_error(topic, why))

@@ -1,10 +1,10 @@
-"""How much is asked of a broker, and when: sizes of requests, waits between attempts, throttling.
+"""How much is requested from a broker, and when: request sizes, waits between attempts, throttling.
 
-Without a clock: the caller passes the time. A slice waits after a failure, longer each time. A
-broker that throttles a client says for how long it wants no more requests; newer ones do not read
-any before. The job's own byte rate is a token bucket that each response empties: the next request
-waits until the bytes received are covered by the rate. So a single response may come at full
-speed, and the mean is the configured rate.
+There is no clock here: the caller passes the time. A slice waits after a failure, longer each time.
+A broker that throttles a client says how long to send no more requests; newer ones do not read any
+until then. The job's own byte rate is a token bucket that each response empties: the next request
+waits until the rate covers the bytes received. So a single response may come at full speed, and the
+mean is the configured rate.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Rates = tuple[tuple[Address, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The sizes and waits of one task's fetches. Sizes limit what one response has of one
-    partition."""
+    """The sizes and waits of one task's fetches. Sizes limit one partition's share of a
+    response."""
 
     no_progress_ms: int = 120_000
     """How long a slice may make no progress before the loop gives up. It must be longer than a
@@ -40,8 +40,8 @@ class FetchLimits:
 
     @property
     def most_throttled_ms(self) -> int:
-        """The time for which a broker may throttle a slice without any records before that counts
-        as no progress."""
+        """How long a broker may throttle a slice that gets no records before that counts as no
+        progress."""
         return 10 * self.no_progress_ms
 
 
@@ -76,9 +76,9 @@ def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
 
 @dataclass(slots=True)
 class Throttle:
-    """Tells how long to leave brokers alone, because of their quotas or the job's byte rate.
-    ``rates``: bytes per second, by broker; a broker that is not listed, such as a new leader, gets
-    the lowest of them. ``default_rate`` 0 and no rates: no limit."""
+    """How long to leave brokers alone, because of their quotas or the job's byte rate. ``rates``:
+    bytes per second, by broker; a broker that is not listed, such as a new leader, gets the lowest.
+    ``default_rate`` 0 and no rates: no limit."""
 
     rates: Mapping[Address, int] = field(default_factory=dict)
     default_rate: int = 0

@@ -1,7 +1,7 @@
 """Slices that are read from quarantine instead of from brokers.
 
 Bytes that could not be decoded go through the decoder of the log again; records that were intact,
-and whose keys or values were not, only through that of the payloads.
+and whose keys or values were not, go only through the decoder of payloads.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.fetch_values import FetchContext, ResponseSpan
 from rangeland.dialects.row_schema import rows_of
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import SliceChunk
+from rangeland.fetch.receipt_builder import ReadChunk, SliceChunk
 from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.typed_chunks import entries_of, reason_of, typing_of
-from rangeland.model import Counts, QuarantinedBytes, Range, Slice
+from rangeland.loss import DamagedBytes, UndecodableRecords
+from rangeland.model import Counts, Range, Slice
 
 
 def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[FetchedPiece]:
+    """The pieces of those slices whose bytes are damaged in quarantine."""
     for s in slices:
-        kept = settings.quarantined_bytes[s.index]
-        records = memoryview(kept.records)
+        damaged = settings.quarantined_bytes[s.index]
+        if not isinstance(damaged, DamagedBytes):
+            continue
+        records = memoryview(damaged.records)
         spans = (ResponseSpan(len(records), s.from_offset, s.until_offset),)
         tags = tuple(tag.encode() for tag in settings.tags)
         context = FetchContext(
@@ -39,21 +43,22 @@ def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Itera
             max_batch_bytes=settings.cluster.max_batch_bytes,
         )
         yield FetchedPiece(
-            s.index, s.from_offset, s.until_offset, records, kept.aborted, context=context
+            s.index, s.from_offset, s.until_offset, records, damaged.aborted, context=context
         )
 
 
 def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[SliceChunk]:
-    """The chunks of slices whose records are intact in quarantine."""
+    """The chunks of those slices whose records are intact in quarantine."""
     schema = rows_of(settings.dialect)
     in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
     typing = typing_of(slices, settings)
     for slice_ in slices:
-        rows = _inside(
-            settings.quarantined_bytes[slice_.index], slice_.from_offset, slice_.until_offset
-        )
+        intact = settings.quarantined_bytes[slice_.index]
+        if not isinstance(intact, UndecodableRecords):
+            continue
+        rows = _inside(intact, slice_.from_offset, slice_.until_offset)
         batch = with_partition(rows.select(_records(schema)), slice_.partition)
-        chunk = SliceChunk(
+        chunk = ReadChunk(
             slice_.index,
             from_offset=slice_.from_offset,
             until_offset=slice_.until_offset,
@@ -64,29 +69,29 @@ def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterato
         yield from [chunk] if typing is None else typing.type_rows(chunk)
 
 
-def _inside(kept: QuarantinedBytes, from_offset: int, until_offset: int) -> pa.RecordBatch:
+def _inside(intact: UndecodableRecords, from_offset: int, until_offset: int) -> pa.RecordBatch:
     """The intact records of these offsets."""
-    rows: pa.RecordBatch = kept.rows
+    rows: pa.RecordBatch = intact.rows
     offsets = rows.column(OFFSET.name)
     low = pc.greater_equal(offsets, from_offset)
     return rows.filter(pc.and_(low, pc.less(offsets, until_offset)))
 
 
 def decodable(
-    kept: QuarantinedBytes, where: Range, dialect: str, row_format: RowFormat | None
+    intact: UndecodableRecords, where: Range, dialect: str, row_format: RowFormat | None
 ) -> list[tuple[Range, str]]:
-    """The stretches of a range of intact records: those that can be decoded now, and others with
-    the reason why not. They were kept without a gap, so each entry reaches to the next one."""
-    rows = _inside(kept, where.from_offset, where.until_offset)
+    """The parts of a range of intact records, each with the reason why it cannot be decoded, empty
+    if it can be now. They were kept without a gap, so each entry reaches to the next one."""
+    rows = _inside(intact, where.from_offset, where.until_offset)
     batch = with_partition(rows.select(_records(rows_of(dialect))), where.partition)
     entries = entries_of(batch, where.until_offset, in_bytes=True)
     reasons: dict[int, str] = {}
     if row_format is not None:
         begin = 0
         for decoded in row_format.decoder(where.partition.topic).decode(batch):
-            for one in decoded.undecodable:
-                entry = int(entries.of_row[begin + one.row])
-                reasons.setdefault(entry, f"{one.field}: {reason_of(one)}")
+            for failure in decoded.undecodable:
+                entry = int(entries.of_row[begin + failure.row])
+                reasons.setdefault(entry, f"{failure.field}: {reason_of(failure)}")
             begin += decoded.batch.num_rows
     ranges = []
     for is_bad, group in groupby(range(len(entries.starts)), reasons.__contains__):
@@ -98,7 +103,7 @@ def decodable(
 
 
 def _records(row_schema: pa.Schema) -> list[str]:
-    """The columns of a dialect's rows that are in its records."""
+    """The columns of a dialect's rows that come from its records."""
     partition = (TOPIC.name, PARTITION.name, BROKER.name)
     own = [f.name for f in row_schema if f.name not in (*RECORDS.names, *partition)]
     return [*RECORDS.names, *own]

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.model import Address, Isolation, QuarantinedBytes, Survey
+from rangeland.loss import QuarantinedBytes
+from rangeland.model import Address, Isolation, Survey
 from rangeland.planning.policy import Policy
 
 
@@ -23,7 +24,7 @@ class ReadSettings:
     cluster: ClusterSettings
     policy: Policy = field(default_factory=Policy)
     tags: tuple[str, ...] = ()
-    """Only messages with one of these are read, all if empty."""
+    """Only messages with one of these are read; all if empty."""
     rates: tuple[tuple[Address, int], ...] = ()
     """The bytes per second that one task may read from a broker, if limited."""
     row_format: RowFormat | None = None
@@ -38,7 +39,7 @@ class ReadSettings:
     asks_zookeeper: bool = False
     """Whether ZooKeeper may know the cleanup policy of topics, where brokers do not report it."""
     zookeeper_cleanup: tuple[tuple[str, str], ...] | None = None
-    """What ZooKeeper reported, by topic; None if it could not be asked."""
+    """The policies that ZooKeeper has, by topic; None if it could not be asked."""
 
     @property
     def dialect(self) -> str:
@@ -58,5 +59,5 @@ class ReadSettings:
         return replace(self, cluster=replace(self.cluster, isolation=isolation), tags=tags)
 
     def with_versions_of(self, survey: Survey) -> ReadSettings:
-        """These settings with what a survey has found out about the brokers."""
+        """These settings with the broker versions that a survey has found."""
         return replace(self, cluster=self.cluster.with_versions_of(survey))

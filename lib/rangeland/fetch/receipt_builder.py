@@ -10,16 +10,17 @@ missing row from one that never existed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import ProofFailed
-from rangeland.loss import Action, DecidedLoss
-from rangeland.model import Counts, QuarantinedBytes, Slice
+from rangeland.loss import Action, DecidedLoss, QuarantinedBytes
+from rangeland.model import Counts, Slice
 from rangeland.planning.slice_receipt import Receipt
 
 MAX_GAPS = 10_000
@@ -28,17 +29,17 @@ MAX_GAPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LostRecords:
-    """Records of a chunk that have no row because they could not be decoded, and their bytes
-    if they are quarantined."""
+    """Records of a chunk that have no row because they could not be decoded; with their bytes if
+    they are quarantined."""
 
     loss: DecidedLoss
     quarantined_bytes: QuarantinedBytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SliceChunk:
-    """Some of one slice: offsets ``[from_offset, until_offset)``, the rows of those that are
-    records, and a class for each offset."""
+class ReadChunk:
+    """The offsets ``[from_offset, until_offset)`` of one slice as they were decoded: the rows of
+    those that are records, and a class for each offset."""
 
     slice_index: int
     from_offset: int
@@ -48,45 +49,58 @@ class SliceChunk:
     """The rows, as a RecordBatch or None."""
     leader: str = ""
     bytes_read: int = 0
-    loss: DecidedLoss | None = None
-    """A chunk whose loss is held has no width: its slice ends there."""
     entry_span: int | None = None
     """How many offsets its entries span, where offsets are bytes."""
-    quarantined_bytes: QuarantinedBytes | None = None
-    """The bytes of a loss that is quarantined."""
-    records: tuple[LostRecords, ...] = ()
-    """The losses within the chunk."""
+    lost_records: tuple[LostRecords, ...] = ()
     schema_ids: Mapping[int, int] = field(default_factory=dict)
     """How many values named each writer's schema."""
 
     @property
+    def row_count(self) -> int:
+        return 0 if self.batch is None else int(self.batch.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class LostChunk:
+    """Offsets of one slice that have no rows because they are lost. If the loss is held, the chunk
+    has no width and is the last one of its slice."""
+
+    slice_index: int
+    loss: DecidedLoss
+    leader: str
+    offsets_are_bytes: bool
+    bytes_read: int = 0
+    quarantined_bytes: QuarantinedBytes | None = None
+    """The bytes of a loss that is quarantined."""
+
+    @property
     def is_held(self) -> bool:
-        """Whether the chunk is held: its slice ends where it begins."""
-        return self.loss is not None and self.loss.action is Action.HOLD
+        return self.loss.action is Action.HOLD
+
+    @property
+    def from_offset(self) -> int:
+        return self.loss.from_offset
+
+    @property
+    def until_offset(self) -> int:
+        return self.loss.from_offset if self.is_held else self.loss.until_offset
+
+    @property
+    def width(self) -> int:
+        return self.until_offset - self.from_offset
+
+    @property
+    def counts(self) -> Counts:
+        if self.loss.action is Action.QUARANTINE:
+            return Counts(quarantined=self.width)
+        return Counts(lost=self.width)
+
+    @property
+    def entry_span(self) -> int | None:
+        return self.width if self.offsets_are_bytes else None
 
 
-def lost_chunk(
-    slice_index: int,
-    loss: DecidedLoss,
-    leader: str,
-    in_bytes: bool,
-    kept: QuarantinedBytes | None = None,
-) -> SliceChunk:
-    """The chunk of a loss. One that is skipped or quarantined has its width, one that is held has
-    none. ``in_bytes``: offsets are bytes."""
-    until_offset = loss.from_offset if loss.action is Action.HOLD else loss.until_offset
-    width = until_offset - loss.from_offset
-    is_quarantined = loss.action is Action.QUARANTINE
-    return SliceChunk(
-        slice_index,
-        loss.from_offset,
-        until_offset,
-        Counts(quarantined=width) if is_quarantined else Counts(lost=width),
-        leader=leader,
-        loss=loss,
-        entry_span=width if in_bytes else None,
-        quarantined_bytes=kept if is_quarantined else None,
-    )
+SliceChunk = ReadChunk | LostChunk
 
 
 @dataclass(slots=True)
@@ -100,7 +114,7 @@ class _SliceCount:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     entry_span: int | None = None
     is_held: bool = False
-    schema_ids: dict[int, int] = field(default_factory=dict)
+    schema_ids: Counter[int] = field(default_factory=Counter)
 
     def is_read(self) -> bool:
         return self.is_held or self.next_offset == self.slice.until_offset
@@ -128,18 +142,18 @@ class _SliceCount:
 
 
 class ReceiptBuilder:
-    """The counts of one task's slices while they are read, whose rows have these columns."""
+    """The counts of one task's slices while they are read. ``columns``: the columns of their
+    rows."""
 
     def __init__(self, slices: Sequence[Slice], columns: LogColumns = PLAIN_COLUMNS) -> None:
         self._offset = columns.offset
         self._counts = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
-        """Counts a chunk. Raises ProofFailed unless it begins exactly where the one before it
-        ended."""
+        """Counts a chunk. Raises ProofFailed unless it begins where the previous one ended."""
         slice_count = self._counts[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
-        rows = chunk.batch.num_rows if chunk.batch is not None else 0
+        rows = chunk.row_count if isinstance(chunk, ReadChunk) else 0
         offsets = chunk.counts.total if chunk.entry_span is None else chunk.entry_span
         adds_up = offsets == width and rows == chunk.counts.landed
         if chunk.from_offset != slice_count.next_offset or not adds_up:
@@ -159,12 +173,15 @@ class ReceiptBuilder:
         slice_count.counts = slice_count.counts + chunk.counts
         slice_count.bytes_read += chunk.bytes_read
         slice_count.leader = chunk.leader or slice_count.leader
-        slice_count.losses.extend(one.loss for one in chunk.records)
-        for schema_id, count in chunk.schema_ids.items():
-            slice_count.schema_ids[schema_id] = slice_count.schema_ids.get(schema_id, 0) + count
-        if chunk.loss is not None:
-            slice_count.losses.append(chunk.loss)
-            slice_count.is_held = chunk.is_held
+        match chunk:
+            case ReadChunk():
+                slice_count.losses.extend(lost.loss for lost in chunk.lost_records)
+                slice_count.schema_ids.update(chunk.schema_ids)
+            case LostChunk():
+                slice_count.losses.append(chunk.loss)
+                slice_count.is_held = chunk.is_held
+            case _:
+                assert_never(chunk)
 
     def receipts(self) -> tuple[Receipt, ...]:
         """One receipt per slice. Raises ProofFailed for a slice that was not read to its end."""
@@ -179,11 +196,11 @@ class ReceiptBuilder:
 
 
 def gaps_of(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:
-    """The offsets of a chunk that have no row, as intervals in order. ``column``: the one that
-    holds offsets."""
+    """The offsets of a chunk that have no row, as intervals in order. ``column``: the name of the
+    offset column."""
     if chunk.counts.landed == chunk.until_offset - chunk.from_offset:
         return
-    if chunk.batch is None or not chunk.batch.num_rows:
+    if isinstance(chunk, LostChunk) or not chunk.row_count:
         if chunk.from_offset < chunk.until_offset:
             yield chunk.from_offset, chunk.until_offset
         return

@@ -1,11 +1,11 @@
-"""Who serves a slice: its partition's leader, or for a while a replica that the leader names; and
-what the responses prove (``Sender``).
+"""Which broker serves a slice: its partition's leader, or for a while a replica that the leader
+names; and what the responses prove (``Sender``).
 
 A broker may name another replica to read: one in the client's rack, or one that spares the leader's
-disk. That replica is read until ``DETOUR_MS`` have passed; then the leader is asked again. After
-any failure the leader is read at once, and for the same time it is asked without a rack, and no
-other replica is tried, so that reading does not go in circles. Where only a replica is left, what
-it lacks is unreachable, never lost.
+disk. That replica is read for ``DETOUR_MS``; then the leader is asked again. After any failure the
+leader is read at once. For the same time it is then asked without a rack, and no other replica is
+tried, so that reading does not go in circles. If only a replica is left, records that it lacks are
+unreachable, never lost.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ read after a replica has failed: the default ``metadata.max.age.ms`` of Kafka's 
 
 
 class Sender(Enum):
-    """The sender of a response, as far as is known, and so what it proves. Each proves whatever
-    those below it prove; intact records are taken from all of them."""
+    """What is known about the sender of a response, and so what the response proves. Each proves
+    everything that the ones below it prove; intact records are accepted from all of them."""
 
     LEADER_AGAIN = "the leader that metadata names, asked once more for the same offsets"
     LEADER = "the leader that metadata names"
@@ -32,12 +32,12 @@ class Sender(Enum):
         "the plan or another broker named it. If it has become a follower, it still answers "
         "fetches, but not the question where the log begins and ends"
     )
-    LEADER_OR_REPLICA = "the plan has named it. If it is a replica, it answers whatever is asked"
+    LEADER_OR_REPLICA = "the plan has named it. If it is a replica, it answers any question"
     REPLICA = "a replica, which may lag, so that not even an empty response means anything"
 
     @property
     def proves_gap(self) -> bool:
-        """The log lacks the offsets that it leaves out between two entries."""
+        """The log lacks the offsets that are missing between two of its entries."""
         return self is Sender.LEADER_AGAIN
 
     @property
@@ -47,12 +47,12 @@ class Sender(Enum):
 
     @property
     def proves_damage(self) -> bool:
-        """Records that it sends damaged are damaged in the log, and what it refuses is refused."""
+        """Records that it sends damaged are damaged in the log, and its refusals are final."""
         return self.proves_end or self is Sender.ONLY_BROKER
 
     @property
     def proves_range(self) -> bool:
-        """It knows where the log begins, so that offsets before have expired."""
+        """It knows where the log begins, so that earlier offsets have expired."""
         return self.proves_damage or self is Sender.UNCONFIRMED_LEADER
 
 
@@ -71,12 +71,11 @@ class ServingReplica:
     replica: Address | None = None
     wanted_replica: int | None = None
     leader_only: bool = False
-    """The leader is read once more, and never a replica."""
+    """Only the leader is read, for a second time."""
     stays: bool = False
-    """For a while only the leader is read, whatever replica it names."""
+    """For now only the leader is read, whatever replica it names."""
     is_confirmed: bool = False
-    """Metadata has named the leader; before, it is the leader of the plan, or one that another
-    broker named."""
+    """Metadata has named the leader. Until then the plan or another broker has."""
     until_ms: int = 0
 
     @property
@@ -86,24 +85,24 @@ class ServingReplica:
 
     @property
     def sender(self) -> Sender:
-        """Who sends its responses."""
-        known = self.capabilities
+        """The sender of its responses."""
+        capabilities = self.capabilities
         if self.replica is not None or self.leader.is_replica:
             return Sender.REPLICA
         if self.is_confirmed:
             return Sender.LEADER_AGAIN if self.leader_only else Sender.LEADER
-        if known.leader_id is not None:  # a replica may stand in for a leader that is missing
+        if capabilities.leader_id is not None:  # a replica may stand in for a missing leader
             return Sender.LEADER_OR_REPLICA
-        return Sender.ONLY_BROKER if known.numbered_per_broker else Sender.UNCONFIRMED_LEADER
+        return Sender.ONLY_BROKER if capabilities.numbered_per_broker else Sender.UNCONFIRMED_LEADER
 
     def expire(self, now_ms: int) -> None:
-        """Ends a detour, or the time without one, when its time is over."""
+        """Ends a detour, or a period without detours, once its time is over."""
         if now_ms >= self.until_ms and not self.leader_only:
             self.replica = None
             self.stays = False
 
     def prefer(self, replica_id: int, now_ms: int) -> ReplicaMove:
-        """Decides about the replica that the present broker prefers to be read."""
+        """Decides whether to read the replica that the current broker prefers."""
         address = self._address_of(replica_id)
         if self.stays or (address is not None and address == self.address):
             return ReplicaMove.STAY
@@ -115,9 +114,9 @@ class ServingReplica:
         self._read_at(address, now_ms)
         return ReplicaMove.ELSEWHERE
 
-    def on_leader(self, found: Leader, now_ms: int) -> None:
-        """Metadata came. A replica that it lacks is not looked for again for a while."""
-        self.leader, self.replica, self.is_confirmed = found, None, True
+    def on_leader(self, leader: Leader, now_ms: int) -> None:
+        """Metadata came. A replica that is not in it is not looked for again for a while."""
+        self.leader, self.replica, self.is_confirmed = leader, None, True
         if self.wanted_replica is None:
             return
         address = self._address_of(self.wanted_replica)
@@ -128,14 +127,14 @@ class ServingReplica:
             self._read_at(address, now_ms)
 
     def is_newer(self, hint: Leader) -> bool:
-        """Whether the broker names another leader of a later epoch than the known one."""
-        known = self.leader
-        is_later = hint.epoch is not None and (known.epoch is None or hint.epoch > known.epoch)
-        return is_later and hint.address not in (None, known.address)
+        """Whether the broker names another leader, of a later epoch than the known one."""
+        leader = self.leader
+        is_later = hint.epoch is not None and (leader.epoch is None or hint.epoch > leader.epoch)
+        return is_later and hint.address not in (None, leader.address)
 
     def follow_hint(self, hint: Leader) -> None:
-        """Another broker has named the new leader, which saves a metadata request. Metadata has not
-        confirmed it yet, so only the first failure follows a hint: a wrong one costs one round."""
+        """Another broker has named the new leader, which saves a metadata request. The name is
+        unconfirmed, so only the first failure follows a hint: a wrong one costs one round."""
         self.leader = replace(self.leader, address=hint.address, epoch=hint.epoch)
         self.replica, self.is_confirmed = None, False
 

@@ -1,10 +1,10 @@
-"""What the records that came for one slice show: how far they can be decoded, and what they
-contradict.
+"""Judges the records that came for one slice: how far they can be decoded, and what contradicts
+them.
 
-Bytes are believed as far as nothing contradicts them. Where something does, their sender is asked
-before it counts as damage: since it answered, its log may have grown or been replaced. So a
-judgement may be a question. ``judge_records`` and ``judge_log_end`` judge again with the answer,
-which may lead to another question, and ``judge_silence`` does without one. Nothing here asks.
+Bytes are trusted unless something contradicts them. Then their sender is asked before they count as
+damaged: its log may have grown or been replaced since it answered. So a judgement may be a
+question. ``judge_records`` and ``judge_log_end`` judge again with the answer, which may lead to
+another question; ``judge_silence`` judges without one. Nothing here asks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_FETCH_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class SliceResponse:
-    """Records that came for one slice, and what is known about them."""
+    """Records that came for one slice, with the known facts about them."""
 
     dialect: Dialect
     address: Address
@@ -36,9 +36,9 @@ class SliceResponse:
     isolation: Isolation
     floor: int = 0
     """The requested offset, if an entry ended there: then the next one begins there or later. 0 if
-    that is unknown, as where a slice begins in the middle of a batch."""
+    that is unknown, for example because a slice begins in the middle of a batch."""
     cut_why: str | None = None
-    """Why an earlier response was damaged from the requested offset on, and was cut off there."""
+    """Why an earlier response was damaged at the requested offset, and was cut off there."""
     max_batch_bytes: int = MAX_BATCH_BYTES
 
     @property
@@ -60,13 +60,13 @@ class SliceResponse:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Decode the records up to ``until_offset``. Damaged ones do not prove where they end: decoding
-    decides."""
+    """Decode the records up to ``until_offset``. If they are damaged, only decoding shows where
+    they really end."""
 
     until_offset: int
     is_damaged: bool = False
     cut_why: str | None = None
-    """Why records are damaged from ``until_offset`` on, if nothing shows where the damage ends."""
+    """Why records are damaged from ``until_offset`` on, if the end of the damage is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,33 +88,33 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Inconclusive:
-    """The answer proves nothing, so the records have to be requested again."""
+    """The answer proves nothing, so the records are requested again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """The sender is not there to be asked."""
+    """The sender cannot be reached."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsQuestion:
-    """A question that is answered by the records that the sender returns at ``offset``."""
+    """A question whose answer is the records that the sender returns at ``offset``."""
 
     offset: int
     max_bytes: int
 
     @property
     def waits(self) -> bool:
-        """Whether the sender is given time: remote storage needs some."""
+        """Whether the sender gets time to answer: remote storage needs some."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class AskWhetherReplaced(RecordsQuestion):
     """Ask for the entry before the requested offset, which no longer ends there if the log has been
-    replaced. ``error``: what the records seem to show."""
+    replaced. ``error``: the apparent damage."""
 
     error: BadRecord
 
@@ -125,9 +125,9 @@ class AskWhetherReplaced(RecordsQuestion):
 
 @dataclass(frozen=True, slots=True)
 class AskWhetherDamaged(RecordsQuestion):
-    """Ask for the entry before the requested offset and what follows: damaged records were cut off
-    there, and now the sender leaves them out. By the offset stored in them they are elsewhere. What
-    they held is not compacted."""
+    """Ask for the entry before the requested offset and for what follows: damaged records were cut
+    off there, and now the sender leaves them out, because their stored offset places them
+    elsewhere. They are not compacted."""
 
     first_offset: int
     """The first offset that the sender has not left out."""
@@ -137,30 +137,30 @@ class AskWhetherDamaged(RecordsQuestion):
 
 @dataclass(frozen=True, slots=True)
 class AskForGapEntry(RecordsQuestion):
-    """Ask for the entry after a gap by its last offset: the offset stored in it may be damaged, and
-    the gap full of records that are in the next segment. Then others come, and not the entry."""
+    """Ask for the entry after a gap by its last offset: its stored offset may be damaged, and the
+    records of the gap may be in the next segment. Then other records come instead of the entry."""
 
     gap: UnconfirmedGap
 
 
 @dataclass(frozen=True, slots=True)
 class AskWhetherMisplaced(RecordsQuestion):
-    """Ask whether that entry still comes at the requested offset: others are where it claims to
-    be."""
+    """Ask whether that entry still comes at the requested offset, since other records are at the
+    offset stored in it."""
 
     gap: UnconfirmedGap
 
 
 @dataclass(frozen=True, slots=True)
 class AskForNextEntry(RecordsQuestion):
-    """Ask for the entry at the offset at which the last one claims to end: that one is damaged, and
+    """Ask for the entry at the offset where the last one claims to end: if the last one is damaged,
     the next may begin earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskLogEnd:
     """Ask where the log ends: the records go on after the readable end, which a broker determines
-    before it reads. Either the log has grown, or the offset stored in the last of them is
+    before it reads. Either the log has grown, or the stored offset of the last record is
     damaged."""
 
     next_offset: int
@@ -182,8 +182,8 @@ def judge_response(response: SliceResponse) -> Judgement:
     try:
         next_offset = dialect.next_offset(records, offset, response.context)
     except BadRecord as error:
-        # Where a broker accounts for the offsets itself, that account is what they contradict.
-        # Where offsets are bytes, nothing can be requested that is before the next entry.
+        # If a broker accounts for the offsets itself, the records contradict only that account.
+        # Where offsets are bytes, no offset before the next entry can be requested.
         may_be_replaced = response.floor and not response.fetched.context.spans
         if may_be_replaced and not dialect.capabilities.offsets_are_bytes:
             return AskWhetherReplaced(offset - 1, response.request.max_bytes, error)
@@ -198,21 +198,22 @@ def judge_response(response: SliceResponse) -> Judgement:
 
 
 def judge_records(
-    response: SliceResponse, question: AboutRecords, found: FetchedPartition | None
+    response: SliceResponse, question: AboutRecords, answer: FetchedPartition | None
 ) -> Judgement:
-    """The judgement with the answer to a question. ``found`` is None if that is an error."""
+    """The judgement after the answer to a question, which is None if the broker sent an error."""
     match question:
         case AskWhetherReplaced(error=error):
-            is_replaced = found is not None and _has_entry_across(response, found, response.offset)
-            return Replaced() if is_replaced else _take_to_damage(response, error)
+            if answer is not None and _has_entry_across(response, answer, response.offset):
+                return Replaced()
+            return _take_to_damage(response, error)
         case AskForNextEntry():
-            return _judge_next_entry(response, question.offset, found)
+            return _judge_next_entry(response, question.offset, answer)
         case AskWhetherDamaged():
-            return _judge_left_out(response, question, found)
+            return _judge_left_out(response, question, answer)
         case AskForGapEntry(gap=gap):
-            return _judge_gap_entry(response, gap, _begins_with(found, gap.entry))
+            return _judge_gap_entry(response, gap, _begins_with(answer, gap.entry))
         case AskWhetherMisplaced(gap=gap):
-            if not _begins_with(found, gap.entry):
+            if not _begins_with(answer, gap.entry):
                 return Inconclusive()  # the cleaner has taken the entry meanwhile
             why = f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are"
             return _damaged_batch(response, why, Damage(response.offset))
@@ -234,7 +235,7 @@ def judge_silence(question: Question, why: str) -> Judgement:
 
 
 def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
-    """How much of a damaged response to decode. ``loss_judgement`` says what is lost by it."""
+    """How much of a damaged response to decode. ``loss_judgement`` decides what is lost."""
     until = passable_until(error, response.offset, response.sender)
     if until is None:
         return _located(response, error)
@@ -245,7 +246,7 @@ def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged
 
 
 def _judge_end(response: SliceResponse, next_offset: int) -> Judgement:
-    """How far to read records that are intact, and end at ``next_offset``."""
+    """How far to read intact records that end at ``next_offset``."""
     fetched, readable_end = response.fetched, response.fetched.readable_end
     if readable_end is not None and readable_end < next_offset:
         until = _end_within(response, readable_end)
@@ -271,33 +272,34 @@ def _end_within(response: SliceResponse, readable_end: int) -> int | None:
 
 
 def _judge_left_out(
-    response: SliceResponse, question: AskWhetherDamaged, found: FetchedPartition | None
+    response: SliceResponse, question: AskWhetherDamaged, answer: FetchedPartition | None
 ) -> Judgement:
-    if found is None or not len(found.records):
+    if answer is None or not len(answer.records):
         where = f"{response.request.partition} at {question.offset}"
         return NoAnswer(f"{response.address} returned no records of {where}")
     try:
         context = FetchContext(asked_at=question.offset)
-        end = response.dialect.next_offset(found.records, question.offset, context)
+        end = response.dialect.next_offset(answer.records, question.offset, context)
     except BadRecord:
         end = None
     if end is not None and end > response.offset:
         return _judge_end(response, question.next_offset)
-    # Damaged as it was; or only the entry before it came.
+    # The entry is still damaged, or only the one before it came.
     damage = Damage(response.offset, question.first_offset, has_bytes=False)
     return _damaged_batch(response, question.why, damage)
 
 
 def _judge_next_entry(
-    response: SliceResponse, claimed_end: int, found: FetchedPartition | None
+    response: SliceResponse, claimed_end: int, answer: FetchedPartition | None
 ) -> Take | Inconclusive:
-    """The last entry is damaged. It ends where an intact one begins that goes on after the end that
-    it claims; otherwise there. The log goes on, so an answer without records proves nothing."""
-    if found is None or not len(found.records):
+    """The last entry is damaged. If an intact entry crosses its claimed end, it ends where that one
+    begins; otherwise at its claimed end. The log goes on, so an answer without records proves
+    nothing."""
+    if answer is None or not len(answer.records):
         return Inconclusive()
-    if not _has_entry_across(response, found, claimed_end):
+    if not _has_entry_across(response, answer, claimed_end):
         return Take(claimed_end, is_damaged=True)
-    begin = response.dialect.first_offset(found.records, 0)
+    begin = response.dialect.first_offset(answer.records, 0)
     return Take(begin if begin > response.offset else claimed_end, is_damaged=True)
 
 
@@ -313,23 +315,23 @@ def _judge_gap_entry(
     return AskWhetherMisplaced(response.offset, max(len(gap.entry), MIN_FETCH_BYTES), gap)
 
 
-def _begins_with(found: FetchedPartition | None, entry: memoryview) -> bool | None:
+def _begins_with(answer: FetchedPartition | None, entry: memoryview) -> bool | None:
     """None for an answer without records, which proves nothing."""
-    if found is None or not len(found.records):
+    if answer is None or not len(answer.records):
         return None
-    return found.records[: len(entry)] == entry
+    return answer.records[: len(entry)] == entry
 
 
-def _has_entry_across(response: SliceResponse, found: FetchedPartition, offset: int) -> bool:
-    """Whether one intact entry, the first that was found, begins before the offset and ends after
+def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset: int) -> bool:
+    """Whether the first entry of the answer is intact, begins before the offset and ends after
     it."""
-    dialect, context, isolation = response.dialect, found.context, response.isolation
+    dialect, context, isolation = response.dialect, answer.context, response.isolation
     preceding = offset - 1
     try:
-        stored = dialect.cut_out(found.records, preceding, preceding, offset, context)
+        stored = dialect.cut_out(answer.records, preceding, preceding, offset, context)
         end = dialect.next_offset(stored, 0, context) or offset
-        chunks = dialect.decode_chunks(stored, preceding, end, isolation, found.aborted, context)
-        is_first = stored == found.records[: len(stored)]
+        chunks = dialect.decode_chunks(stored, preceding, end, isolation, answer.aborted, context)
+        is_first = stored == answer.records[: len(stored)]
         return is_first and end > offset and sum(1 for _ in chunks) > 0
     except BadRecord:
         return False

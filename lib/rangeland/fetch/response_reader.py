@@ -1,5 +1,5 @@
-"""What the response to a fetch holds for one slice: asks what ``response_judgement`` wants to know
-before it decides, and reports the result to the loop. Only bytes to decode are returned.
+"""Reads one slice's share of the response to a fetch: asks the questions of ``response_judgement``
+and reports the result to the loop. Only bytes to decode are returned.
 """
 
 from __future__ import annotations
@@ -37,20 +37,18 @@ from rangeland.fetch.slice_state import SliceRequest
 from rangeland.loss import DecidedLoss
 from rangeland.model import Address, Latest
 
-NO_BYTES = memoryview(b"")
-
 
 @dataclass(frozen=True, slots=True)
 class EntryEnd:
-    """An entry ended at this offset in the log of a leader. Where another leader has replaced the
-    end of the log, one of its entries may begin before that offset."""
+    """The end of an entry in the log of a leader. If another leader has replaced the end of the
+    log, one of its entries may begin before that offset."""
 
     offset: int
     leader: str
     epoch: int | None
 
     def is_seen_by(self, leader: str, epoch: int | None) -> bool:
-        """Whether entries also end there for this leader, as far as is known."""
+        """Whether an entry ends there for this leader, too, if that is known."""
         if self.epoch is not None and epoch is not None:
             return self.epoch == epoch
         return self.leader == leader
@@ -58,31 +56,35 @@ class EntryEnd:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Raw bytes of one slice, from the offset that was requested; or a loss. ``epoch``: that of the
-    leader, if it was known."""
+    """Raw bytes of one slice, from the requested offset on. ``epoch``: the leader's, if known."""
 
     index: int
     from_offset: int
     until_offset: int
-    records: memoryview = NO_BYTES
+    records: memoryview
     aborted: tuple[tuple[int, int], ...] = ()
     leader: str = ""
-    loss: DecidedLoss | None = None
     context: FetchContext = NO_CONTEXT
     sender: Sender = Sender.LEADER
     epoch: int | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """There is nothing to decode."""
-        return not len(self.records) and not self.context.spans
+
+@dataclass(frozen=True, slots=True)
+class LostPiece:
+    """Offsets of one slice that could not be fetched."""
+
+    index: int
+    loss: DecidedLoss
+
+
+Piece = FetchedPiece | LostPiece
 
 
 class ResponseReader:
-    """Takes from responses what can be decoded, and reports all else to ``loop``. It belongs to the
-    thread that carries out the steps of that loop.
+    """Takes what can be decoded from responses, and reports everything else to ``loop``. It belongs
+    to the thread that carries out the steps of that loop.
 
-    ``floors``: up to where slices have been read already, by index.
+    ``floors``: where earlier reading of slices ended, by index.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class ResponseReader:
         fetched: FetchedPartition | None,
         throttled: bool,
     ) -> FetchedPiece | None:
-        """Reports to the loop what came for one slice. Returns what there is to decode."""
+        """Reports what came for one slice to the loop. Returns the bytes to decode, if any."""
         if fetched is None:
             self._loop.on_empty(request, None, throttled)
         elif fetched.meaning is not ErrorMeaning.OK:
@@ -115,20 +117,23 @@ class ResponseReader:
                 self._loop.on_empty(request, fetched.readable_end, throttled)
         else:
             response = self._response(address, request, fetched)
-            judged = judge_response(response)
-            while isinstance(judged, Question):
-                judged = self._ask(response, judged)
-            if isinstance(judged, Take):
-                return self._take(response, judged)
-            self._report(response, judged)
+            judgement = judge_response(response)
+            while isinstance(judgement, Question):
+                judgement = self._ask(response, judgement)
+            if isinstance(judgement, Take):
+                return self._take(response, judgement)
+            self._report(response, judgement)
         return None
 
     def _response(
         self, address: Address, request: SliceRequest, fetched: FetchedPartition
     ) -> SliceResponse:
-        known = self._floors.get(request.index)
-        is_floor = known is not None and known.offset == request.offset
-        is_seen = known is not None and known.is_seen_by(str(address), request.epoch)
+        floor = self._floors.get(request.index)
+        is_floor = (
+            floor is not None
+            and floor.offset == request.offset
+            and floor.is_seen_by(str(address), request.epoch)
+        )
         cut_at, why = self._cut.get(request.index, (-1, ""))
         return SliceResponse(
             self._brokers.dialect,
@@ -137,13 +142,13 @@ class ResponseReader:
             fetched,
             self._loop.sender_of(request),
             self._settings.isolation,
-            floor=request.offset if is_floor and is_seen else 0,
+            floor=request.offset if is_floor else 0,
             cut_why=why if cut_at == request.offset else None,
             max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
 
     def _ask(self, response: SliceResponse, question: Question) -> Judgement:
-        """The judgement after the question."""
+        """The judgement once the question has been asked."""
         leader = AskedLeader(self._brokers, response.address, response.request)
         try:
             match question:
@@ -152,19 +157,19 @@ class ResponseReader:
                     return judge_log_end(response, question, log_end)
                 case RecordsQuestion(offset, max_bytes):
                     wait_ms = MAX_WAIT_MS if question.waits else 0
-                    found = leader.fetch_at(offset, max_bytes, wait_ms)
-                    return judge_records(response, question, found)
+                    answer = leader.fetch_at(offset, max_bytes, wait_ms)
+                    return judge_records(response, question, answer)
         except ConnectionLost as error:
             return judge_silence(question, f"{error.what}: {error.why}")
 
-    def _take(self, response: SliceResponse, taken: Take) -> FetchedPiece | None:
-        request, fetched, until = response.request, response.fetched, taken.until_offset
+    def _take(self, response: SliceResponse, take: Take) -> FetchedPiece | None:
+        request, fetched, until = response.request, response.fetched, take.until_offset
         if not self._loop.on_records(request, until):
             return None
-        if not taken.is_damaged:
+        if not take.is_damaged:
             self._floors[request.index] = EntryEnd(until, str(response.address), request.epoch)
-        if taken.cut_why is not None:
-            self._cut[request.index] = (until, taken.cut_why)
+        if take.cut_why is not None:
+            self._cut[request.index] = (until, take.cut_why)
         self._moves_on(request, fetched)
         return FetchedPiece(
             request.index,
@@ -181,10 +186,10 @@ class ResponseReader:
     def _report(
         self,
         response: SliceResponse,
-        judged: TooSmall | Damaged | Replaced | Inconclusive | NoAnswer,
+        judgement: TooSmall | Damaged | Replaced | Inconclusive | NoAnswer,
     ) -> None:
         request = response.request
-        match judged:
+        match judgement:
             case TooSmall():
                 self._loop.on_too_small(request)
             case Damaged(error):
@@ -196,8 +201,8 @@ class ResponseReader:
             case NoAnswer(why):
                 self._loop.on_lost(response.address, why)
             case _:
-                assert_never(judged)
+                assert_never(judgement)
 
     def _moves_on(self, request: SliceRequest, fetched: FetchedPartition) -> bool:
-        named = fetched.preferred
-        return named is not None and self._loop.on_preferred(request.index, named)
+        replica_id = fetched.preferred
+        return replica_id is not None and self._loop.on_preferred(request.index, replica_id)

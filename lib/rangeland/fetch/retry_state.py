@@ -22,7 +22,7 @@ class RetryState:
     @property
     def stuck_ms(self) -> int:
         """How long it has been stuck: from the first failed attempt since the last progress to the
-        latest one. Time spent elsewhere, such as in a slow writer, does not count."""
+        latest. Time spent elsewhere, for example in a slow writer, does not count."""
         return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
 
     def on_progress(self, now_ms: int) -> None:

@@ -1,5 +1,5 @@
-"""What happens when a slice cannot be read as planned: the loss, with what the policy decides about
-it; or the error that ends the run. ``loss_judgement`` judges damage and gaps.
+"""The result if a slice cannot be read as planned: a loss with its action, or the error that ends
+the run. ``loss_judgement`` judges damage and gaps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
 
 SUSPECTED_MS = 5_000
-"""For how long before the deadline nothing but a loss must have been seen; half of the time there
-is, if that is less."""
+"""How long before the deadline a loss must have been suspected without a break, to be assumed;
+half of the available time, if that is less."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ def look_at(what: str, capabilities: Capabilities) -> str:
 def settle_loss(
     loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
 ) -> DecidedLoss | Fail:
-    """The loss within the slice, with what the policy does about it; to the slice's end where it is
-    held. Where the policy is to fail, it does so with ``error``, or RangeLost if there is none."""
+    """The loss within the slice, with its action; up to the slice's end if it is held. If the
+    policy is to fail, that is with ``error``, or RangeLost if there is none."""
     end = slice_.until_offset
     settled = policy.settle(replace(loss, until_offset=min(loss.until_offset, end)))
     if settled.action is Action.FAIL:
@@ -53,7 +53,7 @@ def settle_loss(
 def loss_of(
     state: SliceState, policy: Policy, kind: LossKind, evidence: str, until: int | None = None
 ) -> DecidedLoss | Fail:
-    """What the policy does about what is left of a slice, up to ``until`` or to its end."""
+    """The loss of the rest of a slice, up to ``until`` or to its end."""
     slice_, first = state.slice, state.next_offset
     loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
     return settle_loss(loss, policy, slice_)
@@ -62,9 +62,9 @@ def loss_of(
 def stuck_loss(
     state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int
 ) -> DecidedLoss | Fail:
-    """What the policy does about the rest of a slice that has made no progress for too long: what
-    was suspected is assumed now, unless it was first seen a moment ago, as where a broker has just
-    started. If nothing is assumed, and the policy is to fail, the slice is Unreachable."""
+    """The loss of the rest of a slice that has made no progress for too long: the suspected loss is
+    assumed now, unless it was first suspected a moment ago, for example because a broker has just
+    started. If none is assumed and the policy is to fail, the slice is Unreachable."""
     suspicion, enough_ms = state.suspicion, min(SUSPECTED_MS, no_progress_ms // 2)
     if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:
         return loss_of(state, policy, suspicion.kind, suspicion.evidence)
@@ -136,7 +136,7 @@ def unreadable_error(state: SliceState, reason: str) -> BadRecord:
 
 
 def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> RangelandError:
-    """For what would be refused again."""
+    """The error for a request that would be refused again."""
     what, do = f"{state.slice} cannot be read", "check source, and the version of the broker"
     if meaning is ErrorMeaning.DENIED:
         what = f"{state.slice} may not be read"

@@ -1,8 +1,8 @@
 """Reads slices: slices in, decoded chunks out. Drives the loop with real connections.
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
-both, and is raised to the caller. ``loss_judgement`` says what damage or a gap means; what has to
-be done for it, such as to read the leader again, is done here.
+both, and is raised to the caller. ``loss_judgement`` decides what damage or a gap means; this
+module acts on it, for example by reading the leader again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from rangeland.decode.columns import with_partition
 from rangeland.dialects.cluster_values import CleanupPolicy
@@ -32,33 +33,31 @@ from rangeland.fetch.loss_judgement import (
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import SliceChunk, lost_chunk
+from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.response_reader import EntryEnd, FetchedPiece
+from rangeland.fetch.response_reader import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.slice_failures import log_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.fetch.typed_chunks import TypedChunks, typing_of
-from rangeland.loss import Action, DecidedLoss
-from rangeland.model import QuarantinedBytes, Slice
+from rangeland.loss import Action, DamagedBytes, DecidedLoss, QuarantinedBytes
+from rangeland.model import Slice
 from rangeland.untrusted import parse_address
 
 
 def read_slices(
     slices: Sequence[Slice], settings: ReadSettings, limits: FetchLimits | None = None
 ) -> Generator[SliceChunk, None, None]:
-    """Chunks of all slices, those of each slice in order and without a gap, slices interleaved. A
-    chunk whose loss is held is the last one of its slice.
+    """Chunks of all slices, interleaved; each slice's chunks are in order and without a gap. A
+    chunk whose loss is held is the last of its slice.
 
     Batches have the columns of ``decode.columns`` with topic and partition added, typed if the
-    settings have a row format. Never ends early: raises RangeLost or BadRecord for what is lost,
-    Unreachable for what no broker serves now, AccessDenied, MissingRequirement or JobFileError for
-    what brokers refuse, and RemoteProtocolError for a response that makes no sense."""
+    settings have a row format. Never ends early: raises RangeLost or BadRecord for a loss,
+    Unreachable if no broker serves a slice now, AccessDenied, MissingRequirement or JobFileError if
+    brokers refuse, and RemoteProtocolError for an invalid response."""
     if settings.quarantined_bytes:
-        intact = [s for s in slices if settings.quarantined_bytes[s.index].rows is not None]
-        yield from quarantined_rows(intact, settings)
-        damaged = [s for s in slices if settings.quarantined_bytes[s.index].rows is None]
-        kept = quarantined_pieces(damaged, settings)
-        yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(kept, damaged)
+        yield from quarantined_rows(slices, settings)
+        pieces = quarantined_pieces(slices, settings)
+        yield from _PieceDecoder(load_dialect(settings.dialect), settings).read(pieces, slices)
         return
     limits = limits or FetchLimits(no_progress_ms=settings.cluster.no_progress_ms)
     fetcher = FetchThread(slices, settings, limits)
@@ -71,7 +70,7 @@ def read_slices(
 
 @dataclass(frozen=True, slots=True)
 class _Damaged:
-    """Damage in a piece: what is lost by it, and what it is."""
+    """Damage in a piece, and the loss that it causes."""
 
     loss: DecidedLoss
     error: BadRecord
@@ -87,48 +86,55 @@ class _PieceDecoder:
         self._cleanup: dict[str, CleanupPolicy] = {}  # of topics whose logs have gaps
         self._lost_gaps: Counter[int] = Counter()  # by slice
 
-    def read(self, pieces: Iterator[FetchedPiece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
+    def read(self, pieces: Iterator[Piece], slices: Sequence[Slice]) -> Iterator[SliceChunk]:
         by_index = {s.index: s for s in slices}
         typing = typing_of(slices, self._settings)
-        held: set[int] = set()
+        held_slices: set[int] = set()
         for piece in pieces:
-            if piece.index in held:  # fetched before the loss was known
+            if piece.index in held_slices:  # fetched before the loss was known
                 continue
             for chunk in self._chunks_of(piece, by_index[piece.index], typing):
                 yield chunk
-                if chunk.is_held:
-                    held.add(chunk.slice_index)
+                if isinstance(chunk, LostChunk) and chunk.is_held:
+                    held_slices.add(chunk.slice_index)
                     break
 
     def _chunks_of(
-        self, piece: FetchedPiece, slice_: Slice, typing: TypedChunks | None
+        self, piece: Piece, slice_: Slice, typing: TypedChunks | None
     ) -> Iterator[SliceChunk]:
-        size = len(piece.records)
+        size = len(piece.records) if isinstance(piece, FetchedPiece) else 0
         for chunk in self._decode(piece, slice_):
-            batch = chunk.batch
-            if batch is not None:
-                batch = with_partition(batch, slice_.partition)
-            chunk = replace(chunk, batch=batch, bytes_read=size)
-            yield from [chunk] if typing is None else typing.type_rows(chunk)
+            chunk = replace(chunk, bytes_read=size)
             size = 0
+            if isinstance(chunk, LostChunk) or chunk.batch is None:
+                yield chunk
+                continue
+            chunk = replace(chunk, batch=with_partition(chunk.batch, slice_.partition))
+            yield from [chunk] if typing is None else typing.type_rows(chunk)
 
-    def _decode(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
-        """The piece to its end, or to a loss that is held. Where its sender does not prove what is
-        found in it, the rest of it is read from the leader."""
-        if piece.loss is not None:
-            yield self._lost_chunk(piece, slice_, piece.loss)
-            return
+    def _decode(self, piece: Piece, slice_: Slice) -> Iterator[SliceChunk]:
+        match piece:
+            case FetchedPiece():
+                yield from self._decode_bytes(piece, slice_)
+            case LostPiece(loss=loss):
+                yield self._lost_chunk(slice_, loss)
+            case _:
+                assert_never(piece)
+
+    def _decode_bytes(self, piece: FetchedPiece, slice_: Slice) -> Iterator[SliceChunk]:
+        """Decodes the piece to its end, or to a loss that is held. Where its sender does not prove
+        the damage or gap in it, the rest is read from the leader."""
         at, until = piece.from_offset, piece.until_offset
         ahead: _Damaged | None = None
         while at < piece.until_offset:
             end: _Damaged | Compacted | ReadAtLeader | Fail | None = ahead
-            for found in self._walk(piece, slice_, at, until):
-                if not isinstance(found, SliceChunk):
-                    end = found
+            for result in self._walk(piece, slice_, at, until):
+                if not isinstance(result, SliceChunk):
+                    end = result
                     break
-                yield found
-                at = found.until_offset
-                if found.is_held:
+                yield result
+                at = result.until_offset
+                if isinstance(result, LostChunk) and result.is_held:
                     return
             match end:
                 case None:
@@ -149,31 +155,31 @@ class _PieceDecoder:
     def _walk(
         self, piece: FetchedPiece, slice_: Slice, at: int, until: int
     ) -> Iterator[SliceChunk | _Damaged | Compacted | ReadAtLeader | Fail]:
-        """The chunks of the offsets ``[at, until)``, those of gaps included. Last the damage that
-        ends them, the error that ends the run, or what has to be done first."""
-        known = self._cleanup.get(slice_.partition.topic)
-        is_explained = piece.context.from_quarantine or (known is not None and known.compacts)
+        """The chunks of the offsets ``[at, until)``, including gaps. They end with the damage that
+        stops them, the error that ends the run, or what has to be done first."""
+        cleanup = self._cleanup.get(slice_.partition.topic)
+        is_explained = piece.context.from_quarantine or (cleanup is not None and cleanup.compacts)
         context = replace(piece.context, reports_gaps=not is_explained)
         # Where offsets are bytes, the first byte of the records is at the next offset.
         begin = at - piece.from_offset if self._in_bytes else 0
         records, isolation = piece.records[begin:], self._settings.isolation
         try:
-            for found in self._dialect.decode_chunks(
+            for decoded in self._dialect.decode_chunks(
                 records, at, until, isolation, piece.aborted, context
             ):
-                if isinstance(found, Gap):
-                    yield self._judge_gap(piece, slice_, at, found)
+                if isinstance(decoded, Gap):
+                    yield self._judge_gap(piece, slice_, at, decoded)
                 else:
-                    yield self._chunk(piece, at, found)
-                at = found.next_offset
+                    yield self._chunk(piece, at, decoded)
+                at = decoded.next_offset
         except BadRecord as error:
             yield self._judge_damage(error, piece, slice_, at, until)
 
-    def _chunk(self, piece: FetchedPiece, at: int, decoded: DecodedChunk) -> SliceChunk:
+    def _chunk(self, piece: FetchedPiece, at: int, decoded: DecodedChunk) -> ReadChunk:
         until, width = decoded.next_offset, decoded.next_offset - at
         if piece.context.from_quarantine and decoded.counts.compacted == width:
             raise _misplaced_error(at, until)
-        return SliceChunk(
+        return ReadChunk(
             piece.index,
             from_offset=at,
             until_offset=until,
@@ -186,57 +192,57 @@ class _PieceDecoder:
     def _judge_damage(
         self, error: BadRecord, piece: FetchedPiece, slice_: Slice, at: int, until: int
     ) -> _Damaged | ReadAtLeader | Fail:
-        """What damage means that was found while decoding ``[at, until)``."""
+        """The meaning of damage that was found while decoding ``[at, until)``."""
         policy, capabilities = self._settings.policy, self._dialect.capabilities
         located = located_damage_error(error, slice_.partition, piece.leader, capabilities)
         first = first_damaged(error.damage, at, until, piece.until_offset)
-        judged = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
-        return _Damaged(judged, error) if isinstance(judged, DecidedLoss) else judged
+        judgement = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
+        return _Damaged(judgement, error) if isinstance(judgement, DecidedLoss) else judgement
 
     def _damaged_chunk(
         self, piece: FetchedPiece, slice_: Slice, at: int, damaged: _Damaged
-    ) -> SliceChunk:
+    ) -> LostChunk:
         loss = damaged.loss
         if at < loss.from_offset:
             first = loss.from_offset
             raise Bug(f"{slice_}: the records before offset {first} were not decoded")
-        is_kept = loss.action is Action.QUARANTINE
-        kept = self._bytes_to_keep(piece, damaged.error) if is_kept else None
+        quarantined = None
+        if loss.action is Action.QUARANTINE:
+            quarantined = self._bytes_to_keep(piece, damaged.error)
         log_loss(loss)
-        return self._lost_chunk(piece, slice_, loss, kept)
+        return self._lost_chunk(slice_, loss, piece.leader, quarantined)
 
     def _judge_gap(
         self, piece: FetchedPiece, slice_: Slice, at: int, gap: Gap
-    ) -> SliceChunk | Compacted | ReadAtLeader | Fail:
+    ) -> LostChunk | Compacted | ReadAtLeader | Fail:
         cleanup = self._cleanup_of(slice_.partition.topic, piece.leader)
         if isinstance(cleanup, Fail):
             return cleanup
         policy, sender = self._settings.policy, piece.sender
-        judged = judge_gap(cleanup, sender, policy, slice_, at, gap.next_offset)
-        if not isinstance(judged, DecidedLoss):
-            return judged
+        judgement = judge_gap(cleanup, sender, policy, slice_, at, gap.next_offset)
+        if not isinstance(judgement, DecidedLoss):
+            return judgement
         self._lost_gaps[slice_.index] += 1
         count = self._lost_gaps[slice_.index]
-        if count == 1 or judged.action is Action.HOLD:
-            log_loss(judged)
-        error = too_many_gaps_error(slice_, count, judged)
+        if count == 1 or judgement.action is Action.HOLD:
+            log_loss(judgement)
+        error = too_many_gaps_error(slice_, count, judgement)
         if error is not None:
             return Fail(error)
-        return self._lost_chunk(piece, slice_, judged)
+        return self._lost_chunk(slice_, judgement, piece.leader)
 
     def _cleanup_of(self, topic: str, leader: str) -> CleanupPolicy | Fail:
-        """How the log of the topic is cleaned. The leader is asked first."""
-        if topic not in self._cleanup:
-            known = stated_cleanup(topic, self._settings)
-            if known is None:
-                first = (parse_address(leader),) if leader else ()
-                reply = ask_cleanup_policy(self._settings.cluster, topic, first)
-                judged = judge_cleanup(topic, reply, self._settings)
-                if isinstance(judged, Fail):
-                    return judged
-                known = judged
-            self._cleanup[topic] = known
-        return self._cleanup[topic]
+        """The cleanup policy of the topic. The leader is asked first."""
+        if topic in self._cleanup:
+            return self._cleanup[topic]
+        cleanup: CleanupPolicy | Fail | None = stated_cleanup(topic, self._settings)
+        if cleanup is None:
+            first = (parse_address(leader),) if leader else ()
+            reply = ask_cleanup_policy(self._settings.cluster, topic, first)
+            cleanup = judge_cleanup(topic, reply, self._settings)
+        if not isinstance(cleanup, Fail):
+            self._cleanup[topic] = cleanup
+        return cleanup
 
     def _read_at_leader(self, piece: FetchedPiece, at: int, slice_: Slice) -> Iterator[SliceChunk]:
         """The rest of the piece, from the leader that metadata names."""
@@ -247,29 +253,35 @@ class _PieceDecoder:
         fetcher = FetchThread([rest], self._settings, limits, leader_only=True, floors=floors)
         fetcher.start()
         try:
-            for again in fetcher.pieces():
-                if again.loss is None and again.sender is not Sender.LEADER_AGAIN:
-                    raise Bug(f"{slice_}: what answered for its leader is {again.sender.value}")
-                for chunk in self._decode(again, slice_):
+            for reread in fetcher.pieces():
+                if isinstance(reread, FetchedPiece) and reread.sender is not Sender.LEADER_AGAIN:
+                    raise Bug(f"{slice_}: the broker read as its leader is {reread.sender.value}")
+                for chunk in self._decode(reread, slice_):
                     yield chunk
-                    if chunk.is_held:
+                    if isinstance(chunk, LostChunk) and chunk.is_held:
                         return
         finally:
             fetcher.stop()
 
     def _lost_chunk(
         self,
-        piece: FetchedPiece,
         slice_: Slice,
         loss: DecidedLoss,
-        kept: QuarantinedBytes | None = None,
-    ) -> SliceChunk:
+        leader: str = "",
+        quarantined: QuarantinedBytes | None = None,
+    ) -> LostChunk:
         if loss.action is Action.HOLD:
-            # The rest of the slice is held, not only that of a piece that is read again.
+            # The rest of the slice is held, not only the rest of a piece that is read again.
             loss = replace(loss, until_offset=slice_.until_offset)
-        return lost_chunk(piece.index, loss, piece.leader, self._in_bytes, kept)
+        return LostChunk(
+            slice_.index,
+            loss,
+            leader,
+            offsets_are_bytes=self._in_bytes,
+            quarantined_bytes=quarantined,
+        )
 
-    def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> QuarantinedBytes:
+    def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> DamagedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
         damage = error.damage
         if damage is None or damage.next_offset is None:
@@ -278,11 +290,11 @@ class _PieceDecoder:
         records, start = piece.records, piece.from_offset
         stored = self._dialect.cut_out(records, start, first, until, piece.context)
         open_there = self._dialect.aborted_within(records, max(first, 0), until, piece.aborted)
-        return QuarantinedBytes(bytes(stored), open_there, error.why)
+        return DamagedBytes(bytes(stored), open_there, error.why)
 
 
 def _misplaced_error(first: int, after: int) -> BadRecord:
-    """The bytes that were quarantined for these offsets claim to be of others."""
+    """The bytes that were quarantined for these offsets claim to have other offsets."""
     return BadRecord(
         f"the bytes quarantined for offsets {first} to {after - 1} contain none of them",
         why="the offset stored with them is wrong, and no checksum covers it",

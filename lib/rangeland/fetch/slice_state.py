@@ -1,10 +1,10 @@
-"""The state of one slice while it is read, and its state machine as a table: phase and event to
-what is done, and the next phase.
+"""The state of one slice while it is read, and its state machine as a table: from phase and event
+to a move and the next phase.
 
 ``FetchLoop`` turns each response without useful records, and the deadline, into one event.
-Delivered records are not in the table: they advance the next offset in ``READING``. So does a
-loss. A slice whose next offset is its end is ``DONE``, and stays so. An event that a phase does
-not list cannot happen there.
+Delivered records are not in the table: they advance the next offset in ``READING``, and so does a
+loss. A slice whose next offset is its end is ``DONE`` and stays so. An event that a phase does not
+list cannot happen in it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceRequest(PartitionFetch):
-    """What is requested for one slice. ``index``: that of the slice."""
+    """One slice's part of a fetch. ``index``: the slice's."""
 
     index: int
     until_offset: int
@@ -70,8 +70,8 @@ class SliceEvent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A loss that is assumed at the deadline, unless something else is seen before. It is the same
-    one if its kind and its topic id are, whatever its evidence says."""
+    """A loss that is assumed at the deadline, unless something else is seen before. Two suspicions
+    are equal if kind and topic id are, whatever the evidence."""
 
     kind: LossKind
     evidence: str = field(compare=False)
@@ -90,12 +90,12 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Something that was seen of a slice: the event, and why it is one."""
+    """Something that happened to a slice: the event, and the reason for it."""
 
     event: SliceEvent
     reason: str = ""
     loss: DecidedLoss | Fail | None = None
-    """What is lost by it, with what the policy does about it; or the error that ends the run."""
+    """The loss that it causes, with its action; or the error that ends the run."""
     supports: Suspicion | None = None
     """The suspicion that it supports. A failed attempt that does not support one ends it."""
 
@@ -167,7 +167,7 @@ class SliceState:
 
     @property
     def request(self) -> SliceRequest:
-        """What is to be requested next."""
+        """The next request."""
         return SliceRequest(
             index=self.slice.index,
             partition=self.slice.partition,
@@ -186,23 +186,27 @@ class SliceState:
     def suspicion_of(
         self, kind: LossKind, evidence: str, now_ms: int, topic_id: str | None = None
     ) -> Suspicion:
-        """The suspicion that this evidence supports: a new one, unless it is there already."""
-        seen, known = Suspicion(kind, evidence, now_ms, topic_id), self.suspicion
-        return replace(seen, since_ms=known.since_ms) if known and known == seen else seen
+        """The suspicion that this evidence supports. It keeps its time if it is not new."""
+        suspicion, earlier = Suspicion(kind, evidence, now_ms, topic_id), self.suspicion
+        return (
+            replace(suspicion, since_ms=earlier.since_ms)
+            if earlier and earlier == suspicion
+            else suspicion
+        )
 
     def count_short_end(self, now_ms: int) -> None:
-        """Its leader reports such an end, which counts once metadata has named the leader."""
+        """The leader reports such an end. It counts once metadata has named the leader."""
         self.short_ends += 1 if self.server.sender.proves_end else 0
         if self.short_ends <= 1:
             self.short_end_at_ms = now_ms
 
     def can_share_request(self, first: SliceState) -> bool:
         """Whether both slices can be in one request."""
-        mine, other = self.server, first.server
-        return mine.address == other.address and mine.stays == other.stays
+        server, other = self.server, first.server
+        return server.address == other.address and server.stays == other.stays
 
     def advance(self, next_offset: int, now_ms: int) -> None:
-        """Everything before ``next_offset`` has been delivered or given up."""
+        """Everything before ``next_offset`` has been delivered, or is lost."""
         self.next_offset = next_offset
         self.retry.on_progress(now_ms)
         if next_offset >= self.slice.until_offset:
@@ -214,14 +218,14 @@ class SliceState:
         self.size.is_alone = False
         self.suspicion = self.left_leader = None
 
-    def back_off(self, seen: Observation, now_ms: int, limits: FetchLimits) -> None:
-        self.retry.back_off(seen.reason, now_ms, limits)
+    def back_off(self, observation: Observation, now_ms: int, limits: FetchLimits) -> None:
+        self.retry.back_off(observation.reason, now_ms, limits)
         # A loss is assumed only if it is still the last thing seen at the deadline.
-        self.suspicion = seen.supports
+        self.suspicion = observation.supports
 
-    def leave_leader(self, seen: Observation, now_ms: int, limits: FetchLimits) -> None:
+    def leave_leader(self, observation: Observation, now_ms: int, limits: FetchLimits) -> None:
         self.left_leader = self.server.leader.address
-        self.back_off(seen, now_ms, limits)
+        self.back_off(observation, now_ms, limits)
         if self.retry.failures <= 1:
             # The first time, metadata is requested at once: it may name a new leader.
             self.retry.resume_at_ms = now_ms
@@ -246,19 +250,19 @@ def new_state(
     )
 
 
-def move_on(state: SliceState, seen: Observation, now_ms: int, limits: FetchLimits) -> Move:
-    """Takes one transition of the table. What is lost by it is for the caller to apply."""
-    event, reason = seen.event, seen.reason
-    found = _TABLE[state.phase].get(event)
-    if found is None:
+def move_on(state: SliceState, observation: Observation, now_ms: int, limits: FetchLimits) -> Move:
+    """Takes one transition of the table. The caller applies its loss."""
+    event, reason = observation.event, observation.reason
+    transition = _TABLE[state.phase].get(event)
+    if transition is None:
         raise Bug(f"{state.slice}: {event.name} happened while the slice is {state.phase.value}")
-    move, state.phase = found
+    move, state.phase = transition
     match move:
         case Move.BACK_OFF:
-            state.back_off(seen, now_ms, limits)
+            state.back_off(observation, now_ms, limits)
             _log(state, f"Retrying in {state.retry.resume_at_ms - now_ms} ms", reason)
         case Move.LEAVE | Move.PAUSE:
-            state.leave_leader(seen, now_ms, limits)
+            state.leave_leader(observation, now_ms, limits)
             if move is Move.PAUSE:
                 state.count_short_end(now_ms)
                 state.retry.resume_at_ms = now_ms + SHORT_END_PAUSE_MS

@@ -1,12 +1,12 @@
-"""Chunks of bytes to chunks of typed rows, and what the policy does about records in between.
+"""Turns chunks of bytes into chunks of typed rows, and applies the policy to undecodable records.
 
 Keys and values of a whole chunk are decoded at once. A record that cannot be decoded ends the
-reading, or it is skipped or quarantined: then it has no row, and its offset is lost or quarantined
-in the chunk's counts. Offsets that follow one another are one loss. Quarantine keeps the intact
-records, not the bytes of their batch, so that each can be landed by itself.
+reading, or it is skipped or quarantined: then it has no row, and its offset counts as lost or
+quarantined. Offsets that follow one another are one loss. Quarantine keeps the intact records, not
+the bytes of their batch, so that each can be landed by itself.
 
-A loss takes whole entries. In most logs each record is one. Where offsets are bytes, records of an
-entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
+A loss covers whole entries. In most logs each record is one. Where offsets are bytes, the records
+of an entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
 entry, so that no offset is both landed and in quarantine.
 """
 
@@ -23,11 +23,11 @@ from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostRecords, SliceChunk, lost_chunk
+from rangeland.fetch.receipt_builder import LostChunk, LostRecords, ReadChunk, SliceChunk
 from rangeland.fetch.slice_failures import log_loss, settle_loss
 from rangeland.fetch.slice_state import Fail
-from rangeland.loss import Action, DecidedLoss, Loss, LossKind
-from rangeland.model import COUNT_NAMES, Counts, Partition, QuarantinedBytes, Slice
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords
+from rangeland.model import COUNT_NAMES, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wording import count_noun
 
@@ -35,7 +35,7 @@ MAX_LOSSES = 10_000
 """Per slice: each is a row of the ledger. More show a wrong schema rather than bad records."""
 SHOWN_BYTES = 40
 TRANSFORM = "transform"
-"""What is to blame for a row where it is neither key nor value."""
+"""The field of a row that failed in the transform, not in its key or value."""
 REASON = pa.field("reason", pa.string())
 SCHEMA_ID = pa.field("schema_id", pa.int32())
 
@@ -57,68 +57,72 @@ class TypedChunks:
         self._left_out = left_out or {}
         self._losses: dict[int, int] = {}
 
-    def type_rows(self, chunk: SliceChunk) -> Iterator[SliceChunk]:
-        """The chunk with typed rows, in several chunks if they take much memory. Where the policy
-        is to hold, the last one has none: its slice ends where that chunk begins. Raises
-        UndecodablePayload where the policy is to fail."""
+    def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk]:
+        """The chunk with typed rows, in several chunks if they take much memory. If the policy is
+        to hold, the last one is a loss without width: its slice ends there. If it is to fail,
+        raises UndecodablePayload."""
         if chunk.batch is None:
             yield chunk
             return
         decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
         for decoded in _of_whole_entries(chunk, decoder.decode(chunk.batch)):
             first, chunk = _split(chunk, decoded.batch.num_rows)
-            done = self._type_rows(first, decoded)
-            yield done
-            if done.is_held:
+            typed = self._type_rows(first, decoded)
+            yield typed
+            if isinstance(typed, LostChunk):
                 return
 
-    def _type_rows(self, chunk: SliceChunk, decoded: DecodedRows) -> SliceChunk:
+    def _type_rows(self, chunk: ReadChunk, decoded: DecodedRows) -> SliceChunk:
         rows: pa.RecordBatch = chunk.batch
         slice_ = self._slices[chunk.slice_index]
         typed = replace(chunk, batch=decoded.batch, schema_ids=decoded.schema_ids)
-        found = self._undecodable_rows(chunk, decoded.undecodable)
-        if not found:
+        undecodable = self._undecodable_rows(chunk, decoded.undecodable)
+        if not undecodable:
             return typed
-        partition, first = slice_.partition, found[0]
+        partition, first = slice_.partition, undecodable[0]
         evidence, ends = evidence_of(rows, [first]), (chunk.from_offset, chunk.until_offset)
-        undecodable = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
-        error = undecodable_error(partition, rows, first, len(found), chunk.leader)
-        loss = settle_loss(undecodable, self._policy, slice_, error)
+        whole = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
+        error = undecodable_error(partition, rows, first, len(undecodable), chunk.leader)
+        loss = settle_loss(whole, self._policy, slice_, error)
         if isinstance(loss, Fail):
             raise loss.error
         action = loss.action
         if action is Action.HOLD:
-            return _held_chunk(chunk, loss)
+            log_loss(loss)
+            in_bytes = chunk.entry_span is not None
+            return LostChunk(
+                chunk.slice_index, loss, chunk.leader, in_bytes, bytes_read=chunk.bytes_read
+            )
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
-        lost = tuple(lost_records(partition, rows, entries, found, action))
+        lost = tuple(lost_records(partition, rows, entries, undecodable, action))
         self._check_losses_are_few(slice_, rows, first, len(lost))
-        for one in lost:
-            log_loss(one.loss)
-        gone = left_out(entries, found, action)
-        width = sum(one.loss.width for one in lost)
-        other = Counts(quarantined=width) if action is Action.QUARANTINE else Counts(lost=width)
+        for records in lost:
+            log_loss(records.loss)
+        mask = left_out(entries, undecodable, action)
+        width = sum(records.loss.width for records in lost)
+        others = Counts(quarantined=width) if action is Action.QUARANTINE else Counts(lost=width)
         return replace(
             typed,
-            batch=decoded.batch.filter(pa.array(~gone)),
-            counts=chunk.counts + other + Counts(landed=-int(gone.sum())),
-            records=lost,
+            batch=decoded.batch.filter(pa.array(~mask)),
+            counts=chunk.counts + others + Counts(landed=-int(mask.sum())),
+            lost_records=lost,
         )
 
     def _undecodable_rows(
-        self, chunk: SliceChunk, undecodable: Sequence[UndecodableRow]
+        self, chunk: ReadChunk, undecodable: Sequence[UndecodableRow]
     ) -> Sequence[UndecodableRow]:
-        """The undecodable rows, with the records on which the transform fails, in order of rows."""
+        """The undecodable rows and those on which the transform fails, in order."""
         reasons = self._left_out.get(chunk.slice_index)
         if not reasons:
             return undecodable
         offsets = chunk.batch.column(OFFSET.name).to_pylist()
-        failed = {
+        by_row = {
             row: UndecodableRow(row, TRANSFORM, reasons[offset])
             for row, offset in enumerate(offsets)
             if offset in reasons
         }
-        failed |= {one.row: one for one in undecodable}
-        return [failed[row] for row in sorted(failed)]
+        by_row |= {failure.row: failure for failure in undecodable}
+        return [by_row[row] for row in sorted(by_row)]
 
     def _decoder(self, topic: str) -> RowDecoder:
         if topic not in self._decoders:
@@ -126,9 +130,9 @@ class TypedChunks:
         return self._decoders[topic]
 
     def _check_losses_are_few(
-        self, slice_: Slice, rows: pa.RecordBatch, first: UndecodableRow, found: int
+        self, slice_: Slice, rows: pa.RecordBatch, first: UndecodableRow, count: int
     ) -> None:
-        total = self._losses[slice_.index] = self._losses.get(slice_.index, 0) + found
+        total = self._losses[slice_.index] = self._losses.get(slice_.index, 0) + count
         if total <= MAX_LOSSES:
             return
         error = undecodable_error(slice_.partition, rows, first, 1, "")
@@ -141,37 +145,37 @@ class TypedChunks:
         )
 
 
-def _of_whole_entries(chunk: SliceChunk, batches: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
-    """The rows of a chunk, in batches. Where offsets are bytes, none ends inside an entry: its
-    records have one offset."""
+def _of_whole_entries(chunk: ReadChunk, batches: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
+    """The rows of a chunk, in batches. Where offsets are bytes, no batch ends inside an entry,
+    whose records share one offset."""
     if chunk.entry_span is None:
         yield from batches
         return
     offsets = chunk.batch.column(OFFSET.name)
-    waiting: list[DecodedRows] = []
+    pending: list[DecodedRows] = []
     end = 0
     for rows in batches:
-        waiting.append(rows)
+        pending.append(rows)
         end += rows.batch.num_rows
         if end == len(offsets) or offsets[end] != offsets[end - 1]:
-            yield _join(waiting)
-            waiting = []
+            yield _join(pending)
+            pending = []
 
 
 def _join(batches: Sequence[DecodedRows]) -> DecodedRows:
     if len(batches) == 1:
         return batches[0]
     begin = 0
-    found: list[UndecodableRow] = []
+    undecodable: list[UndecodableRow] = []
     counts: Counter[int] = Counter()
     for rows in batches:
-        found += [replace(one, row=begin + one.row) for one in rows.undecodable]
+        undecodable += [replace(failure, row=begin + failure.row) for failure in rows.undecodable]
         counts.update(rows.schema_ids)
         begin += rows.batch.num_rows
-    return DecodedRows(pa.concat_batches([rows.batch for rows in batches]), found, counts)
+    return DecodedRows(pa.concat_batches([rows.batch for rows in batches]), undecodable, counts)
 
 
-def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
+def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
     """The first rows of a chunk with the offsets up to the next row, and the rest."""
     batch: pa.RecordBatch = chunk.batch
     if row_count == batch.num_rows:
@@ -179,15 +183,15 @@ def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
         return chunk, rest
     end = offset_of(batch, row_count)
     width = end - chunk.from_offset
-    # Of which class an offset without a row is, only matters for the sum of all batches.
-    others = width - row_count if chunk.entry_span is None else 0
-    taken = {"landed": row_count}
+    # Which batch counts an offset without a row does not matter, only the sum of all batches does.
+    without_row = width - row_count if chunk.entry_span is None else 0
+    counts_before = {"landed": row_count}
     for name in COUNT_NAMES[1:]:
-        taken[name] = min(others, getattr(chunk.counts, name))
-        others -= taken[name]
-    counts = Counts(**{name: getattr(chunk.counts, name) - n for name, n in taken.items()})
+        counts_before[name] = min(without_row, getattr(chunk.counts, name))
+        without_row -= counts_before[name]
+    counts = Counts(**{name: getattr(chunk.counts, name) - n for name, n in counts_before.items()})
     first = replace(
-        chunk, until_offset=end, counts=Counts(**taken), batch=batch.slice(0, row_count)
+        chunk, until_offset=end, counts=Counts(**counts_before), batch=batch.slice(0, row_count)
     )
     rest = replace(
         chunk, from_offset=end, counts=counts, batch=batch.slice(row_count), bytes_read=0
@@ -198,25 +202,18 @@ def _split(chunk: SliceChunk, row_count: int) -> tuple[SliceChunk, SliceChunk]:
 
 
 def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | None:
-    """The typing of a task's chunks; None where keys and values stay as they are, and no record is
-    left out."""
+    """The typing of a task's chunks; None if keys and values stay bytes and no record is left
+    out."""
     if settings.row_format is None and not settings.left_out:
         return None
     formats = settings.row_format or RowFormat()
     return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 
-def _held_chunk(chunk: SliceChunk, loss: DecidedLoss) -> SliceChunk:
-    log_loss(loss)
-    in_bytes = chunk.entry_span is not None
-    lost = lost_chunk(chunk.slice_index, loss, chunk.leader, in_bytes)
-    return replace(lost, bytes_read=chunk.bytes_read)
-
-
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of rows: where they begin and end, and the number of each row's entry, all in the
-    order of the log."""
+    """The entries of rows: their first and end offsets, and the index of each row's entry, all in
+    the order of the log."""
 
     starts: np.ndarray
     ends: np.ndarray
@@ -224,18 +221,18 @@ class Entries:
 
 
 def entries_of(rows: pa.RecordBatch, until_offset: int, *, in_bytes: bool) -> Entries:
-    """The entries of rows that end at ``until_offset``. ``in_bytes``: an entry reaches to the next
-    one."""
+    """The entries of rows that end at ``until_offset``. ``in_bytes``: each entry ends where the
+    next one begins."""
     starts, of_row = np.unique(rows.column(OFFSET.name).to_numpy(), return_inverse=True)
     ends = np.append(starts[1:], until_offset) if in_bytes else starts + 1
     return Entries(starts, ends, of_row)
 
 
-def left_out(entries: Entries, found: Sequence[UndecodableRow], action: Action) -> np.ndarray:
+def left_out(entries: Entries, undecodable: Sequence[UndecodableRow], action: Action) -> np.ndarray:
     """A mask of the rows that do not go to the table: the undecodable ones, and all other rows of
     their entries if these are quarantined."""
     mask = np.zeros(len(entries.of_row), bool)
-    mask[[one.row for one in found]] = True
+    mask[[failure.row for failure in undecodable]] = True
     if action is Action.QUARANTINE:
         mask = np.isin(entries.of_row, entries.of_row[mask])
     return mask
@@ -245,12 +242,12 @@ def lost_records(
     partition: Partition,
     rows: pa.RecordBatch,
     entries: Entries,
-    found: Sequence[UndecodableRow],
+    undecodable: Sequence[UndecodableRow],
     action: Action,
 ) -> Iterator[LostRecords]:
-    """The losses, one for entries that follow one another. ``found`` are in order of rows."""
-    for run in _runs(entries, found):
-        first, last = (int(entries.of_row[one.row]) for one in (run[0], run[-1]))
+    """The losses, one for each run of adjacent entries. ``undecodable`` is in order of rows."""
+    for run in _runs(entries, undecodable):
+        first, last = (int(entries.of_row[failure.row]) for failure in (run[0], run[-1]))
         evidence = evidence_of(rows, run)
         loss = DecidedLoss(
             partition,
@@ -260,58 +257,64 @@ def lost_records(
             evidence=evidence,
             action=action,
         )
-        kept = None
+        records = None
         if action is Action.QUARANTINE:
             start, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
-            kept = _rows_to_keep(rows, range(start, until), run, evidence)
-        yield LostRecords(loss, kept)
+            records = _rows_to_keep(rows, range(start, until), run, evidence)
+        yield LostRecords(loss, records)
 
 
-def _runs(entries: Entries, found: Sequence[UndecodableRow]) -> Iterator[list[UndecodableRow]]:
-    """The records whose entries follow one another without an offset in between."""
+def _runs(
+    entries: Entries, undecodable: Sequence[UndecodableRow]
+) -> Iterator[list[UndecodableRow]]:
+    """Runs of records whose entries follow one another without an offset in between."""
     run: list[UndecodableRow] = []
     end = -1
-    for one in found:
-        number = entries.of_row[one.row]
+    for failure in undecodable:
+        number = entries.of_row[failure.row]
         if run and entries.ends[number] != end and entries.starts[number] != end:
             yield run
             run = []
-        run.append(one)
+        run.append(failure)
         end = entries.ends[number]
     if run:
         yield run
 
 
 def _rows_to_keep(
-    rows: pa.RecordBatch, which: range, run: Sequence[UndecodableRow], reason: str
-) -> QuarantinedBytes:
-    """Records of the same entry that are not to blame have no reason."""
-    by_row = {one.row: one for one in run}
-    blamed = [by_row.get(row) for row in which]
-    taken = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(which.start, len(which))
-    reasons = pa.array([None if one is None else one.reason for one in blamed], REASON.type)
-    ids = pa.array([None if one is None else one.schema_id for one in blamed], SCHEMA_ID.type)
-    batch = taken.append_column(REASON, reasons).append_column(SCHEMA_ID, ids)
-    return QuarantinedBytes(b"", (), reason, batch)
+    rows: pa.RecordBatch, row_range: range, run: Sequence[UndecodableRow], reason: str
+) -> UndecodableRecords:
+    """Other records of the same entry have no reason."""
+    by_row = {failure.row: failure for failure in run}
+    blamed = [by_row.get(row) for row in row_range]
+    records = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(row_range.start, len(row_range))
+    reasons = pa.array(
+        [None if failure is None else failure.reason for failure in blamed], REASON.type
+    )
+    ids = pa.array(
+        [None if failure is None else failure.schema_id for failure in blamed], SCHEMA_ID.type
+    )
+    batch = records.append_column(REASON, reasons).append_column(SCHEMA_ID, ids)
+    return UndecodableRecords(batch, reason)
 
 
 def undecodable_error(
-    partition: Partition, rows: pa.RecordBatch, one: UndecodableRow, count: int, leader: str
+    partition: Partition, rows: pa.RecordBatch, failure: UndecodableRow, count: int, leader: str
 ) -> UndecodablePayload:
-    """The error that names a record, and begins with its bytes."""
-    offset = offset_of(rows, one.row)
+    """The error that names a record and shows its first bytes."""
+    offset = offset_of(rows, failure.row)
     more = f"; nor can {count - 1} more of the records read with it" if count > 1 else ""
     return UndecodablePayload(
-        f"{partition}: the {one.field} of the record at offset {offset} cannot be decoded",
-        why=f"{reason_of(one)}; it begins with {_shown(rows, one)}{more}",
+        f"{partition}: the {failure.field} of the record at offset {offset} cannot be decoded",
+        why=f"{reason_of(failure)}; it begins with {_shown(rows, failure)}{more}",
         do="correct the schema under `decode` in the job file, or choose what happens to such "
         "records with `policy: {undecodable: skip}` or `quarantine`",
         damage=Damage(offset, offset + 1),
         log=DamagedLog(partition),
         offset=offset,
-        part=one.field,
-        reason=one.reason,
-        schema_id=one.schema_id,
+        part=failure.field,
+        reason=failure.reason,
+        schema_id=failure.schema_id,
         leader=leader,
     )
 
@@ -327,16 +330,20 @@ def evidence_of(rows: pa.RecordBatch, run: Sequence[UndecodableRow]) -> str:
     return text if len(run) == 1 else f"{count_noun(len(run), 'record')}; {text}"
 
 
-def reason_of(one: UndecodableRow) -> str:
-    return one.reason if one.schema_id is None else f"{one.reason} (schema {one.schema_id})"
+def reason_of(failure: UndecodableRow) -> str:
+    return (
+        failure.reason
+        if failure.schema_id is None
+        else f"{failure.reason} (schema {failure.schema_id})"
+    )
 
 
 def offset_of(rows: pa.RecordBatch, row: int) -> int:
     return int(rows.column(OFFSET.name)[row].as_py())
 
 
-def _shown(rows: pa.RecordBatch, one: UndecodableRow) -> str:
+def _shown(rows: pa.RecordBatch, failure: UndecodableRow) -> str:
     """The first bytes, escaped as in Python."""
-    column = KEY.name if one.field == KEY.name else VALUE.name
-    data: bytes = rows.column(column)[one.row].as_py() or b""
+    column = KEY.name if failure.field == KEY.name else VALUE.name
+    data: bytes = rows.column(column)[failure.row].as_py() or b""
     return repr(data[:SHOWN_BYTES])[1:] + ("..." if len(data) > SHOWN_BYTES else "")

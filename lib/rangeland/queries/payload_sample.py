@@ -22,6 +22,7 @@ from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_i
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
 from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
@@ -109,10 +110,11 @@ def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator
     remaining = dict.fromkeys(by_slice, records)
     with closing(read_slices(slices, settings)) as chunks:
         for chunk in chunks:
-            if chunk.batch is not None and remaining[chunk.slice_index]:
-                rows = chunk.batch.slice(0, remaining[chunk.slice_index])
-                by_slice[chunk.slice_index].append(rows)
-                remaining[chunk.slice_index] -= rows.num_rows
+            index = chunk.slice_index
+            if isinstance(chunk, ReadChunk) and chunk.batch is not None and remaining[index]:
+                rows = chunk.batch.slice(0, remaining[index])
+                by_slice[index].append(rows)
+                remaining[index] -= rows.num_rows
             if not any(remaining.values()):
                 break
     for batches in by_slice.values():

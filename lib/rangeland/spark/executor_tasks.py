@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.parquet_files.data_files import FileWriter
@@ -19,9 +19,9 @@ from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, Quara
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, ReceiptBuilder, SliceChunk
 from rangeland.fetch.slice_reading import read_slices
-from rangeland.model import Range, Slice
+from rangeland.model import Slice
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 
 logger = logging.getLogger(__name__)
@@ -64,13 +64,10 @@ class TaskReceipts:
         if self._quarantine is None:
             return
         slice_ = self._slices[chunk.slice_index]
-        if chunk.quarantined_bytes is not None:
-            where = Range(slice_.partition, chunk.from_offset, chunk.until_offset, slice_.topic_id)
-            self._quarantine.add(slice_.index, where, chunk.quarantined_bytes, chunk.leader)
-        for record in chunk.records:
-            if record.quarantined_bytes is not None:
-                where = Range(slice_.partition, *record.loss.interval, slice_.topic_id)
-                self._quarantine.add(slice_.index, where, record.quarantined_bytes, chunk.leader)
+        for lost in [chunk] if isinstance(chunk, LostChunk) else chunk.lost_records:
+            if lost.quarantined_bytes is not None:
+                where = replace(lost.loss.range, topic_id=slice_.topic_id)
+                self._quarantine.add(slice_.index, where, lost.quarantined_bytes, chunk.leader)
 
     def close(self) -> tuple[Receipt, ...]:
         """A receipt for each slice."""
@@ -94,7 +91,7 @@ def read_and_write(
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
                 receipts.add(chunk)
-                if chunk.batch is not None:
+                if isinstance(chunk, ReadChunk) and chunk.batch is not None:
                     files.write(chunk.batch)
             return TaskResult(receipts.close(), tuple(files.close()))
     except BaseException:

@@ -19,6 +19,7 @@ from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSetting
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Slice
 from rangeland.spark.executor_tasks import TaskReceipts, logged_reading
@@ -70,7 +71,7 @@ def frame_batches(
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
                 builder.add(chunk)
-                if chunk.batch is not None:
+                if isinstance(chunk, ReadChunk) and chunk.batch is not None:
                     yield from batches_of(chunk.batch)
     except BaseException:
         builder.abort()

@@ -38,8 +38,10 @@ def array(element: FieldCodec, *, compact: bool, nullable: bool) -> FieldCodec:
                 raise null_error("array", buffer, offset)
             return None, start
         if count * least > len(buffer) - start:
-            left = len(buffer) - start
-            why = f"{count} elements of {least} bytes or more at byte {start}, {left} bytes left"
+            remaining = len(buffer) - start
+            why = (
+                f"{count} elements of {least} bytes or more at byte {start}, {remaining} bytes left"
+            )
             raise decode_error(UNDERFLOW, why, buffer, start)
         return read_all(buffer, start, count)
 

@@ -1,4 +1,4 @@
-"""Codecs of record batches, Kafka's first of all, with a limit on the decompressed size.
+"""Codecs of record batches, mainly Kafka's, with a limit on the decompressed size.
 
 Each codec first computes the largest possible result from the framing of the compressed bytes,
 without decompressing: snappy and gzip store a size, lz4 and zstd consist of blocks of limited
@@ -26,9 +26,9 @@ class NotDecompressible(Exception):
 
 
 class CompressionCodec(NamedTuple):
-    """A codec: how it is unpacked. ``bound``: the largest possible decompressed size. ``unpack``:
-    decompresses into a buffer of that size and returns the number of bytes. Both may raise what
-    ``decompress`` turns into NotDecompressible."""
+    """A codec. ``bound``: the largest possible decompressed size. ``unpack``: decompresses into a
+    buffer of that size and returns the number of bytes. ``decompress`` turns the errors of both
+    into NotDecompressible."""
 
     name: str
     bound: Callable[[memoryview], int]
@@ -119,8 +119,8 @@ _LE32 = struct.Struct("<I")
 
 
 def _lz4_bound(data: memoryview) -> int:
-    """The sum over blocks of what each can hold. The frame's own content size is optional
-    and adds nothing."""
+    """The sum of what the blocks can hold. The frame's own content size is optional and adds
+    nothing."""
     magic, flags, sizes = struct.unpack_from("<IBB", data, 0)
     if magic != _LZ4_MAGIC:
         raise NotDecompressible("its lz4 data does not begin with a frame")
@@ -143,8 +143,8 @@ def _lz4_unpack(data: memoryview, buffer: pa.Buffer) -> int:
 
 
 def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
-    """Decodes a frame of independent blocks without sizes and checksums, apart from that of its
-    header; None for any other frame."""
+    """Decodes a frame of independent blocks that has no sizes, and no checksum but its header's;
+    None for any other frame."""
     largest = _LZ4_PLAIN_HEADS.get(bytes(data[:7]))
     if largest is None:
         return None
@@ -183,18 +183,18 @@ def mend_lz4(data: memoryview) -> memoryview:
 def _xxh32_of_few(data: bytes | bytearray) -> int:
     """xxHash32 with seed 0 of fewer than 16 bytes."""
     first, second, third, fourth, fifth = _XXH32_PRIMES
-    found = fifth + len(data)
+    digest = fifth + len(data)
     byte_index = 0
     while byte_index + 4 <= len(data):
         (word,) = _LE32.unpack_from(data, byte_index)
-        found = _rotate_left(found + word * third, 17) * fourth
+        digest = _rotate_left(digest + word * third, 17) * fourth
         byte_index += 4
     for byte in data[byte_index:]:
-        found = _rotate_left(found + byte * fifth, 11) * first
-    found &= _MASK32
-    found = (found ^ found >> 15) * second & _MASK32
-    found = (found ^ found >> 13) * third & _MASK32
-    return found ^ found >> 16
+        digest = _rotate_left(digest + byte * fifth, 11) * first
+    digest &= _MASK32
+    digest = (digest ^ digest >> 15) * second & _MASK32
+    digest = (digest ^ digest >> 13) * third & _MASK32
+    return digest ^ digest >> 16
 
 
 def _lz4_plain_head(sizes: int) -> bytes:

@@ -80,8 +80,8 @@ def _codec(hint: Any, spec: FieldSpec, version: int, flexible: bool) -> FieldCod
 def _without_none(hint: Any) -> tuple[Any, bool]:
     if get_origin(hint) not in (Union, UnionType):
         return hint, False
-    kept = [part for part in get_args(hint) if part is not NoneType]
-    return kept[0], True
+    parts = [part for part in get_args(hint) if part is not NoneType]
+    return parts[0], True
 
 
 def _wire_type(hint: Any) -> WireType | None:
@@ -145,7 +145,7 @@ def _struct_reader(
 ) -> Reader:
     steps = [(step, step.read, step.is_run) for step in _steps(plain)]
     names = [field.name for field in plain]
-    known = {field.tag: field.codec for field in tags if field.tag is not None}
+    tag_codecs = {field.tag: field.codec for field in tags if field.tag is not None}
     tag_names = {field.tag: field.name for field in tags}
 
     def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
@@ -164,8 +164,8 @@ def _struct_reader(
             raise
         by_name = dict(zip(names, values, strict=True))
         if flexible:
-            found, offset = tagged_fields.read_tags(buffer, offset, known)
-            for tag, value in found.items():
+            tagged, offset = tagged_fields.read_tags(buffer, offset, tag_codecs)
+            for tag, value in tagged.items():
                 by_name[tag_names[tag]] = value
         return cls(**by_name), offset
 
@@ -188,8 +188,8 @@ def _struct_writer(
             tagged_fields.write_tags(_not_default(value), buffers)
 
     def _not_default(value: Any) -> list[tuple[int, FieldCodec, Any]]:
-        held = [(field, getattr(value, field.name)) for field in tags]
-        return [(f.tag or 0, f.codec, item) for f, item in held if item != f.default]
+        values = [(field, getattr(value, field.name)) for field in tags]
+        return [(f.tag or 0, f.codec, item) for f, item in values if item != f.default]
 
     return write
 

@@ -1,4 +1,4 @@
-"""What messages are declared with: types, version ranges, tags. No bytes are read here.
+"""Declares messages: their types, version ranges and tags. No bytes are read here.
 
     @message(key=2, versions=(1, 10), flexible_from=6, response=ListOffsetsResponse)
     class ListOffsetsRequest:
@@ -60,7 +60,7 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """The declaration of a message, by ``@message``. ``name`` is that of the class, without
+    """The declaration of a message, by ``@message``. ``name`` is the name of the class, without
     "Request"; ``key`` is -1 if it is not a request. ``versions`` is inclusive on both sides;
     ``flexible_from`` is the first version with compact lengths and tagged fields, None if there is
     none. ``response`` is the class of the response, on requests."""
@@ -103,7 +103,7 @@ def tagged_field(
 )
 def struct(cls: type[T]) -> type[T]:
     """A part of a message, or the response to a request: a frozen, slotted dataclass that is built
-    by keyword. Its versions are those of the message or of the request."""
+    by keyword. It has the versions of its message or request."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
@@ -117,17 +117,17 @@ def message(
     flexible_from: int | None = None,
     response: type[Any] | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """A whole message, and the response to it; ``spec_of`` returns what is declared here."""
+    """Declares a whole message, and the response to it; ``spec_of`` returns the declaration."""
 
     def declare(cls: type[T]) -> type[T]:
-        made = struct(cls)
+        declared = struct(cls)
         spec = MessageSpec(
             cls.__name__.removesuffix("Request"), key, versions, flexible_from, response
         )
-        setattr(made, _MESSAGE, spec)
+        setattr(declared, _MESSAGE, spec)
         if response is not None:
             setattr(response, _MESSAGE, dataclasses.replace(spec, response=None))
-        return made
+        return declared
 
     return declare
 
@@ -143,7 +143,7 @@ def spec_of(cls: type[Any]) -> MessageSpec:
 
 def requests_in(names: Mapping[str, object]) -> tuple[type[Any], ...]:
     """The messages of a module that have a response, by key."""
-    classes = {found for found in names.values() if isinstance(found, type)}
+    classes = {value for value in names.values() if isinstance(value, type)}
     messages = [cls for cls in classes if isinstance(getattr(cls, _MESSAGE, None), MessageSpec)]
     return tuple(sorted((m for m in messages if spec_of(m).response), key=lambda m: spec_of(m).key))
 

@@ -23,9 +23,9 @@ def decode_error(reason: str, why: str, buffer: memoryview, offset: int) -> Remo
     )
 
 
-def underflow_error(buffer: memoryview, offset: int, wanted: int) -> RemoteProtocolError:
-    left = max(0, len(buffer) - offset)
-    why = f"{wanted} bytes wanted at byte {offset} of {len(buffer)}, {left} left"
+def underflow_error(buffer: memoryview, offset: int, length: int) -> RemoteProtocolError:
+    remaining = max(0, len(buffer) - offset)
+    why = f"{length} bytes wanted at byte {offset} of {len(buffer)}, {remaining} left"
     return decode_error(UNDERFLOW, why, buffer, offset)
 
 

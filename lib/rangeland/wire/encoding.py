@@ -44,10 +44,10 @@ def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
     """The value that ``buffer`` contains from ``offset`` on; bytes left over are an error.
 
     Its ``Records`` are slices of ``buffer``, and everything else is copied."""
-    value, used = decode_from(cls, version, buffer, offset)
-    if used != len(buffer):
-        why = f"{len(buffer) - used} bytes are left over at byte {used} of {len(buffer)}"
-        error = decode_error(LEFT_OVER, why, memoryview(buffer), used)
+    value, end = decode_from(cls, version, buffer, offset)
+    if end != len(buffer):
+        why = f"{len(buffer) - end} bytes are left over at byte {end} of {len(buffer)}"
+        error = decode_error(LEFT_OVER, why, memoryview(buffer), end)
         _name_remote(error, cls, version)
     return value
 
@@ -56,10 +56,10 @@ def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> 
     """The value at ``offset``, and where it ends; the bytes after it are ignored."""
     codec = codec_of(cls, version)
     try:
-        value, used = codec.read(memoryview(buffer), offset)
+        value, end = codec.read(memoryview(buffer), offset)
     except RemoteProtocolError as error:
         _name_remote(error, cls, version)
-    return value, used
+    return value, end
 
 
 def codec_of(cls: type[Any], version: int) -> FieldCodec:

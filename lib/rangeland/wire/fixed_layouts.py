@@ -41,8 +41,8 @@ class StructLayout(Generic[T]):
 
     def read(self, buffer: Any, byte_index: int = 0) -> T:
         """The fields at ``byte_index``; all ``size`` bytes must be present."""
-        made: T = self._make(self._struct.unpack_from(buffer, byte_index))
-        return made
+        fields: T = self._make(self._struct.unpack_from(buffer, byte_index))
+        return fields
 
     def write(self, fields: T) -> bytes:
         return self._struct.pack(*fields)

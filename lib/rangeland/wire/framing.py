@@ -1,12 +1,13 @@
-"""The framing that all dialects share: four bytes of length, then that many bytes. No socket here.
+"""The framing that all dialects share: four bytes of length, then that many bytes. There is no
+socket here.
 
 The owner of a socket receives into ``buffer`` and reports with ``advance`` how many bytes were
-received. A large frame is received directly into memory of its own and passed on as a view, so its
+received. A large frame is received directly into separate memory and passed on as a view, so its
 slices stay valid for as long as they are referenced, and nothing is copied. Several small frames
 may be received at once: then they are views of the same memory.
 
-A length is believed only up to ``max_frame_bytes``; beyond that the peer most likely speaks
-something else, and the error says what if its first bytes look familiar.
+A length is accepted only up to ``max_frame_bytes``; beyond that the peer most likely speaks another
+protocol, which the error names if its first bytes are known.
 """
 
 from __future__ import annotations
@@ -103,9 +104,9 @@ class FrameReader:
             return length
         why = "it is negative" if length < 0 else f"at most {self._max_frame_bytes} are accepted"
         do = "check host and port, or raise the largest frame that is accepted"
-        if (other := _other_protocol(first)) is not None:
-            why += f": the peer seems to speak {other}"
-            do = "set the job's security, or use its plain port" if other == "TLS" else _CHECK
+        if (protocol := _other_protocol(first)) is not None:
+            why += f": the peer seems to speak {protocol}"
+            do = "set the job's security, or use its plain port" if protocol == "TLS" else _CHECK
         raise RemoteProtocolError(
             f"a frame of {length} bytes was announced",
             why=why,
@@ -117,7 +118,7 @@ class FrameReader:
 
 
 def _other_protocol(first: bytes) -> str | None:
-    """What a peer speaks whose first four bytes are not a valid length."""
+    """The protocol of a peer whose first four bytes are not a valid length, if known."""
     # A TLS record: alert (21) or handshake (22), then the major version 3.
     if first[0] in (0x15, 0x16) and first[1] == 3:
         return "TLS"

@@ -16,7 +16,7 @@ from rangeland.wire.primitives import Buffer, FieldCodec, read_uvarint, uvarint_
 def read_tags(
     buffer: memoryview, offset: int, known: Mapping[int, FieldCodec]
 ) -> tuple[dict[int, Any], int]:
-    """The tagged fields at the end of a struct: those in ``known`` by tag; others are skipped.
+    """The tagged fields at the end of a struct, by tag. Fields that are not ``known`` are skipped.
 
     Tags rise, so none occurs twice, and a known field fills its size exactly."""
     count, offset = read_uvarint(buffer, offset)
@@ -33,9 +33,9 @@ def read_tags(
         end = take(buffer, offset, size)
         if codec := known.get(tag):
             # The slice begins where the buffer begins, so offsets in errors stay the same.
-            values[tag], used = codec.read(buffer[:end], offset)
-            if used != end:
-                why = f"tag {tag} at byte {start} has {end - used} bytes too many"
+            values[tag], value_end = codec.read(buffer[:end], offset)
+            if value_end != end:
+                why = f"tag {tag} at byte {start} has {end - value_end} bytes too many"
                 raise decode_error(BAD_TAGS, why, buffer, start)
         offset = end
     return values, offset

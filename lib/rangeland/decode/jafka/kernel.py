@@ -42,7 +42,7 @@ _SMALLEST_ENTRY = LENGTH_BYTES + HEADER_BYTES
 
 
 class _Walked(NamedTuple):
-    """What the walk returns, in its order."""
+    """The result of the walk, in its order."""
 
     entries: int
     start: int
@@ -50,7 +50,7 @@ class _Walked(NamedTuple):
 
 
 class _Decoded(NamedTuple):
-    """What the decoder returns, in its order. The last three are the place of a fault."""
+    """The result of the decoder, in its order. The last three are the place of a fault."""
 
     rows: int
     value_bytes: int
@@ -73,33 +73,33 @@ class JafkaKernel:
         without a fault. ``plain_only``: a compressed entry ends it with a fault."""
         buffer = as_buffer(data)
         until = max(-1, as_int64(until))
-        found, fault = self._walk(buffer.address, buffer.size, until, plain_only)
-        return EntryWalk(found.entries, found.start, found.end, SetFault(fault) if fault else None)
+        walk, fault = self._walk(buffer.address, buffer.size, until, plain_only)
+        return EntryWalk(walk.entries, walk.start, walk.end, SetFault(fault) if fault else None)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
         """All messages of all sets, as ``MESSAGES``. Raises BadRecord with the facts set,
         record (indexes from 0), position (bytes into the set), fault (a number) and reason."""
-        kept = [as_buffer(one.data) for one in sets]
-        size = sum(buffer.size for buffer in kept)
+        buffers = [as_buffer(s.data) for s in sets]
+        size = sum(buffer.size for buffer in buffers)
         check_fits_in_one_call(size)
-        rows = sum(buffer.size // _SMALLEST_ENTRY for buffer in kept)
+        rows = sum(buffer.size // _SMALLEST_ENTRY for buffer in buffers)
         values = allocate(4 * rows + 4, size + SLACK)
         offsets, positions = allocate(8 * rows, 4 * rows)
         output = struct_of([rows, size], [*values, offsets, positions])
-        table = _table(sets, kept)
-        found, fault = self._decode(table.buffer_info()[0], len(sets), output)
+        table = _table(sets, buffers)
+        result, fault = self._decode(table.buffer_info()[0], len(sets), output)
         if fault:
-            raise UndecodableEntry(SetFault(fault), found.set, found.record, found.position)
-        rows = found.rows
+            raise UndecodableEntry(SetFault(fault), result.set, result.record, result.position)
+        rows = result.rows
         return messages_batch(
-            binary_array(columns.VALUE.type, rows, values, found.value_bytes),
+            binary_array(columns.VALUE.type, rows, values, result.value_bytes),
             number_array(columns.OFFSET, rows, offsets),
             number_array(POSITION, rows, positions),
         )
 
 
-def _table(sets: list[MessageSet], kept: list[pa.Buffer]) -> array[int]:
+def _table(sets: list[MessageSet], buffers: list[pa.Buffer]) -> array[int]:
     table = array("q")
-    for buffer, (_, base_offset, is_packed, first_position) in zip(kept, sets, strict=True):
+    for buffer, (_, base_offset, is_packed, first_position) in zip(buffers, sets, strict=True):
         table.extend((buffer.address, buffer.size, base_offset, is_packed, first_position))
     return table

@@ -4,8 +4,8 @@ An entry is ``int32 length | int8 magic | int8 attributes | uint32 crc | payload
 timestamp, and no offset, which is the byte position of the entry in the log. A set is a sequence
 of entries.
 
-No decoding here. Compressed entries are only recognised: the walk over a log decompresses them and
-passes on the sets inside.
+Nothing is decoded here. Compressed entries are only recognised: the walk over a log decompresses
+them and passes on the sets inside.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ CODEC_MASK = 3
 class MessageSet(NamedTuple):
     """Uncompressed entries. ``data`` is anything with the buffer protocol.
 
-    In the log: ``base_offset`` is that of the first byte, each entry's offset is its position in
-    the log, and the column ``position`` is 0. ``is_packed``: they were inside a compressed entry at
-    ``base_offset``, which is the offset of all; positions count up from ``first_position``."""
+    In the log: ``base_offset`` is the offset of the first byte, each entry's offset is its position
+    in the log, and the column ``position`` is 0. ``is_packed``: they were inside a compressed entry
+    at ``base_offset``, which is the offset of all; positions count up from ``first_position``."""
 
     data: Any
     base_offset: int
@@ -43,8 +43,8 @@ class MessageSet(NamedTuple):
 
 
 class SetFault(KernelFault):
-    """Ways in which an entry can be malformed. Numbers as in ``sets.h``, distinct from those of
-    Kafka's ``Fault``."""
+    """Ways in which an entry can be malformed. Numbers as in ``sets.h``, distinct from Kafka's
+    ``Fault``."""
 
     ENTRY_TOO_SHORT = 32, "its length is below that of an entry's header"
     ENTRY_PAST_SET = 33, "it is longer than the rest of its set"

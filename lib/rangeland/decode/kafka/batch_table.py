@@ -5,7 +5,7 @@ table: ``BatchColumn`` names its columns. After the end of the walk, the caller 
 entry by entry. ``Payloads`` passes such rows to the decoder: the records of uncompressed batches
 are read where they are.
 
-No decoding and no checksums here: a row holds the values of a header that could be valid.
+Nothing is decoded or checked against a checksum here: a row has the values of a plausible header.
 """
 
 from __future__ import annotations
@@ -114,15 +114,15 @@ class StoredBatches(NamedTuple):
         ``records``."""
         columns = self.heads.T
         stamped = (columns[BatchColumn.ATTRIBUTES] & LOG_APPEND) != 0
-        found = np.zeros((len(self.heads), len(Payload._fields) + 2), np.int64)
-        found[:, 0] = columns[BatchColumn.BYTE_INDEX] + (address + HEAD_BYTES)
-        found[:, 1] = columns[BatchColumn.END] - columns[BatchColumn.BYTE_INDEX] - HEAD_BYTES
-        found[:, 2] = columns[BatchColumn.BASE_OFFSET]
-        found[:, 3] = columns[BatchColumn.BASE_TIMESTAMP_MS]
-        found[:, 4] = np.where(stamped, columns[BatchColumn.MAX_TIMESTAMP_MS], 0)
-        found[:, 5] = stamped
-        found[:, 6] = columns[BatchColumn.RECORD_COUNT]
-        found[:, 7] = columns[BatchColumn.LAST_OFFSET] - columns[BatchColumn.BASE_OFFSET]
-        found[:, 8] = RecordFormat.BATCH
-        found[:, 10] = self.max_headers
-        return found
+        rows = np.zeros((len(self.heads), len(Payload._fields) + 2), np.int64)
+        rows[:, 0] = columns[BatchColumn.BYTE_INDEX] + (address + HEAD_BYTES)
+        rows[:, 1] = columns[BatchColumn.END] - columns[BatchColumn.BYTE_INDEX] - HEAD_BYTES
+        rows[:, 2] = columns[BatchColumn.BASE_OFFSET]
+        rows[:, 3] = columns[BatchColumn.BASE_TIMESTAMP_MS]
+        rows[:, 4] = np.where(stamped, columns[BatchColumn.MAX_TIMESTAMP_MS], 0)
+        rows[:, 5] = stamped
+        rows[:, 6] = columns[BatchColumn.RECORD_COUNT]
+        rows[:, 7] = columns[BatchColumn.LAST_OFFSET] - columns[BatchColumn.BASE_OFFSET]
+        rows[:, 8] = RecordFormat.BATCH
+        rows[:, 10] = self.max_headers
+        return rows

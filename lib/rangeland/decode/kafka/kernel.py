@@ -44,7 +44,7 @@ _SMALLEST_ROW = 6  # bytes read before a row is written: five fields after the l
 
 
 class _Decoded(NamedTuple):
-    """What the decoder returns: the kernel's ``result_t``. The last three are the place of a
+    """The result of the decoder: the kernel's ``result_t``. The last three are the place of a
     fault."""
 
     rows: int
@@ -114,12 +114,12 @@ class KafkaKernel:
         the payload's data) and reason; TooManyHeaders if they have more than ``max_headers``
         together, before the headers take memory; Bug if the payloads exceed 2 GiB together."""
         call = _Call(payloads, from_offset, until_offset)
-        found, arrays = call.run_rows(self._rows)
-        if found.headers > max_headers:
-            raise TooManyHeaders(found.headers)
-        headers = call.run_headers(self._headers, found) if found.headers else None
+        result, arrays = call.run_rows(self._rows)
+        if result.headers > max_headers:
+            raise TooManyHeaders(result.headers)
+        headers = call.run_headers(self._headers, result) if result.headers else None
         if headers is None:
-            headers = pa.nulls(found.rows, columns.HEADERS.type)
+            headers = pa.nulls(result.rows, columns.HEADERS.type)
         return columns.records_batch([*arrays, headers])
 
 
@@ -179,14 +179,14 @@ class _Call:
         value = allocate(4 * rows + 4, data, bits)
         numbers = offsets, times, time_valid, types = allocate(8 * rows, 8 * rows, bits, 4 * rows)
         output = struct_of([rows, self.bytes], [*key, *value, *numbers])  # rows_t
-        found = self._run(function, output)
+        result = self._run(function, output)
 
-        rows = found.rows
-        return found, [
-            binary_array(columns.KEY.type, rows, key, found.key_bytes, found.key_nulls),
-            binary_array(columns.VALUE.type, rows, value, found.value_bytes, found.value_nulls),
+        rows = result.rows
+        return result, [
+            binary_array(columns.KEY.type, rows, key, result.key_bytes, result.key_nulls),
+            binary_array(columns.VALUE.type, rows, value, result.value_bytes, result.value_nulls),
             number_array(columns.OFFSET, rows, offsets),
-            number_array(columns.TIMESTAMP, rows, times, found.timestamp_nulls, time_valid),
+            number_array(columns.TIMESTAMP, rows, times, result.timestamp_nulls, time_valid),
             number_array(columns.TIMESTAMP_TYPE, rows, types),
         ]
 
@@ -198,14 +198,14 @@ class _Call:
         values = allocate(4 * headers + 4, value_bytes + SLACK, headers // 8 + 1)
         capacities = (rows, headers, key_bytes, value_bytes)
         output = struct_of(capacities, [*lists, *keys, *values])  # headers_t
-        found = self._run(function, output)
-        return header_column(found, lists, keys, values)
+        result = self._run(function, output)
+        return header_column(result, lists, keys, values)
 
     def _run(
         self, function: KernelFunction[_Decoded], output: ctypes.Array[ctypes.c_int64]
     ) -> _Decoded:
         address, _ = self.table.buffer_info()
-        found, fault = function(address, self.count, *self.offsets, output)
+        result, fault = function(address, self.count, *self.offsets, output)
         if fault:
-            raise UndecodableRecord(Fault(fault), found.payload, found.record, found.position)
-        return found
+            raise UndecodableRecord(Fault(fault), result.payload, result.record, result.position)
+        return result

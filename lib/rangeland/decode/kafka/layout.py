@@ -5,8 +5,8 @@ numbers of its header that its records are relative to; or a sequence of message
 formats 0 and 1. A fault is one way in which those bytes can be malformed; the numbers are shared
 with ``kernel.c``.
 
-No decoding here. The fault that is reported is the first one in reading order, at the position
-where the offending field begins.
+Nothing is decoded here. The reported fault is the first one in reading order, at the position where
+the offending field begins.
 """
 
 from __future__ import annotations

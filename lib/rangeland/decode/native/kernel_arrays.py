@@ -1,4 +1,4 @@
-"""What the kernels of all formats share: their calls, their memory, and Arrow arrays of it.
+"""The common part of all kernels: their calls, their memory, and the Arrow arrays made of it.
 
 A kernel writes straight into Arrow buffers from the default memory pool. They are allocated at
 their upper bound (memory that is never touched costs nothing) and cut to size afterwards. The
@@ -32,8 +32,8 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 class KernelFunction(Generic[R]):
     """A function of the library. Its last argument is a struct of 64-bit numbers that it fills:
-    ``result`` is a NamedTuple with the same fields. What the function itself returns is a fault,
-    0 for none."""
+    ``result`` is a NamedTuple with the same fields. The function itself returns a fault, 0 for
+    none."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class KernelFunction(Generic[R]):
     def __call__(self, *arguments: Any) -> tuple[R, int]:
         numbers = self._numbers()
         fault = self._function(*arguments, numbers) or 0
-        found = self._make(numbers)
+        result = self._make(numbers)
         if fault == CAPACITY:
             raise Bug(
                 "the decode kernel ran out of the memory it was given",
                 why="its capacities are upper bounds",
-                **found._asdict(),
+                **result._asdict(),
             )
-        return found, fault
+        return result, fault
 
 
 def struct_of(numbers: Sequence[int], buffers: Sequence[pa.Buffer]) -> ctypes.Array[ctypes.c_int64]:
@@ -115,8 +115,8 @@ class GrowingColumns(ABC):
         self.numbers[index, self._capacity + 1] = size
 
     def grow(self, index: int, wanted: int) -> None:
-        """Room for so many more bytes, or else for more rows in all columns of the same level: a
-        payload that is read again for each of them would take long."""
+        """Makes room for so many more bytes, or for more rows in all columns of the same level:
+        reading a payload again for each column would take long."""
         rows, size = map(int, self.numbers[index, self._capacity : self._capacity + 2])
         if wanted:
             self.set_bytes(index, size + max(size, wanted))
@@ -127,7 +127,7 @@ class GrowingColumns(ABC):
                 self.set_rows(at, 2 * rows)
 
     def resize(self, index: int, which: int, size: int) -> int:
-        """Keeps what is in a buffer; returns the size that it had."""
+        """Resizes a buffer and keeps its contents; returns its previous size."""
         buffer, begin = self._buffers[index][which], 0
         if buffer is None:
             buffer = self._buffers[index][which] = pa.allocate_buffer(size, resizable=True)
@@ -147,7 +147,7 @@ class GrowingColumns(ABC):
 
 
 def with_room(count: int) -> int:
-    """A first guess, from how much it was the last time."""
+    """A first guess, from the previous count."""
     return int(count) + int(count) // 4
 
 
@@ -191,7 +191,7 @@ def text_array(texts: Sequence[str]) -> pa.Array:
 
 
 class HeaderNumbers(Protocol):
-    """The part of a kernel's result that says what headers it has written."""
+    """The part of a kernel's result about the headers that it has written."""
 
     @property
     def rows(self) -> int: ...
@@ -210,22 +210,22 @@ class HeaderNumbers(Protocol):
 
 
 def header_column(
-    found: HeaderNumbers,
+    result: HeaderNumbers,
     lists: Sequence[pa.Buffer],
     keys: Sequence[pa.Buffer],
     values: Sequence[pa.Buffer],
 ) -> pa.Array:
     """The column of headers. ``lists``: offsets and validity of the rows."""
-    rows, count = found.rows, found.headers
-    names = binary_array(pa.string(), count, keys, found.header_key_bytes)
-    if found.keys_beyond_ascii:
+    rows, count = result.rows, result.headers
+    names = binary_array(pa.string(), count, keys, result.header_key_bytes)
+    if result.keys_beyond_ascii:
         names = _as_text(names)
     contents = binary_array(
-        pa.binary(), count, values, found.header_value_bytes, found.header_value_nulls
+        pa.binary(), count, values, result.header_value_bytes, result.header_value_nulls
     )
     items = pa.StructArray.from_arrays([names, contents], fields=list(columns.HEADER))
     offsets, valid = lists
-    without = found.rows_without_headers
+    without = result.rows_without_headers
     buffers = [valid if without else None, cut(offsets, 4 * rows + 4)]
     return pa.Array.from_buffers(columns.HEADERS.type, rows, buffers, without, children=[items])
 

@@ -51,9 +51,9 @@ def load_library() -> ctypes.CDLL:
         raise _not_extracted_error(str(error)) from None
     try:
         return _load(path)
-    except MissingRequirement as missing:
+    except MissingRequirement as error:
         if _forbids_programs(path):
-            raise _no_programs_error(path.parent) from missing
+            raise _no_programs_error(path.parent) from error
         raise
     finally:
         if path.parent.name != _shared_name():  # made for this process, which has it loaded now
@@ -97,13 +97,11 @@ def _forbids_programs(path: Path) -> bool:
 def _load(path: Path) -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
-        found = library.rangeland_kernel_abi()
+        abi = library.rangeland_kernel_abi()
     except (OSError, AttributeError) as error:
         raise _no_kernel_error(f"{path} cannot be loaded: {error}") from None
-    if found != KERNEL_ABI:
-        raise _no_kernel_error(
-            f"{path} is of another version (interface {found}, not {KERNEL_ABI})"
-        )
+    if abi != KERNEL_ABI:
+        raise _no_kernel_error(f"{path} is of another version (interface {abi}, not {KERNEL_ABI})")
     return library
 
 
@@ -161,9 +159,9 @@ def _shared_name() -> str:
 
 
 def _is_private(folder: Path) -> bool:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         return False
     if not hasattr(os, "getuid"):  # Windows: the temporary folder is the user's own
         return True
-    return found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) & 0o077 == 0
+    return status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077 == 0

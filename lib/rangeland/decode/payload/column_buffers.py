@@ -93,15 +93,15 @@ class PayloadColumn:
 
     @property
     def cost(self) -> int:
-        """The memory that a row takes, in bytes, with its validity and the longest symbol."""
-        longest = max((len(one.encode()) for one in (self.symbols or {}).values()), default=0)
+        """The memory of a row in bytes, including its validity and the longest symbol."""
+        longest = max((len(text.encode()) for text in (self.symbols or {}).values()), default=0)
         return 1 + _data_bytes(self.kind, 1) + longest
 
 
 @dataclass
 class ColumnTable:
-    """The columns of one schema, as the kernel knows them. To build it, ``add`` a column, then
-    those inside it, then ``close`` it."""
+    """The columns of one schema in the kernel's form. To build it, ``add`` a column, then the
+    columns inside it, then ``close`` it."""
 
     columns: list[PayloadColumn] = field(default_factory=list)
     open: list[int] = field(default_factory=list)
@@ -121,7 +121,7 @@ class ColumnTable:
         kind = ColumnKind.INT32 if symbols is not None else _kind(arrow_type)
         if text_of is not None:
             kind = ColumnKind.BINARY
-        lists = (one for one in reversed(self.open) if self.columns[one].kind is ColumnKind.LIST)
+        lists = (at for at in reversed(self.open) if self.columns[at].kind is ColumnKind.LIST)
         level = next(lists, -1)
         self.columns.append(PayloadColumn(kind, arrow_type, symbols, text_of, level=level))
         self.open.append(index)
@@ -151,11 +151,11 @@ class ColumnTable:
 
     def fields_of(self, index: int) -> list[int]:
         """The columns directly inside a column."""
-        found, at = [], index + 1
+        fields, at = [], index + 1
         while at < self.columns[index].end:
-            found.append(at)
+            fields.append(at)
             at = self.columns[at].end
-        return found
+        return fields
 
     @cached_property
     def _template(self) -> np.ndarray:
@@ -171,13 +171,13 @@ class ColumnTable:
 
     @cached_property
     def cost(self) -> int:
-        """The bytes that a row takes in all columns together."""
-        return sum(one.cost for one in self.columns)
+        """The bytes of a row in all columns together."""
+        return sum(column.cost for column in self.columns)
 
     def buffers(self, row_count: int, payload_bytes: int, last: np.ndarray | None) -> ColumnBuffers:
         """Buffers for so many payloads. ``last``: the numbers of another array, for the first
         guess."""
-        least = sum(one.cost for one in self.columns if one.level < 0)
+        least = sum(column.cost for column in self.columns if column.level < 0)
         row_count = min(row_count, MAX_DECODED_BYTES // least + 1)
         return ColumnBuffers(
             self, row_count, payload_bytes, self._template if last is None else last
@@ -192,7 +192,7 @@ class ColumnBuffers(GrowingColumns):
     ) -> None:
         self._columns = table.columns
         self._fields_of = table.fields_of
-        levels = [one.level for one in table.columns]
+        levels = [column.level for column in table.columns]
         super().__init__(table._template.copy(), _CAPACITY, levels)  # rows of column_t
         for index, column in enumerate(self._columns):
             guess = row_count if column.level < 0 else with_room(last[index, _ROWS])
@@ -223,16 +223,17 @@ class ColumnBuffers(GrowingColumns):
         stored = column.arrow_type
         if column.symbols is not None or column.text_of is not None:
             stored = pa.int32() if column.text_of is None else pa.binary()
-        found = pa.Array.from_buffers(stored, rows, buffers, children=children)
+        values = pa.Array.from_buffers(stored, rows, buffers, children=children)
         if pa.types.is_map(stored):
-            return last_of_each_key(found)
+            return last_of_each_key(values)
         if column.text_of is not None:
-            return _as_text(found, column.text_of)
-        return found if column.symbols is None else _as_symbols(found, column.symbols)
+            return _as_text(values, column.text_of)
+        return values if column.symbols is None else _as_symbols(values, column.symbols)
 
 
 def last_of_each_key(maps: pa.MapArray) -> pa.MapArray:
-    """Maps in which every key occurs once: of several entries with one key, the last one counts."""
+    """Maps in which every key occurs once: of several entries with the same key, the last
+    counts."""
     lengths = np.diff(maps.offsets.to_numpy())
     if not len(lengths) or lengths.max() < 2:
         return maps
@@ -245,9 +246,9 @@ def last_of_each_key(maps: pa.MapArray) -> pa.MapArray:
     last = np.sort(len(owners) - 1 - from_end)
     counts = np.bincount(owners[last], minlength=len(lengths))
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    chosen = plain_array(last, pa.int64())
+    indexes = plain_array(last, pa.int64())
     parts = pa.StructArray.from_arrays(
-        [maps.keys.take(chosen), maps.items.take(chosen)],
+        [maps.keys.take(indexes), maps.items.take(indexes)],
         fields=[maps.type.key_field, maps.type.item_field],
     )
     valid = maps.buffers()[0]
@@ -257,11 +258,11 @@ def last_of_each_key(maps: pa.MapArray) -> pa.MapArray:
 
 def struct_type(fields: Sequence[tuple[str, pa.DataType]]) -> pa.DataType:
     """A struct of nullable fields; raises for names that a table cannot have side by side."""
-    seen: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, _ in fields:
-        other = seen.setdefault(name.lower(), name)
-        if other is not name:
-            raise PayloadSchemaError(f"the fields {other} and {name} would be the same column")
+        earlier = names.setdefault(name.lower(), name)
+        if earlier is not name:
+            raise PayloadSchemaError(f"the fields {earlier} and {name} would be the same column")
     return pa.struct([pa.field(name, kind) for name, kind in fields])
 
 
@@ -296,13 +297,13 @@ def _data_bytes(kind: ColumnKind, row_count: int) -> int:
 
 
 def _as_text(values: pa.Array, text_of: Callable[[bytes], str]) -> pa.Array:
-    texts = [None if one is None else text_of(one) for one in values.to_pylist()]
+    texts = [None if value is None else text_of(value) for value in values.to_pylist()]
     return pa.array(texts, pa.string())
 
 
 def _as_symbols(numbers: pa.Array, symbols: dict[int, str]) -> pa.Array:
-    known = plain_array(np.array([*symbols], np.int32), pa.int32())
-    at = pc.index_in(numbers, value_set=known)
+    known_numbers = plain_array(np.array([*symbols], np.int32), pa.int32())
+    at = pc.index_in(numbers, value_set=known_numbers)
     texts: Any = text_array([*symbols.values()]).take(at)
     return (
         texts

@@ -1,7 +1,7 @@
-"""An array of payloads as the decoders see it: one buffer, and where in it each payload is.
+"""An array of payloads as the decoders see it: one buffer, and the place of each payload in it.
 
-Nothing is copied. What is wrong with a payload is a number beside it, so that framing and decoders
-judge all payloads at once, and only those at fault become Python objects.
+Nothing is copied. A payload's fault is a number in a parallel array, so that framing and decoders
+judge all payloads at once, and only faulty ones become Python objects.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from rangeland.decode.payload.payload_faults import PayloadFault, fault_reason
 @dataclass(frozen=True, eq=False)
 class PayloadBytes:
     """Many payloads in one buffer. ``starts`` and ``ends`` are places in ``data``; ``faults`` has a
-    number for each payload, 0 where nothing is wrong."""
+    number for each payload, 0 for none."""
 
     data: pa.Buffer
     begins: np.ndarray
-    """The beginnings of payloads; what has been read of them already lies between it and
-    ``starts``."""
+    """The beginnings of payloads. The bytes up to ``starts`` have been read."""
     starts: np.ndarray
     ends: np.ndarray
     faults: np.ndarray
-    """``PayloadFault``; NULL_PAYLOAD where there is no payload."""
+    """``PayloadFault``; NULL_PAYLOAD if the payload is null."""
     positions: np.ndarray
-    """The byte that the fault is at, counted from ``starts``; -1 where it is at none."""
+    """The byte of the fault, counted from ``starts``; -1 if it has none."""
     places: np.ndarray
-    """Which part of its schema the payload had reached, or -1."""
+    """The part of its schema at which the fault is, or -1."""
 
     @property
     def count(self) -> int:

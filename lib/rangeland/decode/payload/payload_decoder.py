@@ -1,11 +1,11 @@
-"""What every payload format has in common: a frozen format, its decoder, and the result.
+"""The interface of all payload formats: a frozen format, its decoder, and the result.
 
-A ``PayloadFormat`` is a value: it is made in the driver from the job file and its schemas, travels
-to the tasks by pickle, and makes one ``PayloadDecoder`` per task there. A decoder turns an array
-of payloads into an array with a value for each, or for the first ones only if all values together
-would take too much memory. It never raises for what is in a payload: one that cannot be decoded is
-null in the values and has an entry in ``undecodable``, with the reason. A null payload is null in
-the values and has no such entry.
+A ``PayloadFormat`` is a value: it is made in the driver from the job file and its schemas, is sent
+to the tasks by pickle, and makes one ``PayloadDecoder`` per task there. A decoder turns an array of
+payloads into an array with a value for each, or only for the first ones if all values together
+would take too much memory. It never raises because of a payload: one that cannot be decoded is null
+in the values and has an entry in ``undecodable``, with the reason. A null payload is null in the
+values and has no such entry.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import pyarrow as pa
 from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 
 MAX_REASON: Final = 200
-"""How many characters a reason has at most."""
+"""The most characters of a reason."""
 
 MAX_DECODED_BYTES: Final = 64 << 20
 """A few bytes may stand for many values. So payloads are decoded until their values take this much
-memory, and what is left is for the next call."""
+memory; the rest is for the next call."""
 
 PayloadArray: TypeAlias = pa.BinaryArray | pa.LargeBinaryArray
 
@@ -39,10 +39,10 @@ class UnknownFields(Enum):
 
 
 class PayloadSchemaError(ValueError):
-    """A schema that cannot be used: *what* is wrong, and where in its text if that is known.
+    """A schema that cannot be used: *what* is wrong, and where in its text, if known.
 
     The caller knows whose schema it is (a field of the job file, a file, a registry's subject).
-    Lines and columns count from 1. ``do``: if it is something else than to correct the schema.
+    Lines and columns count from 1. ``do``: the remedy, unless it is to correct the schema.
     """
 
     def __init__(
@@ -88,13 +88,13 @@ class DecodedPayloads:
     """How many payloads named each writer's schema."""
 
     def first(self, count: int) -> DecodedPayloads:
-        """The same for the first values only, but still with the schema ids of all."""
+        """The first values only, but with the schema ids of all."""
         if count == len(self.values):
             return self
         return replace(
             self,
             values=self.values.slice(0, count),
-            undecodable=[one for one in self.undecodable if one.row < count],
+            undecodable=[failure for failure in self.undecodable if failure.row < count],
             rescued=None if self.rescued is None else self.rescued.slice(0, count),
         )
 
@@ -106,7 +106,7 @@ class PayloadDecoder(ABC):
 
     @abstractmethod
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        """A value for each payload, or for the first of them. Never raises for what is in them."""
+        """A value for each payload, or for the first ones. Never raises because of a payload."""
 
 
 class PayloadFormat(ABC):

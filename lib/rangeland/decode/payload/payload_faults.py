@@ -1,6 +1,6 @@
-"""What can be wrong with a payload.
+"""The faults that a payload can have.
 
-Numbers from 64 on are those of ``payload_columns.h``.
+Numbers from 64 on are as in ``payload_columns.h``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class PayloadFault(KernelFault):
     """A reason why a payload has no value."""
 
     NULL_PAYLOAD = 1
-    """Not an error: there is no payload."""
+    """Not an error: the payload is null."""
     NOT_FRAMED = 2, "it does not begin with the magic byte 0 of a registry's format"
     FRAME_TOO_SHORT = 3, "it is too short for a magic byte and a schema id"
     BAD_SCHEMA_ID = 4, "its schema id is not positive"

@@ -21,11 +21,11 @@ _SPARE_PER_BYTE = 4  # as in protobuf.h
 
 _COLUMN_FULL = 99  # as in payload_columns.h
 _FREE_BYTES = 16 << 10
-"""What any payload may take in memory; besides, nulls and defaults in all columns."""
+"""The memory that any payload may take, in addition to nulls and defaults in all columns."""
 
 
 class _Progress(NamedTuple):
-    """How far one call of a payload decoder has come: the kernel's ``progress_t``."""
+    """The progress of one call of a payload decoder: the kernel's ``progress_t``."""
 
     next: int
     taken: int
@@ -111,12 +111,12 @@ class PayloadKernel:
         default_bytes: int = 0,
     ) -> pa.Array:
         arrays = (payloads.starts, payloads.ends, roots)
-        found = (payloads.faults, payloads.positions, payloads.places)
-        for array in (*arrays, *found):
+        outputs = (payloads.faults, payloads.positions, payloads.places)
+        for array in (*arrays, *outputs):
             assert array.dtype == np.int64
             assert array.flags.c_contiguous
         numbers = [payloads.data.address, payloads.count, *(a.ctypes.data for a in arrays)]
-        table = struct_of([*numbers, *(a.ctypes.data for a in found)], [])  # payloads_t
+        table = struct_of([*numbers, *(a.ctypes.data for a in outputs)], [])  # payloads_t
         basic_cost = _FREE_BYTES + 2 * (columns.cost + default_bytes)
         size = int((payloads.ends - payloads.starts).sum())
         buffers = columns.buffers(payloads.count, size, self._last)

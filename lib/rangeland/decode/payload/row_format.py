@@ -1,10 +1,10 @@
 """How records become rows with typed columns: the formats of key and value, and the layout.
 
-A ``RowFormat`` is a value that travels to the tasks, where its decoder replaces the bytes of whole
-chunks. In a nested table ``value`` is a column of its own. In a flat one its fields are columns,
-and the log's own columns come first, with a prefix: Delta keeps statistics of the first columns.
-All columns are nullable, whatever the schema requires: a record without a value has a row, too, and
-a schema may stop requiring a field. The decoders see to it that required fields are there.
+A ``RowFormat`` is a value that is sent to the tasks, where its decoder replaces the bytes of whole
+chunks. In a nested table ``value`` is one column. In a flat one its fields are columns, and the
+log's own columns come first, with a prefix: Delta keeps statistics of the first columns. All
+columns are nullable, whatever the schema requires: a record without a value has a row, too, and a
+schema may stop requiring a field. The decoders check that required fields are present.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PARTS = (KEY.name, VALUE.name)
 
 @dataclass(frozen=True)
 class UndecodableRow:
-    """A row whose key or value cannot be decoded. ``field`` says which."""
+    """A row whose key or value, the ``field``, cannot be decoded."""
 
     row: int
     field: str
@@ -41,8 +41,8 @@ class UndecodableRow:
 
 @dataclass(frozen=True)
 class DecodedRows:
-    """Rows with typed columns, those that cannot be decoded still among them. ``schema_ids``: how
-    many values named each writer's schema."""
+    """Rows with typed columns, including undecodable rows. ``schema_ids``: how many values named
+    each writer's schema."""
 
     batch: pa.RecordBatch
     undecodable: Sequence[UndecodableRow] = ()
@@ -52,7 +52,7 @@ class DecodedRows:
 @dataclass(frozen=True)
 class RowFormat:
     """The formats of key and value, None for bytes. ``keeps_unknown``: fields that the schema lacks
-    go to a column of their own, as JSON text. ``written``: what is known of the records' age."""
+    go to a separate column, as JSON text. ``written``: the known age of the records."""
 
     key: PayloadFormat | None = None
     value: PayloadFormat | None = None
@@ -66,24 +66,24 @@ class RowFormat:
             return
         if self.value is None or not pt.is_struct(self.value.arrow_type):
             raise PayloadSchemaError("a flat table needs values with fields")
-        taken = {RESCUED.name} if self.keeps_unknown else set()
+        names = {RESCUED.name} if self.keeps_unknown else set()
         for name in self.value.arrow_type.names:
-            if name.lower() in taken:
+            if name.lower() in names:
                 raise PayloadSchemaError(f"the table would have two columns {name}")
-            taken.add(name.lower())
+            names.add(name.lower())
 
     @property
     def columns(self) -> LogColumns:
         return FLAT_COLUMNS if self.is_flat else PLAIN_COLUMNS
 
     def schema(self, row_schema: pa.Schema) -> pa.Schema:
-        """The columns of typed rows, for those of ``decode.columns``. Raises PayloadSchemaError
-        where a field has the name of one of the log's own columns."""
+        """The columns of typed rows, made from the columns of ``decode.columns``. Raises
+        PayloadSchemaError if a field has the name of one of the log's own columns."""
         typed = {KEY.name: self.key, VALUE.name: self.value}
-        kept = [f for f in row_schema if not (self.is_flat and f.name == VALUE.name)]
+        row_fields = [f for f in row_schema if not (self.is_flat and f.name == VALUE.name)]
         own = [
             pa.field(self.columns.column_name(f.name), _type_of(typed.get(f.name)) or f.type)
-            for f in kept
+            for f in row_fields
         ]
         fields = self._fields()
         names = {f.name.lower() for f in own}
@@ -106,8 +106,8 @@ class RowFormat:
         return RowDecoder(replace(self, key=key, value=value))
 
     def _format_for(self, payloads: PayloadFormat, topic: str) -> PayloadFormat:
-        made = payloads.of_topic(topic)
-        return made if self.written is None else made.of_records(self.written)
+        topic_format = payloads.of_topic(topic)
+        return topic_format if self.written is None else topic_format.of_records(self.written)
 
 
 class RowDecoder:
@@ -123,7 +123,7 @@ class RowDecoder:
     def decode(self, rows: pa.RecordBatch) -> Iterator[DecodedRows]:
         """Decodes keys and values. ``rows`` have the columns of ``decode.columns``. They are
         decoded in as many pieces as needed, so that none takes much more memory than
-        ``MAX_DECODED_BYTES``. Raises nothing for what is in them."""
+        ``MAX_DECODED_BYTES``. Never raises because of their contents."""
         while True:
             decoded = self._decode_first(rows)
             rows = rows.slice(decoded.batch.num_rows)
@@ -133,38 +133,42 @@ class RowDecoder:
 
     def _decode_first(self, rows: pa.RecordBatch) -> DecodedRows:
         schema = self._format.schema(rows.schema)
-        found: dict[str, DecodedPayloads] = {}
+        decoded: dict[str, DecodedPayloads] = {}
         for name, decoder in self._decoders.items():
-            found[name] = decoder.decode(rows.column(name))
-            rows = rows.slice(0, len(found[name].values))
-        found = {name: one.first(rows.num_rows) for name, one in found.items()}
-        values = found.get(VALUE.name)
+            decoded[name] = decoder.decode(rows.column(name))
+            rows = rows.slice(0, len(decoded[name].values))
+        decoded = {name: part.first(rows.num_rows) for name, part in decoded.items()}
+        values = decoded.get(VALUE.name)
         columns = {f.name: rows.column(f.name) for f in rows.schema}
-        columns |= {name: one.values for name, one in found.items()}
-        given = {self._format.columns.column_name(name): column for name, column in columns.items()}
+        columns |= {name: part.values for name, part in decoded.items()}
+        by_name = {
+            self._format.columns.column_name(name): column for name, column in columns.items()
+        }
         if self._format.is_flat and values is not None:
             # A null value has null in each field.
             fields = zip(values.values.type.names, values.values.flatten(), strict=True)
-            given |= dict(fields)
+            by_name |= dict(fields)
         if self._format.keeps_unknown:
-            given[RESCUED.name] = _rescued_texts(found, rows.num_rows)
+            by_name[RESCUED.name] = _rescued_texts(decoded, rows.num_rows)
         batch = pa.RecordBatch.from_arrays(
-            [_cast(given[f.name], f.type) for f in schema], schema=schema
+            [_cast(by_name[f.name], f.type) for f in schema], schema=schema
         )
-        return DecodedRows(batch, _undecodable(found), values.schema_ids if values else {})
+        return DecodedRows(batch, _undecodable(decoded), values.schema_ids if values else {})
 
 
-def _undecodable(found: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
+def _undecodable(parts: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
     """The first reason for each row, in order of rows."""
     by_row: dict[int, UndecodableRow] = {}
-    for name, decoded in found.items():
-        for one in decoded.undecodable:
-            by_row.setdefault(one.row, UndecodableRow(one.row, name, one.reason, one.schema_id))
+    for name, decoded in parts.items():
+        for failure in decoded.undecodable:
+            by_row.setdefault(
+                failure.row, UndecodableRow(failure.row, name, failure.reason, failure.schema_id)
+            )
     return [by_row[row] for row in sorted(by_row)]
 
 
-def _rescued_texts(found: Mapping[str, DecodedPayloads], row_count: int) -> pa.Array:
-    values = found.get(VALUE.name)
+def _rescued_texts(parts: Mapping[str, DecodedPayloads], row_count: int) -> pa.Array:
+    values = parts.get(VALUE.name)
     if values is None or values.rescued is None:
         return pa.nulls(row_count, RESCUED.type)
     return values.rescued
@@ -179,8 +183,8 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def nullable_type(kind: pa.DataType) -> pa.DataType:
-    """The type with everything nullable inside: a schema that requires a field today may not
-    tomorrow, and Delta could not follow. Decoders check that required fields are there."""
+    """The type with everything inside it nullable: a schema that requires a field today may not
+    tomorrow, and Delta could not follow. Decoders check that required fields are present."""
     if pt.is_struct(kind):
         return pa.struct([pa.field(f.name, nullable_type(f.type)) for f in kind])
     if pt.is_map(kind):

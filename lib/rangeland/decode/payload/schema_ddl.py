@@ -136,20 +136,20 @@ class _DdlParser:
         return self._next.kind == "sign" and self._next.text == sign
 
     def _skip_sign(self, sign: str) -> bool:
-        found = self._is_sign(sign)
-        if found:
-            self._take()
-        return found
+        if not self._is_sign(sign):
+            return False
+        self._take()
+        return True
 
     def _expect_sign(self, sign: str) -> None:
         if not self._skip_sign(sign):
             self._fail(f"expected {sign!r}, found {self._next.shown}")
 
     def _skip_word(self, word: str) -> bool:
-        found = self._next.kind == "word" and self._next.text.upper() == word
-        if found:
-            self._take()
-        return found
+        if self._next.kind != "word" or self._next.text.upper() != word:
+            return False
+        self._take()
+        return True
 
     def schema(self) -> pa.StructType:
         first = self._next

@@ -43,7 +43,7 @@ _SMALLEST_PROPERTY = 2  # a key of one byte and its separator
 
 
 class _Decoded(NamedTuple):
-    """What the kernel returns, in its order."""
+    """The kernel's result, in its order."""
 
     messages: int
     end: int
@@ -78,32 +78,32 @@ class RocketmqKernel:
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
     ) -> DecodedMessages:
-        """Messages in ``[from_offset, until_offset)`` as rows, or those of them that have one of
-        the ``tags``; earlier messages are not read. Raises BadRecord with the facts offset (the
-        message's own, or that of the one before if its own is uncertain), position, fault (a
-        number) and reason."""
+        """Messages in ``[from_offset, until_offset)`` as rows; if there are ``tags``, only messages
+        with one of them. Earlier messages are not read. Raises BadRecord with the facts offset (the
+        message's own, or the previous one's if its own is uncertain), position, fault (a number)
+        and reason."""
         buffer = pa.py_buffer(data)
         check_fits_in_one_call(buffer.size)
         output = _OutputBuffers(buffer.size)
         names = pa.py_buffer(b"".join(tags) + b"\0")  # never empty: the kernel reads it
         ends = np.cumsum([len(tag) for tag in tags], dtype=np.int32)
-        wanted = struct_of([len(tags)], [names, pa.py_buffer(ends)])
-        found, fault = self._decode(
+        tag_filter = struct_of([len(tags)], [names, pa.py_buffer(ends)])
+        result, fault = self._decode(
             buffer.address,
             buffer.size,
             max(0, as_int64(from_offset)),
             max(0, as_int64(until_offset)),
-            wanted,
+            tag_filter,
             output.struct,
         )
         if fault:
-            raise UndecodableMessage(StoredFault(fault), found.last_offset, found.end)
-        return DecodedMessages(output.batch(found), output.codecs(found), _walk_result(found, 0))
+            raise UndecodableMessage(StoredFault(fault), result.last_offset, result.end)
+        return DecodedMessages(output.batch(result), output.codecs(result), _walk_result(result, 0))
 
 
-def _walk_result(found: _Decoded, fault: int) -> MessageWalk:
+def _walk_result(result: _Decoded, fault: int) -> MessageWalk:
     return MessageWalk(
-        found.messages, found.end, found.last_offset, StoredFault(fault) if fault else None
+        result.messages, result.end, result.last_offset, StoredFault(fault) if fault else None
     )
 
 
@@ -123,21 +123,21 @@ class _OutputBuffers:
         buffers += [*self._header_key, *self._header_value]
         self.struct = struct_of([rows, headers, size], buffers)
 
-    def batch(self, found: _Decoded) -> pa.RecordBatch:
-        rows = found.rows
+    def batch(self, result: _Decoded) -> pa.RecordBatch:
+        rows = result.rows
         offsets, timestamps, born, stamped, is_born, _ = self._numbers
         arrays = [
-            binary_array(columns.KEY.type, rows, self._key, found.key_bytes, found.key_nulls),
-            binary_array(columns.VALUE.type, rows, self._value, found.value_bytes),
+            binary_array(columns.KEY.type, rows, self._key, result.key_bytes, result.key_nulls),
+            binary_array(columns.VALUE.type, rows, self._value, result.value_bytes),
             number_array(columns.OFFSET, rows, offsets),
-            number_array(columns.TIMESTAMP, rows, timestamps, found.timestamp_nulls, stamped),
+            number_array(columns.TIMESTAMP, rows, timestamps, result.timestamp_nulls, stamped),
             pa.repeat(pa.scalar(LOG_APPEND_TIME, columns.TIMESTAMP_TYPE.type), rows),
-            header_column(found, self._lists, self._header_key, self._header_value),
-            number_array(BORN_TIMESTAMP, rows, born, found.born_nulls, is_born),
+            header_column(result, self._lists, self._header_key, self._header_value),
+            number_array(BORN_TIMESTAMP, rows, born, result.born_nulls, is_born),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=STORED)
 
-    def codecs(self, found: _Decoded) -> np.ndarray[Any, Any] | None:
-        if not found.packed:
+    def codecs(self, result: _Decoded) -> np.ndarray[Any, Any] | None:
+        if not result.packed:
             return None
-        return np.frombuffer(self._numbers[-1], np.int8, found.rows)
+        return np.frombuffer(self._numbers[-1], np.int8, result.rows)

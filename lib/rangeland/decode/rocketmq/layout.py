@@ -2,8 +2,8 @@
 
 A pull returns consecutive complete messages of one queue, each with its queue offset.
 
-No decoding here. Bodies are not decompressed: a compressed body is returned as it is stored, with
-its codec.
+Nothing is decoded here. Bodies are not decompressed: a compressed body is returned as it is stored,
+with its codec.
 """
 
 from __future__ import annotations

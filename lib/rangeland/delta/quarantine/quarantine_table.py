@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.quarantine.quarantine_writer import RECORD, SCHEMA, prefix_of, size_of
+from rangeland.delta.quarantine.quarantine_writer import RECORD, SCHEMA, prefix_of
 from rangeland.delta.stores.store_access import StoreSettings, open_store
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import schema_json
@@ -24,7 +24,8 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import StorageFailed
-from rangeland.model import Partition, QuarantinedBytes, Range
+from rangeland.loss import DamagedBytes, QuarantinedBytes, UndecodableRecords
+from rangeland.model import Partition, Range
 from rangeland.planning.plan import PlanId
 
 FOLDER = "_rangeland/quarantine"
@@ -134,27 +135,28 @@ def _place(row: dict[str, object]) -> tuple[PlanId, Range]:
     return PlanId(str(row["application"]), int(str(row["sequence"]))), where
 
 
-def _records(records: object) -> pa.RecordBatch | None:
-    """Intact records; None for the bytes of a batch."""
-    if not isinstance(records, pa.StructArray):
-        return None
-    return pa.RecordBatch.from_struct_array(records.cast(RECORD))
+def _content(row: dict[str, object], reason: str) -> QuarantinedBytes:
+    undecodable = row.get("undecodable")
+    if isinstance(undecodable, pa.StructArray):
+        rows = pa.RecordBatch.from_struct_array(undecodable.cast(RECORD))
+        return UndecodableRecords(rows, reason)
+    aborted: list[dict[str, int]] = row["aborted"] or []  # type: ignore[assignment]
+    records: bytes = row["records"] or b""  # type: ignore[assignment]
+    transactions = tuple((a["producer_id"], a["first_offset"]) for a in aborted)
+    return DamagedBytes(records, transactions, reason)
 
 
 def _batch(row: dict[str, object]) -> QuarantinedBatch:
-    aborted: list[dict[str, int]] = row["aborted"] or []  # type: ignore[assignment]
-    records: bytes = row["records"] or b""  # type: ignore[assignment]
     plan_id, where = _place(row)
     reason = str(row["reason"] or "")
-    spans = tuple((a["producer_id"], a["first_offset"]) for a in aborted)
-    quarantined = QuarantinedBytes(records, spans, reason, _records(row.get("undecodable")))
+    kept = _content(row, reason)
     return QuarantinedBatch(
         where,
         plan_id.application,
         plan_id.sequence,
         reason,
         str(row["leader"] or ""),
-        size_of(quarantined),
-        quarantined,
+        kept.size_bytes,
+        kept,
         round(row["kept_at"].timestamp() * 1000),  # type: ignore[attr-defined]
     )

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,8 @@ from rangeland.delta.stores.store_access import StoreSettings, has_folders, open
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_schema.arrow_schema import UTC_MICROS
 from rangeland.logging_setup import partition_fields
-from rangeland.model import DataFile, QuarantinedBytes, Range
+from rangeland.loss import DamagedBytes, QuarantinedBytes, UndecodableRecords
+from rangeland.model import DataFile, Range
 from rangeland.planning.slice_receipt import Receipt
 
 _ABORTED = pa.struct([pa.field("producer_id", pa.int64()), pa.field("first_offset", pa.int64())])
@@ -93,7 +94,6 @@ class QuarantineWriter:
 
     def add(self, index: int, where: Range, kept: QuarantinedBytes, leader: str) -> None:
         """Adds the bytes of a range. Raises StorageFailed and TableRefused, like writing rows."""
-        aborted = [{"producer_id": a, "first_offset": b} for a, b in kept.aborted]
         row: dict[str, object] = {
             "topic": where.partition.topic,
             "partition": where.partition.number,
@@ -108,15 +108,13 @@ class QuarantineWriter:
             "reason": kept.reason,
             "leader": leader or None,
             "kept_at": dt.datetime.fromtimestamp(time.time(), dt.UTC),
-            "aborted": aborted,
-            "records": kept.records,
-            "undecodable": kept.rows,
+            **_content(kept),
         }
         fields = partition_fields(where.partition, where.from_offset)
         fields["until_offset"] = where.until_offset
         logger.info("Quarantined bytes that cannot be decoded: %s", kept.reason, extra=fields)
         self._rows.setdefault(index, []).append(row)
-        self._sizes[index] = self._sizes.get(index, 0) + size_of(kept)
+        self._sizes[index] = self._sizes.get(index, 0) + kept.size_bytes
         if self._sizes[index] >= FILE_BYTES:
             self._write(index)
 
@@ -159,6 +157,17 @@ class QuarantineWriter:
         self._files.setdefault(index, []).append(file)
 
 
+def _content(kept: QuarantinedBytes) -> dict[str, object]:
+    match kept:
+        case DamagedBytes(records, aborted):
+            transactions = [{"producer_id": a, "first_offset": b} for a, b in aborted]
+            return {"records": records, "aborted": transactions, "undecodable": None}
+        case UndecodableRecords(rows):
+            return {"records": b"", "aborted": [], "undecodable": rows}
+        case _:
+            assert_never(kept)
+
+
 def _table(rows: Sequence[Mapping[str, object]]) -> pa.Table:
     """The rows, with intact records as they are in Arrow: Python has no times after 9999."""
     *plain, nested = SCHEMA
@@ -183,11 +192,6 @@ def _structs(rows: pa.RecordBatch) -> pa.StructArray:
         for f in RECORD
     ]
     return pa.StructArray.from_arrays(columns, fields=list(RECORD))
-
-
-def size_of(kept: QuarantinedBytes) -> int:
-    """The size of a batch in bytes."""
-    return len(kept.records) if kept.rows is None else int(kept.rows.nbytes)
 
 
 def prefix_of(plan_hash: str) -> str:

@@ -12,6 +12,7 @@ from contextlib import closing
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import LostChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, DecidedLoss
@@ -64,6 +65,6 @@ def _read_at(log: LogState, at: int, settings: ReadSettings) -> DecidedLoss | No
         for chunk in chunks:
             if chunk.until_offset > at:
                 return None
-            if chunk.loss is not None and chunk.loss.kind.traits.is_found_by_reading:
+            if isinstance(chunk, LostChunk) and chunk.loss.kind.traits.is_found_by_reading:
                 return chunk.loss
     return None

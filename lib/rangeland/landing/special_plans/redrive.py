@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, assert_never
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.row_format import RowFormat
@@ -22,11 +22,19 @@ from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import LostChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action, DecidedLoss, LossKind
-from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
+from rangeland.loss import (
+    Action,
+    DamagedBytes,
+    DecidedLoss,
+    LossKind,
+    QuarantinedBytes,
+    UndecodableRecords,
+)
+from rangeland.model import Isolation, Partition, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanId
@@ -99,7 +107,7 @@ def _try_batches(
             isolation, tags = requests[key].read_filter
             for range_, why in _trial(job, row_format, replace(batch, range=where), isolation):
                 without_bytes = replace(
-                    batch, range=range_, quarantined_bytes=QuarantinedBytes(b"", (), batch.reason)
+                    batch, range=range_, quarantined_bytes=DamagedBytes(b"", (), batch.reason)
                 )
                 yield QuarantinedRange(without_bytes, isolation, why, tags)
     if remaining:
@@ -119,14 +127,12 @@ def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, 
         return ids
     requests = _ranges_in_force(job, target)
     for batch in target.quarantine.batches(lambda *key: key in requests):
-        rows = batch.quarantined_bytes.rows
-        if rows is None:
+        kept = batch.quarantined_bytes
+        if isinstance(kept, DamagedBytes):
             continue
         for field in job.decode.fields_with_schema_ids:
-            topic_field = TopicField(batch.range.partition.topic, field)
-            ids.setdefault(topic_field, set()).update(
-                count_schema_ids(rows.column(field)).schema_ids
-            )
+            of_field = ids.setdefault(TopicField(batch.range.partition.topic, field), set())
+            of_field |= set(count_schema_ids(kept.rows.column(field)).schema_ids)
     return ids
 
 
@@ -163,10 +169,15 @@ def _trial(
 ) -> list[tuple[Range, str]]:
     """The parts of a range, each with the reason why it cannot be decoded now, or an empty text. A
     batch is decoded as a whole, intact records one by one."""
-    if batch.quarantined_bytes.rows is None:
-        return [(batch.range, _why_not(job, row_format, batch, isolation))]
-    rows = _of_old_records(row_format)
-    return decodable(batch.quarantined_bytes, batch.range, job.source.dialect, rows)
+    kept = batch.quarantined_bytes
+    match kept:
+        case DamagedBytes():
+            return [(batch.range, _why_not(job, row_format, batch, isolation))]
+        case UndecodableRecords():
+            typing = _of_old_records(row_format)
+            return decodable(kept, batch.range, job.source.dialect, typing)
+        case _:
+            assert_never(kept)
 
 
 def _why_not(
@@ -269,7 +280,7 @@ def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[Deci
     if not slices:
         return []
     with closing(read_slices(slices, replace(settings, policy=READ_ON))) as chunks:
-        return [chunk.loss for chunk in chunks if chunk.loss is not None]
+        return [chunk.loss for chunk in chunks if isinstance(chunk, LostChunk)]
 
 
 def settings_of(

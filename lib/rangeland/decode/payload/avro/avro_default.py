@@ -42,10 +42,10 @@ def _encode(kind: AvroType, value: Any) -> bytes:
         case AvroPrimitive():
             return _PRIMITIVES[kind.name](value)
         case AvroFixed():
-            found: bytes = _require(value, str).encode("latin-1")
-            if len(found) != kind.size:
+            data: bytes = _require(value, str).encode("latin-1")
+            if len(data) != kind.size:
                 raise _Unfit
-            return found
+            return data
         case AvroEnum():
             if value not in kind.symbols:
                 raise _Unfit
@@ -64,11 +64,11 @@ def _encode(kind: AvroType, value: Any) -> bytes:
 
 def _record(kind: AvroRecord, value: dict[str, Any]) -> bytes:
     parts = []
-    for one in kind.fields:
-        found = value.get(one.name, one.default)
-        if found is NO_DEFAULT:
+    for field in kind.fields:
+        field_value = value.get(field.name, field.default)
+        if field_value is NO_DEFAULT:
             raise _Unfit
-        parts.append(_encode(one.type, found))
+        parts.append(_encode(field.type, field_value))
     return b"".join(parts)
 
 

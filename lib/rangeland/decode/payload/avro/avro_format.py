@@ -39,7 +39,7 @@ class AvroFormat(PayloadFormat):
     writers: WriterSchemas | None = None
     """The schemas of payloads that are framed with a schema id. Without it payloads are bare."""
     writer_schema: str = ""
-    """What bare payloads are written with; by default the table's schema."""
+    """The writer's schema of bare payloads; by default the table's schema."""
     schema_id: int | None = None
     """The id of the table's schema, for messages."""
     name = "avro"
@@ -66,10 +66,10 @@ class AvroFormat(PayloadFormat):
         if not isinstance(writer, RegisteredSchema) or writer.format is not SchemaFormat.AVRO:
             return ()
         try:
-            found = unreadable_fields(writer.text, self.schema)
+            mismatches = unreadable_fields(writer.text, self.schema)
         except PayloadSchemaError:
             return ()
-        return tuple(one for one in found if not one.is_of_some)
+        return tuple(mismatch for mismatch in mismatches if not mismatch.is_of_some)
 
     def decoder(self) -> AvroDecoder:
         return AvroDecoder(self)
@@ -79,8 +79,8 @@ def unreadable_fields(writer: str, reader: str) -> tuple[Mismatch, ...]:
     """The parts of a writer's schema that a reader's cannot take, so that payloads with them would
     be undecodable; empty if every payload can be read. Raises PayloadSchemaError."""
     compiler = AvroCompiler(parse_avro_schema(reader))
-    found = compiler.add_writer(parse_avro_schema(writer))
-    return tuple(found.mismatches.values())
+    program = compiler.add_writer(parse_avro_schema(writer))
+    return tuple(program.mismatches.values())
 
 
 class AvroDecoder(FramedDecoder[int]):

@@ -1,5 +1,5 @@
-"""The nodes of the programs by which the kernel walks Avro: those that put values into columns are
-asked for by ``avro_resolution``, those that skip what nobody reads are made here.
+"""The nodes of the programs by which the kernel walks Avro. ``avro_resolution`` requests the nodes
+that put values into columns; nodes that skip unread values are made here.
 """
 
 from __future__ import annotations
@@ -111,11 +111,11 @@ class AvroNodes:
         return self.node(operation, column, path, int(may_be_empty), [node])
 
     def skip(self, writer: AvroType, path: str) -> int:
-        """Nodes that read a value and put it nowhere: shared by all who skip this type."""
-        found = self._skipped.get(id(writer))
-        if found is None:
-            found = self._skipped[id(writer)] = self._add_skip(writer, path)
-        return found
+        """Nodes that read a value and drop it, shared by all fields that skip this type."""
+        node = self._skipped.get(id(writer))
+        if node is None:
+            node = self._skipped[id(writer)] = self._add_skip(writer, path)
+        return node
 
     def _add_skip(self, writer: AvroType, path: str) -> int:
         if self.takes_no_bytes(writer):  # one node, however many fields are inside
@@ -144,18 +144,18 @@ class AvroNodes:
 
     def takes_no_bytes(self, kind: AvroType) -> bool:
         """Whether a value is encoded as nothing, so that any number of them fits in a payload.
-        Every type is looked at once: where types are used twice, values double at each level."""
-        found = self._empty.get(id(kind))
-        if found is None:
+        Every type is examined once: if types are used twice, values double at each level."""
+        is_empty = self._empty.get(id(kind))
+        if is_empty is None:
             match kind:
                 case AvroRecord():
-                    found = all(self.takes_no_bytes(one.type) for one in kind.fields)
+                    is_empty = all(self.takes_no_bytes(field.type) for field in kind.fields)
                 case AvroFixed():
-                    found = kind.size == 0
+                    is_empty = kind.size == 0
                 case _:
-                    found = is_null(kind)
-            self._empty[id(kind)] = found
-        return found
+                    is_empty = is_null(kind)
+            self._empty[id(kind)] = is_empty
+        return is_empty
 
 
 def inside(path: str, name: str) -> str:

@@ -1,9 +1,10 @@
-"""A writer's schema and the table's schema to the program that the kernel runs: Avro's rules.
+"""Compiles a writer's schema and the table's schema to a program for the kernel, by Avro's rules.
 
 The columns come from the reader's schema alone, so all writers' programs fill the same ones, and
-payloads of any mixture of schema ids are decoded in one call, in their order. Where a writer's type
+payloads of any mixture of schema ids are decoded in one call, in their order. If a writer's type
 cannot be read as the reader's, the program has a node that fails: a branch of a union that never
-occurs does no harm. What a writer lacks is decoded from the reader's default, encoded once here.
+occurs does no harm. Fields that a writer lacks are decoded from the reader's default, which is
+encoded once here.
 
 Names of records, enums and fixed types matter only between the branches of unions.
 """
@@ -129,10 +130,10 @@ class AvroCompiler:
             return self._resolve_branches(writer, reader, column, path)
         if isinstance(reader, AvroUnion):
             return self._resolve_into_union(writer, reader, column, path)
-        found = self._resolve_value(writer, reader, column, path)
-        if found is None:
+        node = self._resolve_value(writer, reader, column, path)
+        if node is None:
             return self._mismatch(shown_type(writer), shown_type(reader), column, path)
-        return found
+        return node
 
     def _resolve_branches(self, writer: AvroUnion, reader: AvroType, column: int, path: str) -> int:
         """Each branch as if it were the writer's only one."""
@@ -217,16 +218,16 @@ class AvroCompiler:
         members = dict(zip((f.name for f in reader.fields), self._children_of[column], strict=True))
         by_writer = _fields_by_writer(writer, reader)
         nodes = []
-        for one in writer.fields:
-            target = by_writer.get(one.name)
+        for field in writer.fields:
+            target = by_writer.get(field.name)
             if target is None:
-                nodes.append(self.nodes.skip(one.type, inside(path, one.name)))
+                nodes.append(self.nodes.skip(field.type, inside(path, field.name)))
             else:
                 inner = inside(path, target.name)
-                nodes.append(self._resolve(one.type, target.type, members[target.name], inner))
-        found = {target.name for target in by_writer.values()}
+                nodes.append(self._resolve(field.type, target.type, members[target.name], inner))
+        written = {target.name for target in by_writer.values()}
         for lacking in reader.fields:
-            if lacking.name not in found:
+            if lacking.name not in written:
                 inner = inside(path, lacking.name)
                 nodes.append(self._default(lacking, members[lacking.name], inner))
         return self.nodes.node(Operation.RECORD, column, path, 0, nodes)
@@ -245,14 +246,14 @@ class AvroCompiler:
 
 def _fields_by_writer(writer: AvroRecord, reader: AvroRecord) -> dict[str, AvroField]:
     """The reader's field for each field of the writer: by name, else by the reader's alias."""
-    names = {one.name for one in writer.fields}
-    found: dict[str, AvroField] = {}
-    for one in reader.fields:
-        for name in (one.name, *one.aliases):
-            if name in names and name not in found:
-                found[name] = one
+    names = {field.name for field in writer.fields}
+    by_writer: dict[str, AvroField] = {}
+    for field in reader.fields:
+        for name in (field.name, *field.aliases):
+            if name in names and name not in by_writer:
+                by_writer[name] = field
                 break
-    return found
+    return by_writer
 
 
 def _is_uuid(kind: AvroPrimitive | AvroFixed) -> bool:

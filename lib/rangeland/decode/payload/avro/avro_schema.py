@@ -1,9 +1,9 @@
 """Avro schemas as values, and the Arrow type of each.
 
-Named types are resolved to what they name, so a recursive schema cannot be a value: it is refused,
-as no table has a column for it. Logical types that are unknown or do not fit what they annotate are
-ignored, as the specification says. Everything is nullable in Arrow: that a field may not be null is
-a rule for payloads, not for the table, whose other rows may come from other schemas.
+Names are replaced by their types, so a recursive schema cannot be a value: it is refused, since no
+table has a column for it. Logical types that are unknown or do not fit their type are ignored, as
+the specification says. Everything is nullable in Arrow: that a field may not be null is a rule for
+payloads, not for the table, whose other rows may come from other schemas.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ def arrow_type_of(kind: AvroType) -> pa.DataType:
     return _arrow_type(kind)
 
 
-def _count_columns(kind: AvroType, known: dict[int, int]) -> int:
+def _count_columns(kind: AvroType, counts: dict[int, int]) -> int:
     """Named types that are used in many places are counted once for each."""
-    if id(kind) not in known:
+    if id(kind) not in counts:
         inner: tuple[AvroType, ...] = ()
         match kind:
             case AvroRecord():
@@ -171,8 +171,8 @@ def _count_columns(kind: AvroType, known: dict[int, int]) -> int:
                 inner = (kind.items,)
             case AvroMap():
                 inner = (kind.values,)
-        known[id(kind)] = 1 + sum(_count_columns(one, known) for one in inner)
-    return known[id(kind)]
+        counts[id(kind)] = 1 + sum(_count_columns(one, counts) for one in inner)
+    return counts[id(kind)]
 
 
 def _arrow_type(kind: AvroType) -> pa.DataType:
@@ -236,12 +236,12 @@ class _SchemaParser:
             return AvroPrimitive(name)
         for full in (_full(name, namespace), name):
             if full in self._named:
-                found = self._named[full]
-                if found is None:
+                kind = self._named[full]
+                if kind is None:
                     raise PayloadSchemaError(
                         f"the type {full} contains itself, and no table has columns for that"
                     )
-                return found
+                return kind
         raise PayloadSchemaError(f"the type {_short(name)} is not defined")
 
     def _define(self, value: Mapping[str, Any], namespace: str) -> str:
@@ -272,8 +272,8 @@ class _SchemaParser:
                 raise PayloadSchemaError(f"{full} has the field {name} twice")
             kind = self.parse(_part(part, "type"), inner, depth + 1)
             aliases = part.get("aliases")
-            others = tuple(map(str, aliases)) if isinstance(aliases, list) else ()
-            fields[name] = AvroField(name, kind, part.get("default", NO_DEFAULT), others)
+            alias_names = tuple(map(str, aliases)) if isinstance(aliases, list) else ()
+            fields[name] = AvroField(name, kind, part.get("default", NO_DEFAULT), alias_names)
         record = AvroRecord(full, tuple(fields.values()))
         self._named[full] = record
         return record
@@ -281,13 +281,13 @@ class _SchemaParser:
     def _enum(self, value: Mapping[str, Any], namespace: str) -> AvroEnum:
         full = self._define(value, namespace)
         symbols = _part(value, "symbols")
-        if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
+        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
             raise PayloadSchemaError(f"the symbols of {full} are not a list of names")
         default = value.get("default")
         if default is not None and default not in symbols:
             raise PayloadSchemaError(f"the default of {full} is not one of its symbols")
-        found = self._named[full] = AvroEnum(full, tuple(symbols), default)
-        return found
+        enum = self._named[full] = AvroEnum(full, tuple(symbols), default)
+        return enum
 
     def _fixed(self, value: Mapping[str, Any], namespace: str) -> AvroFixed:
         full = self._define(value, namespace)
@@ -295,19 +295,19 @@ class _SchemaParser:
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << 31:
             raise PayloadSchemaError(f"{_short(size)} is not a size that {full} can have")
         logical = value.get("logicalType")
-        found = AvroFixed(full, size)
+        fixed = AvroFixed(full, size)
         if logical == "decimal" and (digits := _digits(value)):
-            found = AvroFixed(full, size, "decimal", *digits)
+            fixed = AvroFixed(full, size, "decimal", *digits)
         elif logical == "uuid" and size == 16:
-            found = AvroFixed(full, size, "uuid")
-        self._named[full] = found
-        return found
+            fixed = AvroFixed(full, size, "uuid")
+        self._named[full] = fixed
+        return fixed
 
     def _union(self, value: list[Any], namespace: str, depth: int) -> AvroUnion:
-        branches = tuple(self.parse(one, namespace, depth + 1) for one in value)
-        if any(isinstance(one, AvroUnion) for one in branches) or not branches:
+        branches = tuple(self.parse(branch, namespace, depth + 1) for branch in value)
+        if any(isinstance(branch, AvroUnion) for branch in branches) or not branches:
             raise PayloadSchemaError("a union has no branches, or another union as a branch")
-        kinds = [branch_key(one) for one in branches]
+        kinds = [branch_key(branch) for branch in branches]
         if len(set(kinds)) < len(kinds):
             raise PayloadSchemaError("a union has two branches of one type")
         return AvroUnion(branches)
@@ -334,7 +334,7 @@ def _digits(value: Mapping[str, Any]) -> tuple[int, int] | None:
     """Precision and scale, None if they make no sense."""
     precision, scale = value.get("precision"), value.get("scale", 0)
     numbers = (precision, scale)
-    if any(isinstance(one, bool) or not isinstance(one, int) for one in numbers):
+    if any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
         return None
     if precision < 1 or not 0 <= scale <= precision:  # type: ignore[operator]
         return None

@@ -97,13 +97,13 @@ class JsonNode:
 
 def schema_nodes(schema: pa.StructType) -> list[JsonNode]:
     """All nodes of a schema, the root first, level by level."""
-    found = [(pa.field("", schema), "", -1)]
+    queue = [(pa.field("", schema), "", -1)]
     nodes: list[JsonNode] = []
-    for field, path, level in found:  # grows on the way
+    for field, path, level in queue:  # grows on the way
         inside, kind = _inside(field.type, path), _kind_of(field.type)
         within = level if kind is JsonKind.STRUCT else len(nodes)
-        nodes.append(JsonNode(field, kind, path, len(found), len(inside), level))
-        found.extend((*one, within) for one in inside)
+        nodes.append(JsonNode(field, kind, path, len(queue), len(inside), level))
+        queue.extend((*child, within) for child in inside)
     return nodes
 
 
@@ -129,7 +129,7 @@ def _kind_of(kind: pa.DataType) -> JsonKind:
         pa.types.is_list: JsonKind.LIST,
         pa.types.is_map: JsonKind.MAP,
     }
-    return next(found for test, found in tests.items() if test(kind))
+    return next(json_kind for test, json_kind in tests.items() if test(kind))
 
 
 class NodeTable:
@@ -199,7 +199,7 @@ class JsonColumns(GrowingColumns):
         return index == len(nodes) or (index < len(nodes) and nodes[index].has_offsets)
 
     def set_rows(self, index: int, row_count: int) -> None:
-        """Gives a node room for this many rows, and says so in its numbers."""
+        """Gives a node room for this many rows, and records that in its numbers."""
         width = 4 if self._has_offsets(index) else int(self.numbers[index, NodeField.WIDTH])
         self.resize(index, 0, row_count // 8 + 1)
         self.resize(index, 1, (row_count + 1) * width if width else row_count // 8 + 1)

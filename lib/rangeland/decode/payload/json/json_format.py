@@ -1,5 +1,5 @@
 """JSON payloads, decoded by the table's schema: bare, or after the id of their writer's schema, as
-Confluent's JSON Schema serializer writes them. What is accepted: ``json_rules``.
+Confluent's JSON Schema serializer writes them. ``json_rules`` has the rules.
 """
 
 from __future__ import annotations

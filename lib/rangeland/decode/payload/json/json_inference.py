@@ -1,10 +1,10 @@
-"""What a sample of JSON payloads has in it, and the schema that would decode all of it.
+"""Describes a sample of JSON payloads, and infers the schema that would decode all of it.
 
 Nothing is NOT NULL, because a sample does not prove that. Whole numbers are BIGINT, or
 DECIMAL(38,0) if some do not fit; with fractions among them DOUBLE. Strings are DATE, TIMESTAMP or
-TIMESTAMP_NTZ if all of them are. What was never more than null or empty is STRING. Objects with
-many different names are MAPs. A field whose values fit no single type, or whose name differs from
-another's in case only, is reported and has no column.
+TIMESTAMP_NTZ if all of them are. A field that was always null or empty is STRING. Objects with many
+different names are MAPs. A field whose values fit no single type, or whose name differs from
+another's only in case, is reported and has no column.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InferredField:
     """How many objects there were that could have had it."""
     nulls: int
     types: Mapping[str, int]
-    """What its values were: null, boolean, integer, number, string, date, timestamp, array or
+    """How many of its values were null, boolean, integer, number, string, date, timestamp, array or
     object."""
     column: str | None
     """The type in DDL, None if no type fits all values."""
@@ -179,22 +179,22 @@ class _Seen:
             kind = self._values().column(depth + 1)
             if kind is not None:
                 return pa.map_(pa.string(), pa.field("value", kind))
-        found = [pa.field(name, kind) for name, kind in self._columns(depth) if kind is not None]
-        return pa.struct(found) if found else None
+        fields = [pa.field(name, kind) for name, kind in self._columns(depth) if kind is not None]
+        return pa.struct(fields) if fields else None
 
     def _values(self) -> _Seen:
-        """The values of all fields as those of one."""
+        """The values of all fields together, as if they were of one field."""
         merged = _Seen()
-        for seen in self.fields.values():
-            merged.merge(seen)
+        for child in self.fields.values():
+            merged.merge(child)
         return merged
 
     def merge(self, other: _Seen) -> None:
         self.types.update(other.types)
         for kind, count in other.fits.items():
             self.fits[kind] = self.fits.get(kind, 0) + count
-        for name, seen in other.fields.items():
-            self.fields.setdefault(name, _Seen()).merge(seen)
+        for name, child in other.fields.items():
+            self.fields.setdefault(name, _Seen()).merge(child)
         if other.item:
             self.item = self.item or _Seen()
             self.item.merge(other.item)
@@ -202,13 +202,13 @@ class _Seen:
     def _columns(self, depth: int) -> Iterator[tuple[str, pa.DataType | None]]:
         """The type of each field; of names that differ in case only, the first has one."""
         names: set[str] = set()
-        for name, seen in self.fields.items():
+        for name, child in self.fields.items():
             is_usable = bool(name) and name.lower() not in names
             names.add(name.lower())
-            yield name, seen.column(depth + 1) if is_usable else None
+            yield name, child.column(depth + 1) if is_usable else None
 
     def describe_fields(self, path: str, depth: int) -> Iterator[InferredField]:
-        """All fields in it, and in them."""
+        """All fields inside it, at any depth."""
         kind = self.column(depth)
         if self.item:
             yield from self.item.describe_fields(f"{path}[]", depth + 1)
@@ -216,14 +216,14 @@ class _Seen:
             yield from self._values().describe_fields(f"{path}[]", depth + 1)
             return
         for name, column in self._columns(depth):
-            seen = self.fields[name]
+            child = self.fields[name]
             inside = f"{path}.{name}" if path else name
             yield InferredField(
                 inside,
-                seen.count,
+                child.count,
                 self.types["object"],
-                seen.types["null"],
-                dict(seen.types.most_common()),
+                child.types["null"],
+                dict(child.types.most_common()),
                 None if column is None else print_type(column),
             )
-            yield from seen.describe_fields(inside, depth + 1)
+            yield from child.describe_fields(inside, depth + 1)

@@ -84,7 +84,7 @@ _SHOWN_NAME: Final = 60
 
 
 class _JsonCall(NamedTuple):
-    """What the kernel is given: its ``json_call_t``, with the addresses of what that points to."""
+    """The input of the kernel: its ``json_call_t``, with the addresses that it points to."""
 
     payloads: int
     offsets: int
@@ -106,7 +106,7 @@ class _JsonCall(NamedTuple):
 
 
 class _JsonResult(NamedTuple):
-    """What one call of the kernel returns: the kernel's ``json_result_t``."""
+    """The result of one call of the kernel: its ``json_result_t``."""
 
     row: int
     faults: int
@@ -151,33 +151,33 @@ class JsonKernel(PayloadDecoder):
         fill(*places, table.slots.ctypes.data)
 
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        given = _input(payloads)
-        total = int(given.offsets[-1] - given.offsets[0])
-        columns = JsonColumns(self._table, given.rows, total, self._last)
-        faults = self._run(given, columns)
-        unfit = _parse_undecided_numbers(given, columns)
-        undecodable = [self._undecodable(given, *fault) for fault in [*faults, *unfit]]
+        data = _input(payloads)
+        total = int(data.offsets[-1] - data.offsets[0])
+        columns = JsonColumns(self._table, data.rows, total, self._last)
+        faults = self._run(data, columns)
+        unfit = _parse_undecided_numbers(data, columns)
+        undecodable = [self._undecodable(data, *fault) for fault in [*faults, *unfit]]
         undecodable.sort(key=lambda fault: fault.row)
         self._last = columns.numbers
         return DecodedPayloads(
             columns.values(), tuple(undecodable), columns.rescued_column() if self._keeps else None
         )
 
-    def _run(self, given: _Input, columns: JsonColumns) -> list[list[int]]:
+    def _run(self, data: _Input, columns: JsonColumns) -> list[list[int]]:
         """Row, fault, position and node of each payload that cannot be decoded."""
-        longest = int(np.diff(given.offsets).max(initial=0))
+        longest = int(np.diff(data.offsets).max(initial=0))
         scratch = np.empty(longest + SLACK, np.uint8)
         map_slots = np.empty(longest + SLACK, np.int32)
-        faults = np.empty((given.rows, 4), np.int64)
-        row, found = 0, 0
+        faults = np.empty((data.rows, 4), np.int64)
+        row, fault_count = 0, 0
         while True:
             call = _JsonCall(
-                payloads=given.data.address,
-                offsets=given.offsets.ctypes.data,
-                valid=0 if given.valid is None else given.valid.ctypes.data,
+                payloads=data.data.address,
+                offsets=data.offsets.ctypes.data,
+                valid=0 if data.valid is None else data.valid.ctypes.data,
                 row=row,
-                rows=given.rows,
-                payload_bytes=given.data.size,
+                rows=data.rows,
+                payload_bytes=data.data.size,
                 nodes=columns.numbers.ctypes.data,
                 node_count=len(self._table.nodes),
                 names=self._names.address,
@@ -187,29 +187,29 @@ class JsonKernel(PayloadDecoder):
                 map_slots=map_slots.ctypes.data,
                 unknown=self._unknown,
                 seed=self._seed,
-                faults=faults[found:].ctypes.data,
+                faults=faults[fault_count:].ctypes.data,
                 most_taken=MAX_DECODED_BYTES,
             )
             ended, is_full = self._decode(struct_of(call, []))
-            row, found = ended.row, found + ended.faults
+            row, fault_count = ended.row, fault_count + ended.faults
             if not is_full:
-                return faults[:found].tolist()  # type: ignore[no-any-return]
+                return faults[:fault_count].tolist()  # type: ignore[no-any-return]
             columns.grow(ended.grow_node, ended.grow_bytes)
 
     def _undecodable(
-        self, given: _Input, row: int, fault: int, position: int, node: int
+        self, data: _Input, row: int, fault: int, position: int, node: int
     ) -> Undecodable:
-        found = self._table.nodes[node]
+        schema_node = self._table.nodes[node]
         name = ""
         if fault == _UNKNOWN:
-            shown = bytes(given.bytes_of(row)[position + 1 : position + 4 * _SHOWN_NAME])
-            written = _NAME.match(shown.decode("utf-8", "replace"))
-            name = written[0][:_SHOWN_NAME] if written else ""
+            shown = bytes(data.bytes_of(row)[position + 1 : position + 4 * _SHOWN_NAME])
+            match = _NAME.match(shown.decode("utf-8", "replace"))
+            name = match[0][:_SHOWN_NAME] if match else ""
         reason = _REASONS[fault].format(
-            field=f"the field {found.path}" if found.path else "the payload",
-            expected=_EXPECTED.get(found.kind, "a string"),
-            type=_type_name(found.field.type),
-            cells=most_cells(len(given.bytes_of(row))),
+            field=f"the field {schema_node.path}" if schema_node.path else "the payload",
+            expected=_EXPECTED.get(schema_node.kind, "a string"),
+            type=_type_name(schema_node.field.type),
+            cells=most_cells(len(data.bytes_of(row))),
             name=name,
         )
         return Undecodable(row, f"{reason} (byte {position})")

@@ -1,9 +1,9 @@
-"""What a JSON payload must be like to be decoded by a schema. Both decoders keep these rules.
+"""The rules by which a schema decodes JSON payloads. Both decoders keep them.
 
 **A record is undecodable** unless it is exactly one JSON object (RFC 8259, UTF-8, no byte order
-mark) of the schema's shape. Nothing that is there ever becomes null or is rounded to fit:
+mark) of the schema's shape. No value ever becomes null or is rounded to fit:
 
-| type | what is accepted |
+| type | accepted values |
 |---|---|
 | BOOLEAN | ``true``, ``false`` |
 | TINYINT ... BIGINT | a number in range, written without point and exponent |
@@ -21,10 +21,10 @@ without an offset is not an instant, so a TIMESTAMP refuses it, and TIMESTAMP_NT
 an offset. Names are compared exactly.
 
 ``null`` and a missing field are null; for a NOT NULL field both make the record undecodable. A
-field of the schema, or a key of a map, that occurs twice makes it undecodable too. What the schema
-lacks must still be valid JSON, but may repeat itself. Nothing may be nested more than ``MAX_DEPTH``
-deep, and arrays may not have more than ``MAX_CELLS_PER_BYTE`` values for each byte of the record,
-or ``MAX_CELLS`` in all.
+field of the schema, or a key of a map, that occurs twice makes it undecodable, too. Fields that the
+schema lacks must still be valid JSON, but may be repeated. Nothing may be nested more than
+``MAX_DEPTH`` deep, and arrays may not have more than ``MAX_CELLS_PER_BYTE`` values for each byte of
+the record, or ``MAX_CELLS`` in all.
 
 ``UnknownFields.KEEP``: ``rescued`` is a JSON object with the fields that the schema lacks, as they
 were written, inside the fields where they were found: ``{"a": 1, "customer": {"vip": true}}``. In

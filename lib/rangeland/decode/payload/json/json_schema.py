@@ -53,9 +53,9 @@ def parse_json_schema(
     references have for them. Raises PayloadSchemaError, which names the place in the document as a
     JSON pointer."""
     document = _parse(text, "the JSON Schema")
-    others = {name: _parse(other, f"the schema {name}") for name, other in referenced.items()}
-    found = _Documents({**_by_id(others), **others, "": document})
-    kind, _ = found.type_of(document, "#", ())
+    references = {name: _parse(source, f"the schema {name}") for name, source in referenced.items()}
+    documents = _Documents({**_by_id(references), **references, "": document})
+    kind, _ = documents.type_of(document, "#", ())
     if not pa.types.is_struct(kind):
         raise PayloadSchemaError("the JSON Schema must be one of an object with properties")
     return kind
@@ -70,9 +70,12 @@ def _parse(text: str | bytes, what: str) -> Any:
 
 def _by_id(documents: Mapping[str, Any]) -> dict[str, Any]:
     """A reference may also lead to a document's own name."""
-    ids = [one.get("$id") if isinstance(one, dict) else None for one in documents.values()]
-    named = zip(ids, documents.values(), strict=True)
-    return {name: one for name, one in named if isinstance(name, str)}
+    ids = [
+        document.get("$id") if isinstance(document, dict) else None
+        for document in documents.values()
+    ]
+    pairs = zip(ids, documents.values(), strict=True)
+    return {name: document for name, document in pairs if isinstance(name, str)}
 
 
 class _Documents:
@@ -98,13 +101,13 @@ class _Documents:
             if word in node:
                 return self._one_of(node[word], f"{path}/{word}", refs)
         names = _type_names(node, path)
-        others = [name for name in names if name != "null"]
-        if set(others) == {"integer", "number"}:
-            others = ["number"]
-        if len(others) != 1:
-            found = " and ".join(others) or "null alone"
-            _fail(path, f"a column has one type besides null, not {found}")
-        return self._plain(node, others[0], path, refs), "null" in names
+        types = [name for name in names if name != "null"]
+        if set(types) == {"integer", "number"}:
+            types = ["number"]
+        if len(types) != 1:
+            alternatives = " and ".join(types) or "null alone"
+            _fail(path, f"a column has one type besides null, not {alternatives}")
+        return self._plain(node, types[0], path, refs), "null" in names
 
     def _plain(self, node: Any, name: str, path: str, refs: tuple[str, ...]) -> pa.DataType:
         if name == "object":
@@ -150,10 +153,10 @@ class _Documents:
     def _one_of(self, parts: Any, path: str, refs: tuple[str, ...]) -> tuple[pa.DataType, bool]:
         if not isinstance(parts, list):
             _fail(path, "a list of schemas was expected")
-        others = [part for part in parts if part != {"type": "null"}]
-        if len(others) != 1:
+        choices = [part for part in parts if part != {"type": "null"}]
+        if len(choices) != 1:
             _fail(path, "a column has one type besides null; this is a choice of several")
-        kind, nullable = self.type_of(others[0], f"{path}/{parts.index(others[0])}", refs)
+        kind, nullable = self.type_of(choices[0], f"{path}/{parts.index(choices[0])}", refs)
         return kind, nullable or len(parts) > 1
 
     def _reference(self, target: Any, path: str, refs: tuple[str, ...]) -> tuple[pa.DataType, bool]:
@@ -167,30 +170,30 @@ class _Documents:
             _fail(path, f"more than {4 * MAX_SCHEMA_DEPTH} references lead on to another")
         if whole == "#" or whole in refs:
             _fail(path, f"the reference {target} leads back to itself; a table has no such type")
-        found = self._roots[name]
+        target_node = self._roots[name]
         for part in place.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict) and key in found:
-                found = found[key]
+            if isinstance(target_node, dict) and key in target_node:
+                target_node = target_node[key]
             elif (
-                isinstance(found, list)
+                isinstance(target_node, list)
                 and re.fullmatch("[0-9]{1,6}", key)
-                and int(key) < len(found)
+                and int(key) < len(target_node)
             ):
-                found = found[int(key)]
+                target_node = target_node[int(key)]
             else:
                 _fail(path, f"the reference {target} leads nowhere")
-        return self.type_of(found, f"{name}#{pointer}", (*refs, whole))
+        return self.type_of(target_node, f"{name}#{pointer}", (*refs, whole))
 
 
 def _type_names(node: Mapping[str, Any], path: str) -> Sequence[str]:
     """The names of the types that a value may have."""
-    found = node.get("type")
-    if isinstance(found, str):
-        return [found]
-    if isinstance(found, list) and found and all(isinstance(name, str) for name in found):
-        return found
-    if found is not None:
+    types = node.get("type")
+    if isinstance(types, str):
+        return [types]
+    if isinstance(types, list) and types and all(isinstance(name, str) for name in types):
+        return types
+    if types is not None:
         _fail(path, "type must be a name or a list of names")
     if "properties" in node:
         return ["object"]

@@ -1,8 +1,8 @@
 """Compiles a message type to the tables that the kernel runs and the columns that they fill.
 
-Every use of a type has rows and columns of its own. Types that contain themselves are refused, as
-no table has columns for them. Absent fields are what the language says: null where a field has
-presence, else zero or empty. Well-known types become what they stand for.
+Every use of a type has its own rows and columns. Types that contain themselves are refused, since
+no table has columns for them. Absent fields are decoded as the language defines: null for a field
+with presence, otherwise zero or empty. Well-known types become the values that they stand for.
 """
 
 from __future__ import annotations
@@ -145,10 +145,10 @@ class ProtobufCompiler:
         )
 
     def _of(self, name: str) -> ProtoType:
-        found = self._types.messages.get(name)
-        if found is None:
+        message = self._types.messages.get(name)
+        if message is None:
             raise PayloadSchemaError(f"the message {name} is not defined")
-        return found
+        return message
 
     # --- types ---
 
@@ -197,13 +197,13 @@ class ProtobufCompiler:
         """The message of a map's entries."""
         if one.type != _MESSAGE or one.label != _REPEATED_LABEL:
             return None
-        found = self._of(one.type_name)
-        return found if found.is_map_entry and len(found.fields) == 2 else None
+        message = self._of(one.type_name)
+        return message if message.is_map_entry and len(message.fields) == 2 else None
 
     # --- rows ---
 
     def _add_message(self, message: ProtoType, arrow_type: pa.DataType, path: str) -> int:
-        """A message with a column, and what is inside it."""
+        """Adds a message with a column, and everything inside it."""
         index = len(self._messages)
         self._messages.append(())
         if message.name in _JSON:

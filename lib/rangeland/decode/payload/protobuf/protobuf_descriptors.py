@@ -57,18 +57,18 @@ class ProtoTypes:
 
 def parse_descriptor_set(data: bytes) -> ProtoTypes:
     """The types in a serialized descriptor set. Raises PayloadSchemaError."""
-    found = ProtoTypes()
+    types = ProtoTypes()
     try:
         for number, file in wire_fields(data):
             if number == 1:
-                _read_file(as_bytes(file), found)
+                _read_file(as_bytes(file), types)
     except (ValueError, IndexError) as error:
         if isinstance(error, PayloadSchemaError):
             raise
         raise PayloadSchemaError(f"it is not a descriptor set: {error}") from None
-    if not found.messages:
+    if not types.messages:
         raise PayloadSchemaError("the descriptor set has no messages")
-    return found
+    return types
 
 
 def _read_file(data: bytes, found: ProtoTypes) -> None:
@@ -194,11 +194,11 @@ _TOKEN = re.compile(
 
 
 def message_indexes(text: str) -> dict[str, tuple[int, ...]]:
-    """The place of each message in a ``.proto`` text: its number among those at the top, then among
-    those inside that one, and so on. This is how payloads name their message."""
+    """The place of each message in a ``.proto`` text: its index among the messages at the top, then
+    among the messages inside that one, and so on. Payloads name their message in this way."""
     tokens = [one for one in _TOKEN.findall(text) if one[0] not in "/\"'"]
     package, at = "", 0
-    found: dict[str, tuple[int, ...]] = {}
+    indexes: dict[str, tuple[int, ...]] = {}
     open_: list[tuple[str, tuple[int, ...]] | None] = []  # None: no message
     counts: dict[tuple[int, ...], int] = {}
     while at < len(tokens):
@@ -211,7 +211,7 @@ def message_indexes(text: str) -> dict[str, tuple[int, ...]]:
                 path = (*outer[1], counts.get(outer[1], 0))
                 counts[outer[1]] = path[-1] + 1
                 full = _inside(outer[0], name)
-                found[full] = path
+                indexes[full] = path
                 open_.append((full, path))
                 at += 3
             case ["{", *_]:
@@ -223,4 +223,4 @@ def message_indexes(text: str) -> dict[str, tuple[int, ...]]:
                 at += 1
             case _:
                 at += 1
-    return found
+    return indexes

@@ -79,9 +79,9 @@ class ProtobufDecoder(FramedDecoder[tuple[int, ...]]):
                 do=CHOOSE,
             )
         if form.message and form.message not in types.messages:
-            known = ", ".join(types.main_messages[:10])
+            messages = ", ".join(types.main_messages[:10])
             raise PayloadSchemaError(
-                f"the message {form.message} is not defined; there are {known}", do=CHOOSE
+                f"the message {form.message} is not defined; there are {messages}", do=CHOOSE
             )
         self._message = form.message or types.main_messages[0]
         compiler = ProtobufCompiler(types, self._message)
@@ -95,8 +95,8 @@ class ProtobufDecoder(FramedDecoder[tuple[int, ...]]):
         return PayloadKernel()
 
     def _need(self, schema: RegisteredSchema) -> tuple[int, ...] | str:
-        found = message_indexes(schema.text).get(self._message)
-        return found or f"has no message {self._message}"
+        indexes = message_indexes(schema.text).get(self._message)
+        return indexes or f"has no message {self._message}"
 
     def _decode_bodies(
         self, payloads: PayloadBytes, written: Written[tuple[int, ...]]

@@ -35,12 +35,12 @@ def _text(value: Any) -> str:
 
 
 def _struct(data: bytes) -> dict[str, Any]:
-    found = {}
+    fields = {}
     for entry in _parts(data, 1):
         keys, values = _parts(entry, 1), _parts(entry, 2)
         key = keys[-1].decode() if keys else ""
-        found[key] = _value(b"".join(values))
-    return found
+        fields[key] = _value(b"".join(values))
+    return fields
 
 
 def _list(data: bytes) -> list[Any]:
@@ -50,24 +50,24 @@ def _list(data: bytes) -> list[Any]:
 def _value(data: bytes) -> Any:
     """The last field counts; parts of one struct or list in a row are one."""
     kind = 0
-    found: list[Any] = []
+    parts: list[Any] = []
     for number, wire, value in wire_values(data):
         if _WIRES.get(number) == wire:
             if number != kind or number not in (_STRUCT, _LIST):
-                found.clear()
+                parts.clear()
             kind = number
-            found.append(value)
+            parts.append(value)
     match kind:
         case 2:
-            return _number(struct.unpack("<d", found[0])[0])
+            return _number(struct.unpack("<d", parts[0])[0])
         case 3:
-            return found[0].decode()
+            return parts[0].decode()
         case 4:
-            return bool(found[0])
+            return bool(parts[0])
         case 5:
-            return _struct(b"".join(found))
+            return _struct(b"".join(parts))
         case 6:
-            return _list(b"".join(found))
+            return _list(b"".join(parts))
     return None
 
 

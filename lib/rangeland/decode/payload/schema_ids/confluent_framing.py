@@ -2,7 +2,7 @@
 
 The id is a big-endian int32. In Protobuf payloads the indexes of the message in its file follow:
 their count and each index as zigzag varints, where ``[0]``, the first message, is a single 0 byte.
-All payloads are looked at together; a payload that is not framed gets a fault, never an error.
+All payloads are read together; one that is not framed gets a fault, never an error.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class SchemaCensus:
 
     schema_ids: Mapping[int, int]
     unframed: int
-    """Payloads that are there but do not name a schema."""
+    """The number of payloads that are not null and do not name a schema."""
 
 
 def count_schema_ids(payloads: PayloadArray) -> SchemaCensus:
-    """A look at the first five bytes of each payload."""
-    found = payload_bytes(payloads)
-    ids = read_schema_ids(found)
-    named = int(np.count_nonzero(ids))
-    return SchemaCensus(count_ids(ids), found.count - named - payloads.null_count)
+    """Counts the schema ids in the first five bytes of the payloads."""
+    data = payload_bytes(payloads)
+    ids = read_schema_ids(data)
+    named_count = int(np.count_nonzero(ids))
+    return SchemaCensus(count_ids(ids), data.count - named_count - payloads.null_count)
 
 
 def count_ids(ids: np.ndarray) -> dict[int, int]:
@@ -46,8 +46,8 @@ def count_ids(ids: np.ndarray) -> dict[int, int]:
 
 
 def read_schema_ids(payloads: PayloadBytes) -> np.ndarray:
-    """The schema id of each payload, 0 where there is none. Moves the start of framed payloads to
-    their body, and marks the others as faulty."""
+    """The schema id of each payload, 0 if it has none. Moves the start of framed payloads to their
+    body, and marks the others as faulty."""
     ids = np.zeros(payloads.count, np.int64)
     rows = payloads.sound_rows()
     if not len(rows):
@@ -62,13 +62,13 @@ def read_schema_ids(payloads: PayloadBytes) -> np.ndarray:
     payloads.fail(rows[~has_bytes | is_framed & is_short], PayloadFault.FRAME_TOO_SHORT)
     is_whole = is_framed & ~is_short
     rows, starts = rows[is_whole], starts[is_whole]
-    found = np.zeros(len(rows), np.int64)
+    numbers = np.zeros(len(rows), np.int64)
     for at in range(1, FRAME_BYTES):
-        found = found << 8 | data[starts + at]
-    is_positive = (found > 0) & (found < 1 << 31)
+        numbers = numbers << 8 | data[starts + at]
+    is_positive = (numbers > 0) & (numbers < 1 << 31)
     payloads.fail(rows[~is_positive], PayloadFault.BAD_SCHEMA_ID)
     rows = rows[is_positive]
-    ids[rows] = found[is_positive]
+    ids[rows] = numbers[is_positive]
     payloads.starts[rows] += FRAME_BYTES
     return ids
 
@@ -85,20 +85,20 @@ def _as_list(indexes: Sequence[int]) -> bytes:
 def skip_message_indexes(payloads: PayloadBytes, rows: np.ndarray, indexes: Sequence[int]) -> None:
     """Moves the start of these framed payloads past their message indexes. Payloads with other
     indexes, or damaged ones, get a fault."""
-    left = rows
-    for expected in {encode_indexes(indexes), _as_list(indexes)}:
-        is_match = _begins_with(payloads, left, expected)
-        payloads.starts[left[is_match]] += len(expected)
-        left = left[~is_match]
-    for row in left.tolist():
+    rest = rows
+    for encoded in {encode_indexes(indexes), _as_list(indexes)}:
+        is_match = _begins_with(payloads, rest, encoded)
+        payloads.starts[rest[is_match]] += len(encoded)
+        rest = rest[~is_match]
+    for row in rest.tolist():
         begin, end = int(payloads.starts[row]), int(payloads.ends[row])
-        found = _read_indexes(payloads.data[begin : min(end, begin + 10 * MOST_INDEXES)])
-        if found is None:
+        decoded = _read_indexes(payloads.data[begin : min(end, begin + 10 * MOST_INDEXES)])
+        if decoded is None:
             payloads.fail(np.array([row]), PayloadFault.BAD_MESSAGE_INDEXES)
-        elif found[0] != list(indexes):
+        elif decoded[0] != list(indexes):
             payloads.fail(np.array([row]), PayloadFault.OTHER_MESSAGE)
         else:  # written with more bytes than it takes
-            payloads.starts[row] += found[1]
+            payloads.starts[row] += decoded[1]
 
 
 def _begins_with(payloads: PayloadBytes, rows: np.ndarray, expected: bytes) -> np.ndarray:
@@ -114,8 +114,8 @@ def _read_indexes(data: object) -> tuple[list[int], int] | None:
     """The indexes at the start of these bytes, and how many bytes they take."""
     raw = bytes(memoryview(data))  # type: ignore[arg-type]
     numbers: list[int] = []
-    wanted, at = 1, 0
-    while len(numbers) < wanted:
+    length, at = 1, 0
+    while len(numbers) < length:
         value = shift = 0
         while True:
             if at == len(raw) or shift > 28:
@@ -127,7 +127,7 @@ def _read_indexes(data: object) -> tuple[list[int], int] | None:
         number = value >> 1 ^ -(value & 1)
         numbers.append(number)
         if len(numbers) == 1:
-            wanted = 1 + number
-        if not 0 <= number < 1 << 31 or wanted > MOST_INDEXES:
+            length = 1 + number
+        if not 0 <= number < 1 << 31 or length > MOST_INDEXES:
             return None
     return numbers[1:] or [0], at

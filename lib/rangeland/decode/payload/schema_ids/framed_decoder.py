@@ -1,4 +1,4 @@
-"""What decoders of payloads with a schema id have in common, for whichever format.
+"""The common part of all decoders of payloads with a schema id.
 
 Each id is looked up once per decoder. Payloads of all ids are decoded together, in their order.
 """
@@ -30,7 +30,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 
 Needed = TypeVar("Needed")
 Written: TypeAlias = Sequence[tuple[np.ndarray, Needed]]
-"""Rows, and what is needed of the schema that their payloads were written with."""
+"""Rows, with the needed part of the schema that their payloads were written with."""
 
 _SHOWN = {
     SchemaFormat.AVRO: "Avro",
@@ -40,13 +40,13 @@ _SHOWN = {
 
 
 class FramedDecoder(PayloadDecoder, Generic[Needed]):
-    """The base of decoders of payloads that may be framed with a schema id. A subclass says what it
-    needs of a writer's schema, and decodes what follows the frames. Without ``writers`` payloads
-    are bare."""
+    """The base of decoders of payloads that may be framed with a schema id. A subclass extracts the
+    part of a writer's schema that it needs, and decodes the bodies after the frames. Without
+    ``writers``, payloads are bare."""
 
     schema_format: SchemaFormat
     paths: Sequence[str] = ()
-    """The paths of those parts of a schema that a fault can be in, for error messages."""
+    """The paths of the parts of a schema that can have a fault, for error messages."""
 
     def __init__(self, writers: WriterSchemas | None) -> None:
         self._writers = writers
@@ -54,35 +54,35 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
 
     @abstractmethod
     def _need(self, schema: RegisteredSchema) -> Needed | str:
-        """What is needed of a writer's schema, or what is wrong with it: "has no ..."."""
+        """The needed part of a writer's schema, or the reason why there is none: "has no ..."."""
 
     @abstractmethod
     def _decode_bodies(self, payloads: PayloadBytes, written: Written[Needed]) -> DecodedPayloads:
-        """The payloads without faults, from their ``starts`` on. Faults are noted in ``payloads``,
-        or returned."""
+        """Decodes the payloads without faults, from their ``starts`` on. New faults are noted in
+        ``payloads``, or returned."""
 
     def _detail(self, fault: int, place: int) -> str:
-        """What to say of a fault instead of the general words; empty for those."""
+        """The reason to report for a fault instead of the general one; empty to keep that."""
         return ""
 
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        found = payload_bytes(payloads)
-        ids, written = np.zeros(found.count, np.int64), []
+        data = payload_bytes(payloads)
+        ids, written = np.zeros(data.count, np.int64), []
         if self._writers is not None:
-            ids = read_schema_ids(found)
+            ids = read_schema_ids(data)
             for schema_id in count_ids(ids):
                 rows, needed = np.flatnonzero(ids == schema_id), self._of_id(schema_id)
                 if isinstance(needed, UnusableSchema):
-                    found.fail(rows, PayloadFault.UNKNOWN_SCHEMA_ID)
+                    data.fail(rows, PayloadFault.UNKNOWN_SCHEMA_ID)
                 else:
                     written.append((rows, needed))
-        decoded = self._decode_bodies(found, written)
+        decoded = self._decode_bodies(data, written)
         count = len(decoded.values)
-        bad = [Undecodable(row, self._reason(found, row, ids)) for row in found.bad_rows(count)]
+        bad = [Undecodable(row, self._reason(data, row, ids)) for row in data.bad_rows(count)]
         if decoded.undecodable:
-            bad = sorted([*bad, *decoded.undecodable], key=lambda one: one.row)
-        named = [replace(one, schema_id=int(ids[one.row]) or None) for one in bad]
-        return DecodedPayloads(decoded.values, named, decoded.rescued, count_ids(ids[:count]))
+            bad = sorted([*bad, *decoded.undecodable], key=lambda failure: failure.row)
+        failures = [replace(failure, schema_id=int(ids[failure.row]) or None) for failure in bad]
+        return DecodedPayloads(decoded.values, failures, decoded.rescued, count_ids(ids[:count]))
 
     def _of_id(self, schema_id: int) -> Needed | UnusableSchema:
         if schema_id not in self._needed:
@@ -102,10 +102,10 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
             return UnusableSchema(f"the schema with id {schema_id} {needed}")
         return needed
 
-    def _reason(self, found: PayloadBytes, row: int, ids: np.ndarray) -> str:
-        fault, place = int(found.faults[row]), int(found.places[row])
+    def _reason(self, data: PayloadBytes, row: int, ids: np.ndarray) -> str:
+        fault, place = int(data.faults[row]), int(data.places[row])
         detail = self._detail(fault, place)
         if fault == PayloadFault.UNKNOWN_SCHEMA_ID:
             unusable = self._needed[int(ids[row])]
             detail = unusable.reason if isinstance(unusable, UnusableSchema) else ""
-        return found.reason(row, self.paths[place] if place >= 0 else "", detail)
+        return data.reason(row, self.paths[place] if place >= 0 else "", detail)

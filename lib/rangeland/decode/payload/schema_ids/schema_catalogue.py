@@ -1,4 +1,4 @@
-"""The schemas of a run, as a picklable value: what the driver has found in a schema registry.
+"""The schemas of a run, as the driver found them in a schema registry: a picklable value.
 
 Tasks decode with it and ask no registry, except for an id that the driver has not seen.
 """
@@ -14,7 +14,7 @@ RecordField = Literal["key", "value"]
 
 
 class TopicField(NamedTuple):
-    """The keys or the values of a topic: what has schemas of its own."""
+    """The keys or the values of a topic, which have separate schemas."""
 
     topic: str
     field: RecordField
@@ -30,7 +30,7 @@ class SchemaFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SubjectVersion:
-    """A place where a schema is registered: a subject, and the number of the version in it."""
+    """A registration of a schema: a subject, and the number of its version there."""
 
     subject: str
     version: int
@@ -47,8 +47,8 @@ class ReferencedSchema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """One schema. An Avro schema contains the types that it refers to. Those of other formats have
-    them in ``references``, direct and indirect ones, each after those that it needs itself."""
+    """One schema. An Avro schema contains the types that it refers to. In other formats they are in
+    ``references``, direct and indirect ones, each after its own references."""
 
     format: SchemaFormat
     text: str
@@ -94,8 +94,8 @@ class SchemaCatalogue:
     """The schemas of one run, as the driver has found them in the registry."""
 
     schemas: Mapping[int, RegisteredSchema | UnusableSchema] = field(default_factory=dict)
-    """The schemas that records were written with, by id. One that is missing here was not seen by
-    the driver, or the registry did not have it."""
+    """The schemas that records were written with, by id. The driver has not seen a missing one, or
+    the registry did not have it."""
     versions: Mapping[int, tuple[SubjectVersion, ...]] = field(default_factory=dict)
     """The subjects that an id is registered under."""
     latest: Mapping[str, LatestSchema] = field(default_factory=dict)
@@ -105,13 +105,17 @@ class SchemaCatalogue:
 
     @property
     def known_ids(self) -> set[int]:
-        """Ids that the registry has."""
-        unusable = {one for one, it in self.schemas.items() if isinstance(it, UnusableSchema)}
-        return {*self.schemas, *(one.id for one in self.latest.values())} - unusable
+        """The ids that the registry has."""
+        unusable = {
+            schema_id
+            for schema_id, schema in self.schemas.items()
+            if isinstance(schema, UnusableSchema)
+        }
+        return {*self.schemas, *(latest.id for latest in self.latest.values())} - unusable
 
 
 class WriterSchemas(Protocol):
-    """Looks up the schemas of schema ids. What it raises ends the decoding."""
+    """Looks up schemas by id. Its errors end the decoding."""
 
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema: ...
 

@@ -1,7 +1,7 @@
 """Payloads of several subjects of a schema registry in one column.
 
-Each topic has formats of its own: one for each subject that its records have. All of them together
-make the type of the column: a field that only one of them has is null in the values of the others.
+Each topic has its own formats, one for each subject of its records. Together they make the type of
+the column: a field that only one of them has is null in the values of the others.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion,
 
 
 class SubjectLookup(Protocol):
-    """Looks up the subjects that a schema id is registered under. What it raises ends the
-    decoding."""
+    """Looks up the subjects that a schema id is registered under. Its errors end the decoding."""
 
     @property
     def seen(self) -> Iterable[int]:
@@ -43,7 +42,7 @@ class SubjectLookup(Protocol):
 
 
 class TypeConflict(NamedTuple):
-    """A field that two types cannot have in common."""
+    """A field whose two types cannot be merged."""
 
     path: str
     one: pa.DataType
@@ -56,7 +55,7 @@ class SubjectFormats(PayloadFormat):
 
     name: str
     kind: pa.DataType
-    """What the formats are together."""
+    """The type of all formats together."""
     topics: Mapping[str, Mapping[str, PayloadFormat]]
     """The formats of each topic, by subject."""
     lookup: SubjectLookup
@@ -78,12 +77,12 @@ class SubjectFormats(PayloadFormat):
         return replace(self, topics=topics, lookup=self.lookup.of_records(written))
 
     def format_of(self, topic: str, schema_id: int) -> tuple[str, PayloadFormat] | None:
-        """The format in which payloads of a topic with this id are read, and its subject. None for
-        an id that is only registered under other subjects. Raises what a lookup raises."""
+        """The format of a topic's payloads with this id, and its subject. None for an id that is
+        only registered under other subjects. Raises the errors of the lookup."""
         formats = self.topics.get(topic, {})
-        known = (one.subject for one in self.lookup.versions_of(schema_id))
-        own = next((subject for subject in ("", *known) if subject in formats), None)
-        return None if own is None else (own, formats[own])
+        names = ("", *(version.subject for version in self.lookup.versions_of(schema_id)))
+        subject = next((name for name in names if name in formats), None)
+        return None if subject is None else (subject, formats[subject])
 
     def decoder(self) -> PayloadDecoder:
         ((topic, formats),) = self.topics.items()
@@ -109,8 +108,8 @@ class SubjectsDecoder(PayloadDecoder):
     def decode(self, payloads: PayloadArray) -> DecodedPayloads:
         if len(self._decoders) == 1:
             (decoder,) = self._decoders.values()
-            found = decoder.decode(payloads)
-            return replace(found, values=fit_values(found.values, self.arrow_type))
+            decoded = decoder.decode(payloads)
+            return replace(decoded, values=fit_values(decoded.values, self.arrow_type))
         return self._by_subject(payloads) if self._decoders else self._without_schema(payloads)
 
     def _without_schema(self, payloads: PayloadArray) -> DecodedPayloads:
@@ -127,62 +126,64 @@ class SubjectsDecoder(PayloadDecoder):
         for schema_id in np.unique(ids).tolist():
             owners[ids == schema_id] = numbers[self._subject_of(schema_id)]
         rows = [np.flatnonzero(owners == index) for index in numbers.values()]
-        found = [
-            decoder.decode(payloads.take(pa.array(taken)))
-            for decoder, taken in zip(self._decoders.values(), rows, strict=True)
+        decoded = [
+            decoder.decode(payloads.take(pa.array(indexes)))
+            for decoder, indexes in zip(self._decoders.values(), rows, strict=True)
         ]
-        # A decoder may leave some for the next call, and then so does this one.
+        # A decoder may leave payloads for the next call, and then this one does, too.
         count = min(
             [len(payloads)]
             + [
-                int(taken[len(one.values)])
-                for one, taken in zip(found, rows, strict=True)
-                if len(one.values) < len(taken)
+                int(indexes[len(part.values)])
+                for part, indexes in zip(decoded, rows, strict=True)
+                if len(part.values) < len(indexes)
             ]
         )
-        rows = [taken[taken < count] for taken in rows]
-        found = [one.first(len(taken)) for one, taken in zip(found, rows, strict=True)]
+        rows = [indexes[indexes < count] for indexes in rows]
+        decoded = [part.first(len(indexes)) for part, indexes in zip(decoded, rows, strict=True)]
         place = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
-        values = pa.concat_arrays([fit_values(one.values, self.arrow_type) for one in found])
+        values = pa.concat_arrays([fit_values(part.values, self.arrow_type) for part in decoded])
         undecodable = [
-            replace(bad, row=int(taken[bad.row]))
-            for one, taken in zip(found, rows, strict=True)
-            for bad in one.undecodable
+            replace(bad, row=int(indexes[bad.row]))
+            for part, indexes in zip(decoded, rows, strict=True)
+            for bad in part.undecodable
         ]
         return DecodedPayloads(
             values.take(place),
             sorted(undecodable, key=lambda bad: bad.row),
-            _join_rescued(found, place),
+            _join_rescued(decoded, place),
             count_ids(ids[:count]),
         )
 
     def _subject_of(self, schema_id: int) -> str:
-        """The subject whose decoder reads this id. If none of them has it, the first one: its
-        decoder then says what is wrong."""
+        """The subject whose decoder reads this id. If none has it, the first one: its decoder then
+        reports the reason."""
         if schema_id not in self._subjects:
-            known: Iterable[SubjectVersion] = ()
+            versions: Iterable[SubjectVersion] = ()
             if schema_id:
-                self._lookup.of_id(schema_id)  # what is known of it is final from then on
-                known = self._lookup.versions_of(schema_id)
-            own = (one.subject for one in known if one.subject in self._decoders)
-            self._subjects[schema_id] = next(own, next(iter(self._decoders)))
+                self._lookup.of_id(schema_id)  # after that, its versions do not change
+                versions = self._lookup.versions_of(schema_id)
+            subjects = (
+                version.subject for version in versions if version.subject in self._decoders
+            )
+            self._subjects[schema_id] = next(subjects, next(iter(self._decoders)))
         return self._subjects[schema_id]
 
 
-def _join_rescued(found: Sequence[DecodedPayloads], place: pa.Array) -> pa.Array | None:
-    parts = [one.rescued for one in found if one.rescued is not None]
+def _join_rescued(decoded: Sequence[DecodedPayloads], place: pa.Array) -> pa.Array | None:
+    parts = [part.rescued for part in decoded if part.rescued is not None]
     return pa.concat_arrays(parts).take(place) if parts else None
 
 
 def registered_as(payloads: PayloadFormat | None, schema_id: int) -> SubjectVersion | None:
-    """The place where an id is registered: the newest version in a subject of these payloads, or
-    else the first of another subject; None if it is in none. Raises what a lookup raises."""
+    """The registration of an id: the newest version in a subject of these payloads, or else the
+    first of another subject; None if it is in none. Raises the errors of the lookup."""
     if not isinstance(payloads, SubjectFormats):
         return None
     own = {subject for formats in payloads.topics.values() for subject in formats}
-    known = sorted(payloads.lookup.versions_of(schema_id))
-    mine = [one for one in known if one.subject in own]
-    return max(mine, default=None) or min(known, default=None)
+    versions = sorted(payloads.lookup.versions_of(schema_id))
+    own_versions = [version for version in versions if version.subject in own]
+    return max(own_versions, default=None) or min(versions, default=None)
 
 
 # --- types ----------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ _WIDENING: Final = (
 
 
 def merge_types(one: pa.DataType, other: pa.DataType) -> pa.DataType | TypeConflict:
-    """A type that has the fields of both, those of the first one in front, and the wider types."""
+    """A type with the fields of both, the first one's in front, and with the wider types."""
     return _merge(nullable_type(one), nullable_type(other), "")
 
 
@@ -222,27 +223,27 @@ def _merge_structs(
     one: pa.StructType, other: pa.StructType, path: str
 ) -> pa.DataType | TypeConflict:
     """Names match as in Delta, ignoring case."""
-    theirs = {f.name.lower(): f for f in other}
+    remaining = {f.name.lower(): f for f in other}
     fields = []
     for f in one:
-        twin = theirs.pop(f.name.lower(), None)
+        twin = remaining.pop(f.name.lower(), None)
         kind = f.type if twin is None else _merge(f.type, twin.type, f"{path}.{f.name}")
         if isinstance(kind, TypeConflict):
             return kind
         fields.append(pa.field(f.name, kind))
-    return pa.struct([*fields, *theirs.values()])
+    return pa.struct([*fields, *remaining.values()])
 
 
 def fit_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values as this type, which has all of their fields; null in those that they lack."""
+    """The values as this type, which has all of their fields; null in fields that they lack."""
     if values.type.equals(kind):
         return values
     if pt.is_struct(kind):
-        given = {f.name.lower(): index for index, f in enumerate(values.type)}
+        indexes = {f.name.lower(): index for index, f in enumerate(values.type)}
         children = values.flatten()
         columns = [
-            fit_values(children[given[f.name.lower()]], f.type)
-            if f.name.lower() in given
+            fit_values(children[indexes[f.name.lower()]], f.type)
+            if f.name.lower() in indexes
             else pa.nulls(len(values), f.type)
             for f in kind
         ]
