@@ -62,6 +62,12 @@ class Started:
         os.kill(self.process.pid, number)
         return self.process.wait_for_end(PATIENCE_S)
 
+    @property
+    def has_result(self) -> bool:
+        """Whether it has printed that it is done."""
+        last = self.process.log.read_text().splitlines()[-1]
+        return last.startswith("{") and "state" in json.loads(last)
+
     def answer_after(self, number: signal.Signals, code: int) -> dict[str, Any]:
         left = [command_of(p)[:300] for p in members_of(self.process)]
         printed = self.process.log.read_text()
@@ -169,7 +175,8 @@ def test_any_moment_of_a_start_will_do(start: Start, number: signal.Signals) -> 
         if not started.process.running:
             continue
         code = started.end_by(number)
-        if code != 0:  # it had not ended by itself before
+        # The signal may come too late: as the interpreter ends, after the result, or after that.
+        if code != 0 and not started.has_result:
             started.answer_after(number, code)
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
+import socketserver
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -190,3 +193,25 @@ def test_what_py4j_logs_of_a_jvm_that_is_being_ended_is_dropped(
         assert log("rangeland/run.py") == 1
         start._received.clear()
     assert log("site-packages/py4j/java_gateway.py") == 1
+
+
+def test_an_update_of_accumulators_that_the_end_cuts_short_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from pyspark import SparkContext
+
+    class CutShort(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            raise EOFError
+
+    def send_update() -> str:
+        with socket.create_connection(server.server_address):
+            server.handle_request()
+        return capfd.readouterr().err
+
+    with socketserver.TCPServer(("127.0.0.1", 0), CutShort) as server:
+        context = SimpleNamespace(_accumulatorServer=server)
+        monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+        assert "EOFError" in send_update()
+        gateway.quiet_jvm()
+        assert send_update() == ""

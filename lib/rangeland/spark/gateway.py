@@ -279,10 +279,13 @@ def quiet_jvm() -> None:
     """Drops the output of our JVM from now on, since it is about to be ended."""
     for jvm in _started:
         jvm.quiet()
+    _quiet_accumulators()
 
 
 def end_jvm() -> None:
     """Ends the JVM, if this process has started one. PySpark may then start another."""
+    if _started:
+        _quiet_accumulators()
     while _started:
         logger.info("Ending the JVM of Spark", extra={"pid": _started[-1].pid})
         _started[-1].end()
@@ -309,6 +312,14 @@ def _has_gateway() -> bool:
     from pyspark import SparkContext
 
     return SparkContext._gateway is not None
+
+
+def _quiet_accumulators() -> None:
+    """PySpark's accumulator server prints a traceback if the JVM ends during an update."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    server = getattr(getattr(context, "_active_spark_context", None), "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, address: None
 
 
 def _forget() -> None:

@@ -11,10 +11,14 @@ Parquet files that its own handler writes and pyarrow reads. Commits are made un
 
 from __future__ import annotations
 
+import atexit
 import logging
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +128,7 @@ class DeltaKernel:
 
     def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
         """See ``Snapshot.files``."""
-        with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
+        with folder_for_java("rangeland-files-") as folder:
             with translate_java_errors(f"could not list the files of {snapshot.path}"):
                 self._facade.writeFiles(self.engine, snapshot._java, f"file://{folder}")
             for path in sorted(Path(folder).glob("*.parquet")):
@@ -298,6 +302,20 @@ class DeltaKernel:
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))
         return warnings
+
+
+@contextmanager
+def folder_for_java(prefix: str) -> Iterator[str]:
+    """A temporary folder into which the JVM writes. If the call is interrupted, the JVM goes on and
+    may create the folder again, so it is then removed once more when this process ends."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    remove = partial(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(remove)
+    try:
+        yield folder
+    finally:
+        remove()
+    atexit.unregister(remove)
 
 
 def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) -> None:
