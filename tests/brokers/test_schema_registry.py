@@ -33,10 +33,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 from rangeland.errors import AccessDenied, JobFileError, Unreachable
 from rangeland.model import Partition
 from rangeland.schema_registry import executor_schemas
-from rangeland.schema_registry.catalogue_maker import make_catalogue
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.survey.seen_schema_ids import look_at_ends, seen_schema_ids
 from rangeland.testing.kafka import KafkaCluster

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.decode.columns import row_schema
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.dialects.cluster_values import NoReply
+from rangeland.dialects.cluster_values import NoSeedAnswered
 from rangeland.dialects.dialect import Dialect, dialect_names, load_dialect
 from rangeland.errors import BadRecord, JobFileError, Unreachable
 from rangeland.model import Address, Isolation
@@ -62,7 +62,7 @@ def test_a_search_that_nobody_answers_names_every_address(dialect: Dialect) -> N
     search = dialect.find_leaders(("t",), (SEED,), {"1": SEED})
     assert next(search).seeds == (SEED,)
     with pytest.raises(Unreachable, match="no route") as caught:
-        search.send(NoReply({SEED: "no route"}))
+        search.send(NoSeedAnswered({SEED: "no route"}))
     assert str(SEED) in str(caught.value)
 
 
@@ -70,7 +70,7 @@ def test_a_search_that_only_strangers_answer_is_the_jobs_mistake(dialect: Dialec
     search = dialect.find_leaders(("t",), (SEED,), {"1": SEED})
     next(search)
     with pytest.raises(JobFileError, match="no broker"):
-        search.send(NoReply({SEED: "no broker there"}, not_brokers=1))
+        search.send(NoSeedAnswered({SEED: "no broker there"}, not_brokers=1))
 
 
 def test_no_bytes_are_no_entry(dialect: Dialect) -> None:

@@ -89,7 +89,7 @@ class Cluster:
             self.answer_one(loop, ask.leader, request)
 
     def answer_one(self, loop: FetchLoop, leader: Address, request: SliceRequest) -> None:
-        if loop.states[request.index].server.replica is not None:
+        if loop.states[request.index].broker.replica is not None:
             assert (request.partition, leader) in self.named
             self.answer_as_replica(loop, leader, request)
         elif self.leaders[request.partition] != leader:

@@ -196,7 +196,7 @@ def test_nothing_goes_on_after_a_batch_that_says_another_number_than_it_holds(
 ) -> None:
     error = refusal(BEFORE + batch(GOOD, 5, number=number), 4)
     held = "more" if number < 3 else "3"  # no more are looked at than it says
-    assert f"holds {held} messages and says {number}" in error.why
+    assert f"it contains {held} messages, but claims {number}" in error.why
     assert error.facts["base_offset"] == 5
     assert "next_offset" not in error.facts
 

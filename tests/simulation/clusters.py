@@ -7,7 +7,7 @@ from collections import deque
 from typing import ClassVar
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.model import Address
 from tests.simulation.logs import Log, Topic, Truth
 from tests.simulation.world import World
@@ -147,7 +147,7 @@ class SimulatedStream:
         if found == "silence":
             self._is_open = False
             self._world.sleep(wait_ms / 1000)
-            raise NoResponse(where, why=f"no complete response in {wait_ms} ms")
+            raise ResponseTimedOut(where, why=f"no complete response in {wait_ms} ms")
         is_gone = self._cluster.is_down(self._node) or not self._is_open
         if found == "refused" or is_gone or not self._responses:
             self._is_open = False

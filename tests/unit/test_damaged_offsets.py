@@ -241,7 +241,7 @@ def taken(
     monkeypatch.setattr(edges, "dialect", _Dialect(edges.dialect))
     brokers = cast(ConnectionPool, edges)
     fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
-    fetcher._loop.states[0].server.is_confirmed = True  # metadata has named it
+    fetcher._loop.states[0].broker.is_confirmed = True  # metadata has named it
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
     part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)
@@ -563,7 +563,7 @@ def test_the_end_of_a_log_that_was_replaced_is_truncated_and_not_damaged() -> No
     log = Rewritten(BEFORE, (four(0), of(4, 2), of(6, 4), of(10, 2)))
     with pytest.raises(RangeLost, match="truncated") as caught:
         read_log("kafka", log, 0, 12)
-    assert "an entry ended at 8, and now one in its place goes on after it" in str(caught.value)
+    assert "an entry ended at 8, and now one in its place extends past it" in str(caught.value)
 
 
 def test_what_replaced_the_end_of_a_log_may_be_skipped() -> None:

@@ -50,7 +50,7 @@ def loop_of(*slices: Slice, patience: FetchLimits = PATIENCE, **actions: Action)
 def confirmed(loop: FetchLoop) -> FetchLoop:
     """Metadata has named the leaders of the plan again."""
     for state in loop.states.values():
-        state.server.on_leader(Leader(B1, topic_id="A"), 0)
+        state.broker.on_leader(Leader(B1, topic_id="A"), 0)
     return loop
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoReply, Search
+from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoSeedAnswered, Search
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.jafka import DIALECT as jafka
@@ -135,7 +135,7 @@ def look(search: Search, brokers: Mapping[Address, Broker]) -> ClusterView:
         while True:
             (address,) = asking.seeds
             broker = brokers.get(address)
-            responses: list[Any] | NoReply = NoReply({address: "refused"})
+            responses: list[Any] | NoSeedAnswered = NoSeedAnswered({address: "refused"})
             if broker is not None:
                 responses = [broker.answer(question.message) for question in asking.requests]
             asking = search.send(responses)

@@ -17,7 +17,7 @@ from rangeland.fetch.leader_judgement import (
     judge_log_range,
 )
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.replica_choice import initial_replica
+from rangeland.fetch.replica_choice import initial_broker
 from rangeland.fetch.slice_state import (
     Fail,
     Observation,
@@ -38,9 +38,9 @@ SKIPPING = Policy(expired=Action.SKIP, truncated=Action.SKIP, recreated=Action.S
 def state_of(*, is_confirmed: bool = True, leader_only: bool = False) -> SliceState:
     """A slice that goes on at offset 30, and of which something odd was seen last."""
     slice_ = Slice(0, Partition("t", 0), 30, 100, 0, "A", B1)
-    server = initial_replica(slice_, Capabilities(), leader_only=leader_only)
+    server = initial_broker(slice_, Capabilities(), leader_only=leader_only)
     state = new_state(slice_, server, FetchLimits(), 0)
-    state.server.is_confirmed = is_confirmed
+    state.broker.is_confirmed = is_confirmed
     state.retry.last_failure = "odd"
     return state
 
@@ -113,7 +113,7 @@ def test_a_short_end_is_believed_once_it_was_reported_often_and_long_enough(
 
 def test_a_replica_proves_no_range() -> None:
     state = state_of()
-    state.server.replica = B2
+    state.broker.replica = B2
     for log_range in ((40, 200, 200), (0, 20, 20), (0, 200, 200)):
         seen = range_seen(state, *log_range, policy=Policy())
         assert seen == doubt(state, f"its log is [{log_range[0]}, {log_range[1]})")

@@ -13,7 +13,7 @@ from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.fetch_size import FetchSize
 from rangeland.fetch.loss_judgement import located_damage_error
-from rangeland.fetch.replica_choice import ServingReplica
+from rangeland.fetch.replica_choice import ServingBroker
 from rangeland.fetch.retry_state import RetryState
 from rangeland.fetch.slice_failures import unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
@@ -167,7 +167,7 @@ def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None
 
 def test_a_place_that_is_unreadable_is_noted_with_its_broker() -> None:
     where = Partition("orders", 0, "a")
-    server = ServingReplica(Leader(Address("h", 10911)))
+    server = ServingBroker(Leader(Address("h", 10911)))
     reading = SliceState(
         Slice(0, where, 0, 9), 4, server, Phase.READING, FetchSize(1), RetryState(0)
     )

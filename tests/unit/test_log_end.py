@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.fetch.broker_questions import AskedLeader
 from rangeland.fetch.fetch_steps import FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.leader_lookup import AskedLeader
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_state import SliceRequest
@@ -31,7 +31,7 @@ READABLE_END = 7
 NO_ANSWERS = [
     MOVED,
     UNKNOWN_EPOCH,
-    NoResponse("could not receive from b1:1"),
+    ResponseTimedOut("could not receive from b1:1"),
     ConnectionClosed("b1:1 closed the connection"),
 ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.dialects.cluster_values import CleanupPolicy, NoReply
+from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.errors import BadRecord, Damage, RangeLost, Unreachable
 from rangeland.fetch import loss_judgement
 from rangeland.fetch.loss_judgement import (
@@ -253,12 +253,15 @@ def test_where_nobody_else_may_know_it_what_brokers_report_counts() -> None:
 @pytest.mark.parametrize(
     ("reported", "why"),
     [
-        (NoReply({Address("b1", 1): "gone", Address("b2", 2): "refused"}), "b1:1: gone; b2:2: ref"),
+        (
+            NoSeedAnswered({Address("b1", 1): "gone", Address("b2", 2): "refused"}),
+            "b1:1: gone; b2:2: ref",
+        ),
         (UNKNOWN, "ZooKeeper could not be asked"),
     ],
 )
 def test_one_that_may_know_it_and_cannot_be_asked_is_asked_by_a_later_run(
-    reported: CleanupPolicy | NoReply, why: str
+    reported: CleanupPolicy | NoSeedAnswered, why: str
 ) -> None:
     judged = judge_cleanup("t", reported, settings_of(asks_zookeeper=True))
     assert isinstance(judged, Fail)

@@ -16,7 +16,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka import topic_settings
 from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch import broker_questions, loss_judgement, slice_reading
+from rangeland.fetch import leader_lookup, loss_judgement, slice_reading
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
 from rangeland.fetch.replica_choice import Sender
@@ -79,7 +79,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
     monkeypatch.setattr(slice_reading, "FetchThread", Source)
     monkeypatch.setattr(Source, "again", 0)
     monkeypatch.setattr(Source, "log_again", HOLED)
-    monkeypatch.setattr(broker_questions, "ConnectionPool", lambda settings: Asked(settings, found))
+    monkeypatch.setattr(leader_lookup, "ConnectionPool", lambda settings: Asked(settings, found))
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.cluster_access import job_survey
 from rangeland.connection import broker_connection
-from rangeland.connection.failures import ConnectionLost, NoResponse
+from rangeland.connection.failures import ConnectionLost, ResponseTimedOut
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import ClusterView, LeaderRequest
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -281,7 +281,7 @@ def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() 
         with ConnectionPool(
             settings_of(address, request_ms=1_000).with_versions_of(known)
         ) as brokers:
-            with pytest.raises(NoResponse):
+            with pytest.raises(ResponseTimedOut):
                 brokers.connect(address)
             assert asked == [API_VERSIONS]
             assert not brokers.connect(address).reports_versions
@@ -300,7 +300,7 @@ def test_the_age_is_asked_for_as_long_as_any_response_is_waited_for(
 
     with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=6_000)) as brokers:
         start = time.monotonic()
-        with pytest.raises(NoResponse):
+        with pytest.raises(ResponseTimedOut):
             brokers.connect(address)
         assert time.monotonic() - start < 8
 

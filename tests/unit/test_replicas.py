@@ -10,7 +10,7 @@ from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.replica_choice import DETOUR_MS, Sender, ServingReplica
+from rangeland.fetch.replica_choice import DETOUR_MS, Sender, ServingBroker
 from rangeland.loss import Action
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
@@ -199,25 +199,25 @@ DETOUR, STAND_IN = Address("detour", 4), Leader(REPLICA, is_replica=True)
 
 
 @pytest.mark.parametrize(
-    ("server", "sender"),
+    ("broker", "sender"),
     [
-        (ServingReplica(LED, KAFKA, is_confirmed=True), Sender.LEADER),
-        (ServingReplica(LED, JAFKA, is_confirmed=True), Sender.LEADER),
-        (ServingReplica(LED, ROCKETMQ, is_confirmed=True), Sender.LEADER),
-        (ServingReplica(LED, KAFKA, is_confirmed=True, leader_only=True), Sender.LEADER_AGAIN),
-        (ServingReplica(LED, KAFKA, leader_only=True), Sender.UNCONFIRMED_LEADER),
-        (ServingReplica(LED, KAFKA), Sender.UNCONFIRMED_LEADER),
-        (ServingReplica(LED, JAFKA), Sender.ONLY_BROKER),
-        (ServingReplica(LED, ROCKETMQ), Sender.LEADER_OR_REPLICA),
-        (ServingReplica(LED, KAFKA, DETOUR, is_confirmed=True), Sender.REPLICA),
-        (ServingReplica(LED, ROCKETMQ, DETOUR), Sender.REPLICA),
-        (ServingReplica(STAND_IN, ROCKETMQ, is_confirmed=True), Sender.REPLICA),
+        (ServingBroker(LED, KAFKA, is_confirmed=True), Sender.LEADER),
+        (ServingBroker(LED, JAFKA, is_confirmed=True), Sender.LEADER),
+        (ServingBroker(LED, ROCKETMQ, is_confirmed=True), Sender.LEADER),
+        (ServingBroker(LED, KAFKA, is_confirmed=True, leader_only=True), Sender.LEADER_AGAIN),
+        (ServingBroker(LED, KAFKA, leader_only=True), Sender.UNCONFIRMED_LEADER),
+        (ServingBroker(LED, KAFKA), Sender.UNCONFIRMED_LEADER),
+        (ServingBroker(LED, JAFKA), Sender.ONLY_BROKER),
+        (ServingBroker(LED, ROCKETMQ), Sender.LEADER_OR_REPLICA),
+        (ServingBroker(LED, KAFKA, DETOUR, is_confirmed=True), Sender.REPLICA),
+        (ServingBroker(LED, ROCKETMQ, DETOUR), Sender.REPLICA),
+        (ServingBroker(STAND_IN, ROCKETMQ, is_confirmed=True), Sender.REPLICA),
     ],
 )
 def test_who_sends_responses_depends_on_what_metadata_has_said(
-    server: ServingReplica, sender: Sender
+    broker: ServingBroker, sender: Sender
 ) -> None:
-    assert server.sender is sender
+    assert broker.sender is sender
 
 
 def test_each_sender_proves_what_those_below_it_prove() -> None:

@@ -26,8 +26,8 @@ from rangeland.fetch.response_judgement import (
     Damaged,
     Inconclusive,
     Judgement,
-    NoAnswer,
     Replaced,
+    SenderUnreachable,
     SliceResponse,
     Take,
     TooSmall,
@@ -202,7 +202,7 @@ def test_a_replica_that_goes_backwards_is_damaged_and_its_leader_decides(sender:
 
 
 def test_a_broker_that_is_gone_has_replaced_nothing() -> None:
-    assert judge_silence(backwards()[1], "reset") == NoAnswer("reset")
+    assert judge_silence(backwards()[1], "reset") == SenderUnreachable("reset")
 
 
 def test_what_contradicts_the_broker_s_own_account_is_damage() -> None:
@@ -268,8 +268,8 @@ def test_a_broker_without_records_does_not_show_what_it_leaves_out(
     answer: FetchedPartition | None,
 ) -> None:
     why = "b1:1 returned no records of t/0 at 23"
-    assert judge_records(*left_out(), answer) == NoAnswer(why)
-    assert judge_silence(left_out()[1], "reset") == NoAnswer("reset")
+    assert judge_records(*left_out(), answer) == SenderUnreachable(why)
+    assert judge_silence(left_out()[1], "reset") == SenderUnreachable("reset")
 
 
 # --- records after the readable end -------------------------------------------------------------
@@ -350,5 +350,5 @@ def test_an_answer_without_records_proves_no_gap(answer: FetchedPartition | None
 
 
 def test_a_broker_that_is_gone_proves_no_gap() -> None:
-    assert judge_silence(gap(at=4)[1], "reset") == NoAnswer("reset")
-    assert judge_silence(misplaced()[1], "reset") == NoAnswer("reset")
+    assert judge_silence(gap(at=4)[1], "reset") == SenderUnreachable("reset")
+    assert judge_silence(misplaced()[1], "reset") == SenderUnreachable("reset")

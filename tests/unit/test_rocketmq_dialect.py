@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import LeaderRequest, NoReply
+from rangeland.dialects.cluster_values import LeaderRequest, NoSeedAnswered
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchContext, FetchOptions, PartitionFetch, ResponseSpan
 from rangeland.dialects.protocol_session import Credentials
@@ -37,7 +37,7 @@ from rangeland.dialects.rocketmq.session import RocketmqSession, sign_fields
 from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
-from rangeland.fetch import broker_questions
+from rangeland.fetch import leader_lookup
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.wire.framing import frame
 from tests.frames import split_frames
@@ -465,7 +465,9 @@ def search(topics: Sequence[str] | None, script: dict[Address, Any]) -> Any:
         (seed,) = asking.seeds
         given = script[seed]
         responses = (
-            given if isinstance(given, NoReply) else [given(q.message) for q in asking.requests]
+            given
+            if isinstance(given, NoSeedAnswered)
+            else [given(q.message) for q in asking.requests]
         )
         try:
             asking = going.send(responses)
@@ -532,7 +534,7 @@ def test_servers_without_any_broker_do_not_know_which_topics_there_are() -> None
 
 
 def test_a_broker_among_the_seeds_is_passed_over() -> None:
-    silent = NoReply({FIRST: "refused"})
+    silent = NoSeedAnswered({FIRST: "refused"})
     assert search(["t"], {FIRST: is_a_broker, SECOND: knows("t")}).topics["t"].leaders
     assert search(["t"], {FIRST: silent, SECOND: knows("t")}).topics["t"].leaders
     assert search(None, {FIRST: is_a_broker, SECOND: knows("t", "TBW102")}).topics.keys() == {"t"}
@@ -543,9 +545,9 @@ def test_a_broker_among_the_seeds_is_passed_over() -> None:
 def test_a_queue_is_only_unknown_where_its_broker_is_registered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker_questions, "ask_leaders", lambda *_: search(["t"], {FIRST: knows()}))
+    monkeypatch.setattr(leader_lookup, "ask_leaders", lambda *_: search(["t"], {FIRST: knows()}))
     brokers, there = ConnectionPool(ClusterSettings("rocketmq", (FIRST,))), QUEUE_OF_Z
-    found = broker_questions.look_up_leaders(brokers, [QUEUE, there], ())
+    found = leader_lookup.look_up_leaders(brokers, [QUEUE, there], ())
     assert found.unknown == {there}
     assert found.unreachable == {QUEUE: "broker broker-a: no broker of that name is registered"}
 

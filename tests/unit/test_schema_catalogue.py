@@ -21,11 +21,11 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 )
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.schema_registry import executor_schemas, unknown_ids
-from rangeland.schema_registry.catalogue_maker import make_catalogue
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaReference, SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.schema_references import MAX_REFERENCES, resolve_references
 from rangeland.schema_registry.subject_names import (
     SubjectNameStrategy,

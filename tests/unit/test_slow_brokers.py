@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.protocol_session import BrokerRequest
@@ -41,7 +41,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
-@pytest.mark.parametrize(("kind", "parts"), [(NoResponse, 2), (ConnectionClosed, 1)])
+@pytest.mark.parametrize(("kind", "parts"), [(ResponseTimedOut, 2), (ConnectionClosed, 1)])
 def test_half_is_requested_after_a_response_that_did_not_come_in_time(
     kind: type[ConnectionLost], parts: int, is_sent: bool
 ) -> None:

@@ -14,7 +14,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderRequest,
-    NoReply,
+    NoSeedAnswered,
     OffsetResult,
     TopicView,
 )
@@ -77,7 +77,7 @@ class Cluster:
 
     def find_leaders(self, topics: Any, seeds: Sequence[Address], named_brokers: Any) -> Any:
         responses = yield LeaderRequest(tuple(seeds), (BrokerRequest("topics"),))
-        if isinstance(responses, NoReply):
+        if isinstance(responses, NoSeedAnswered):
             raise responses.as_error()
         return ClusterView((B1, B2), responses[0])
 
@@ -350,7 +350,7 @@ def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
     def search(*about: Any) -> Any:
         yield LeaderRequest((B1,), (BrokerRequest("topics"),))
         silent = yield LeaderRequest((), (BrokerRequest("topics"),))
-        assert isinstance(silent, NoReply)
+        assert isinstance(silent, NoSeedAnswered)
         return ClusterView((B1,), topics(P0))
 
     cluster.find_leaders = search  # type: ignore[method-assign]

@@ -11,9 +11,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.job import Job
 from rangeland.job.connection_settings import schema_registry_settings
 from rangeland.job.payload_formats import make_row_format
-from rangeland.schema_registry.catalogue_maker import make_catalogue
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.registry_client import FIRST_RESPONSE_MS, RegistryClient
+from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.table_formats import TableFormats
 
 MAX_SEEN_IDS = 50

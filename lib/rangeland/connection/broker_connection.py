@@ -19,8 +19,8 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import (
     ConnectionClosed,
     ConnectionLost,
-    NoResponse,
     NotABroker,
+    ResponseTimedOut,
     TokenUnavailable,
 )
 from rangeland.connection.login_renewal import Authentication
@@ -149,7 +149,7 @@ class BrokerConnection:
         wait_ms = min(OPENING_MS, self._settings.request_ms)
         try:
             self._negotiate(wait_ms)
-        except NoResponse:
+        except ResponseTimedOut:
             left_ms = max(self._settings.request_ms - wait_ms, wait_ms)
             self._connect_again()
             self._probe_versions(time.monotonic() + left_ms / 1000)

@@ -16,7 +16,7 @@ class ConnectionLost(Unreachable):
         return cls(error.what, why=error.why, do=error.do, **error.facts)
 
 
-class NoResponse(ConnectionLost):
+class ResponseTimedOut(ConnectionLost):
     """The peer did not answer in time."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.diagnosis import missing_login_error
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangelandError
@@ -142,7 +142,7 @@ class ConnectionPool:
 
     def _check_is_open(self, address: Address) -> None:
         if self._closed:
-            raise ConnectionLost(f"{address} is no longer asked", why="the connections were closed")
+            raise ConnectionLost(f"{address} was not asked", why="the connection pool is closed")
 
     def _open_connection(self, address: Address) -> BrokerConnection:
         """A new connection. Whether its broker reports its versions is remembered while it
@@ -157,7 +157,7 @@ class ConnectionPool:
                 was_served=self.was_served,
                 answers_plainly=address in self._served,
             )
-        except (NoResponse, ConnectionClosed):
+        except (ResponseTimedOut, ConnectionClosed):
             self._reports_versions.pop(address, None)  # another version may be running there now
             raise
         self._reports_versions[address] = connection.reports_versions

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoResponse
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.connection.tls import tls_context
 from rangeland.errors import RangelandError
 from rangeland.model import Address
@@ -161,7 +161,7 @@ class Stream:
         facts: dict[str, Any] = {"broker": str(self._address)}
         if is_end:
             return ConnectionClosed(what, why=why, do=do, closed=True, **facts)
-        kind = NoResponse if isinstance(error, TimeoutError) else ConnectionLost
+        kind = ResponseTimedOut if isinstance(error, TimeoutError) else ConnectionLost
         return kind(what, why=why, do=do, **facts)
 
 

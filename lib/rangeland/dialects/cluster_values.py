@@ -21,7 +21,7 @@ class LeaderRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class NoReply:
+class NoSeedAnswered:
     """None of the seeds answered. ``tried``: the reason, by address. ``not_brokers``: how many of
     them speak another protocol."""
 
@@ -29,11 +29,11 @@ class NoReply:
     not_brokers: int = 0
 
     @staticmethod
-    def join_all(silences: Collection[NoReply]) -> NoReply:
+    def join_all(silences: Collection[NoSeedAnswered]) -> NoSeedAnswered:
         reasons = {
             address: reason for silence in silences for address, reason in silence.tried.items()
         }
-        return NoReply(reasons, sum(silence.not_brokers for silence in silences))
+        return NoSeedAnswered(reasons, sum(silence.not_brokers for silence in silences))
 
     def as_error(self) -> RangelandError:
         """The error for a search that no broker answered: every address and the reason."""
@@ -90,7 +90,7 @@ class ClusterView:
     """The cluster's permanent id; empty where brokers do not report one."""
 
 
-Search = Generator[LeaderRequest, "list[Any] | NoReply", ClusterView]
+Search = Generator[LeaderRequest, "list[Any] | NoSeedAnswered", ClusterView]
 """A search for leaders: yields what to ask, is sent the responses, returns what it found."""
 
 

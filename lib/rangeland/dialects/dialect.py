@@ -42,10 +42,11 @@ from rangeland.model import (
 
 
 class Dialect(ABC):
-    """The rules of one protocol. Every method is pure: ``..._requests`` returns requests to send,
-    ``read_...`` reads their responses. The requests of a list go to one broker in one go, and
-    their responses come in the same order. The defaults are those of brokers that have no leader
-    epochs, no retention to report, no transactions, and no way to list login mechanisms."""
+    """The rules of one protocol. Methods are pure, apart from the nonce of a login:
+    ``..._requests`` returns requests to send, ``read_...`` reads their responses. The requests of
+    a list go to one broker in one go, and their responses come in the same order. The defaults are
+    those of brokers that have no leader epochs, no retention to report, no transactions, and no way
+    to list login mechanisms."""
 
     capabilities: ClassVar[Capabilities]
 

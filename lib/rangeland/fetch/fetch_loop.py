@@ -30,7 +30,7 @@ from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
 from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
-from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_replica
+from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,
     Move,
@@ -68,8 +68,8 @@ class FetchLoop:
     def __post_init__(self) -> None:
         self.states = {}
         for slice_ in self.slices:
-            server = initial_replica(slice_, self.capabilities, leader_only=self.leader_only)
-            self.states[slice_.index] = new_state(slice_, server, self.limits, self.now_ms)
+            broker = initial_broker(slice_, self.capabilities, leader_only=self.leader_only)
+            self.states[slice_.index] = new_state(slice_, broker, self.limits, self.now_ms)
         if len(self.states) != len(self.slices):
             raise Bug("two slices of one task have the same index")
 
@@ -81,7 +81,7 @@ class FetchLoop:
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
-            state.server.expire(now_ms)
+            state.broker.expire(now_ms)
         return next_step(self._unfinished(), self.throttle, self.limits, now_ms)
 
     def take_losses(self) -> list[tuple[int, DecidedLoss]]:
@@ -101,7 +101,7 @@ class FetchLoop:
 
     def sender_of(self, request: SliceRequest) -> Sender:
         """The sender of the response to this request."""
-        return self.states[request.index].server.sender
+        return self.states[request.index].broker.sender
 
     def is_reading(self, request: SliceRequest) -> bool:
         """Whether its slice is still read: judging another slice of the same response may have lost
@@ -110,7 +110,7 @@ class FetchLoop:
 
     def leader_of(self, request: SliceRequest) -> Leader:
         """The leader of its slice as currently known."""
-        return self.states[request.index].server.leader
+        return self.states[request.index].broker.leader
 
     # --- outcomes of a fetch ----------------------------------------------------------
 
@@ -125,7 +125,7 @@ class FetchLoop:
             logger.info("Throttled by %s for %d ms", leader, throttle_ms)
         self.throttle.on_response(leader, size, throttle_ms, now_ms)
         for state in self.states.values():
-            if state.server.address == leader:
+            if state.broker.address == leader:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
@@ -154,7 +154,7 @@ class FetchLoop:
         """Damaged bytes came, and the offset after them is unknown, so the partition is held there,
         or the run ends. If a replica may have sent them, its leader is asked."""
         state = self._current(request)
-        sender, first, end = state.server.sender, state.next_offset, state.slice.until_offset
+        sender, first, end = state.broker.sender, state.next_offset, state.slice.until_offset
         judgement = judge_damage(error, sender, self.policy, state.slice, first, end)
         if isinstance(judgement, ReadAtLeader):
             self._turn_to_leader(state, error.what)
@@ -162,11 +162,11 @@ class FetchLoop:
             self._move(state, Observation(SliceEvent.DAMAGED, loss=judgement))
 
     def on_replaced(self, request: SliceRequest) -> None:
-        """An entry ended at this offset, and now an intact one in its place goes on after it. Only
+        """An entry ended at this offset, and now an intact one in its place extends past it. Only
         a leader that metadata has confirmed is believed."""
         state = self._current(request)
         evidence = (
-            f"an entry ended at {state.next_offset}, and now one in its place goes on after it"
+            f"an entry ended at {state.next_offset}, and now one in its place extends past it"
         )
         if not self._asks_leader(request, evidence):
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
@@ -176,7 +176,7 @@ class FetchLoop:
         """A response without records and without an error proves nothing: a quota, a slow disk or
         slow remote storage look the same as a log without records. The slice is asked for again."""
         state = self._current(request)
-        sender = state.server.sender
+        sender = state.broker.sender
         if sender is Sender.REPLICA:
             observation = doubt(state, "it answered without records")
             event = SliceEvent.RETRIABLE_ERROR if throttled else observation.event
@@ -200,8 +200,8 @@ class FetchLoop:
         """The response has an error code called ``name`` for the partition. ``hint``: the leader
         that the broker named along with it."""
         state = self._current(request)
-        reason = f"{state.server.address} answered {name} at offset {state.next_offset}"
-        if state.server.replica is not None:
+        reason = f"{state.broker.address} answered {name} at offset {state.next_offset}"
+        if state.broker.replica is not None:
             self._move(state, Observation(SliceEvent.REPLICA_FAILED, reason))
             return
         # Only the first failure follows a hint, so a wrong one costs one more round.
@@ -209,9 +209,9 @@ class FetchLoop:
         match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
                 self._move(state, Observation(SliceEvent.RETRIABLE_ERROR, reason))
-            case ErrorMeaning.FIND_LEADER if hint and is_first and state.server.is_newer(hint):
+            case ErrorMeaning.FIND_LEADER if hint and is_first and state.broker.is_newer(hint):
                 self._move(state, Observation(SliceEvent.LEADER_HINTED, reason))
-                state.server.follow_hint(hint)
+                state.broker.follow_hint(hint)
             case ErrorMeaning.FIND_LEADER | ErrorMeaning.RECREATED:
                 # Whether the topic was recreated is decided by its id, in the metadata.
                 self._move(state, Observation(SliceEvent.STALE_LEADER, reason))
@@ -254,8 +254,8 @@ class FetchLoop:
         """The connection to a leader broke, and reconnecting once did not help. ``is_slow``: no
         complete response came in time, so less is requested."""
         for state in self.states.values():
-            if state.server.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
-                is_leader = state.server.replica is None
+            if state.broker.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
+                is_leader = state.broker.replica is None
                 event = SliceEvent.CONNECTION_LOST if is_leader else SliceEvent.REPLICA_FAILED
                 self._move(state, Observation(event, reason))
                 if is_slow:
@@ -267,11 +267,11 @@ class FetchLoop:
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False
-        move = state.server.prefer(replica_id, self.now_ms)
+        move = state.broker.prefer(replica_id, self.now_ms)
         if move is ReplicaMove.FIND:
             self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
         elif move is ReplicaMove.ELSEWHERE:
-            logger.info("Reading from the replica %s", state.server.address, extra=state.log_fields)
+            logger.info("Reading from the replica %s", state.broker.address, extra=state.log_fields)
         return move is not ReplicaMove.STAY
 
     def on_leaders(
@@ -297,7 +297,7 @@ class FetchLoop:
             )
             self._move(state, observation)
             if leader is not None and observation.event is SliceEvent.LEADER_FOUND:
-                state.server.on_leader(leader, self.now_ms)
+                state.broker.on_leader(leader, self.now_ms)
                 where, fields = (leader.address, leader.epoch), state.log_fields
                 logger.info("Found the leader %s, epoch %s", *where, extra=fields)
 
@@ -332,13 +332,13 @@ class FetchLoop:
         """Turns to the leader unless the sender of the response proves damage. Returns whether it
         has."""
         state = self.states[request.index]
-        if state.server.sender.proves_damage:
+        if state.broker.sender.proves_damage:
             return False
         self._turn_to_leader(state, evidence)
         return True
 
     def _turn_to_leader(self, state: SliceState, evidence: str) -> None:
-        if state.server.sender.proves_range:
+        if state.broker.sender.proves_range:
             self._move(state, Observation(SliceEvent.STALE_LEADER, evidence))
         else:
             self._move(state, doubt(state, evidence))

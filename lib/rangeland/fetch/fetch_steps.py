@@ -67,8 +67,8 @@ def next_step(
     if not ready:
         return WaitUntil(min(_ready_at(s, throttle) for s in unfinished))
     for state in ready:
-        if state.phase is Phase.MEASURING and state.server.address:
-            return SendLogRange(state.server.address, state.request)
+        if state.phase is Phase.MEASURING and state.broker.address:
+            return SendLogRange(state.broker.address, state.request)
     if finding := [s for s in ready if s.phase is Phase.FINDING]:
         return _leader_request(finding)
     reading = [s for s in ready if s.phase is Phase.READING]
@@ -78,14 +78,14 @@ def next_step(
 def _ready_at(state: SliceState, throttle: Throttle) -> int:
     if state.phase is Phase.FINDING:
         return state.retry.resume_at_ms
-    return max(state.retry.resume_at_ms, throttle.free_at(state.server.address))
+    return max(state.retry.resume_at_ms, throttle.free_at(state.broker.address))
 
 
 def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetch:
     """One fetch for all ready slices of one leader, within the bytes of a request."""
     # The slice that has waited longest chooses the leader, so none is starved.
     first = min(ready, key=lambda s: (s.retry.progress_at_ms, s.slice.index))
-    address = first.server.address
+    address = first.broker.address
     if address is None:
         raise Bug(f"{first.slice} is ready to be read but has no leader")
     sharing = [s for s in ready if s.can_share_request(first) and not s.size.is_alone]
@@ -101,14 +101,14 @@ def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetc
         partitions.add(state.slice.partition)
         budget -= state.size.bytes
         requests.append(state.request)
-    return SendFetch(address, tuple(requests), stays=first.server.stays)
+    return SendFetch(address, tuple(requests), stays=first.broker.stays)
 
 
 def _leader_request(finding: Sequence[SliceState]) -> FindLeaders:
     """Metadata for all of them. Their replicas are asked first, except the leaders they left."""
     seeds: dict[Address, None] = {}
     for state in finding:
-        for replica in state.server.leader.replicas:
+        for replica in state.broker.leader.replicas:
             if replica != state.left_leader:
                 seeds[replica] = None
     return FindLeaders(tuple(sorted({s.slice.partition for s in finding})), tuple(seeds))

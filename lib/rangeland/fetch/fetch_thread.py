@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import ConnectionLost, NoResponse
+from rangeland.connection.failures import ConnectionLost, ResponseTimedOut
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, FetchResult
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
-from rangeland.fetch.broker_questions import MAX_WAIT_MS, AskedLeader, look_up_leaders
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader, look_up_leaders
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import (
@@ -147,7 +147,7 @@ class FetchThread:
             response = self._result(step, is_sent)
         except ConnectionLost as error:
             if not self._stopped.is_set():
-                is_slow = isinstance(error, NoResponse)
+                is_slow = isinstance(error, ResponseTimedOut)
                 self._loop.on_lost(step.leader, f"{error.what}: {error.why}", is_slow=is_slow)
             return None
         size = sum(len(fetched.records) for fetched in response.partitions)

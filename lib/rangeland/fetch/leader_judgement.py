@@ -32,7 +32,7 @@ def judge_log_range(
     outside it or at its end. ``written_end``: the end including records that are not readable yet,
     if known."""
     reason, next_offset = state.retry.last_failure, state.next_offset
-    if not state.server.sender.proves_range:
+    if not state.broker.sender.proves_range:
         return doubt(state, f"its log is [{log_start}, {log_end})")
     if next_offset < log_start:
         evidence = f"{reason}; the nearest valid offset is {log_start}"
@@ -53,8 +53,8 @@ def _judge_short_end(
 ) -> Observation:
     """The leader has nothing at or after the next offset, where the slice goes on. It may no longer
     be the leader, so its report counts the second time, after new metadata."""
-    evidence = f"the log of its leader {state.server.address} ends at {written_end}"
-    reports = state.short_ends + (1 if state.server.sender.proves_end else 0)
+    evidence = f"the log of its leader {state.broker.address} ends at {written_end}"
+    reports = state.short_ends + (1 if state.broker.sender.proves_end else 0)
     is_long = has_epochs or (reports > 1 and now_ms - state.short_end_at_ms >= SHORT_END_MS)
     if reports < SHORT_END_REPORTS or not is_long:
         suspicion = state.suspicion_of(LossKind.TRUNCATED, evidence, now_ms)
@@ -82,7 +82,7 @@ def judge_leader(
         return _suspect(SliceEvent.NO_LEADER, suspicion)
     if leader is None or leader.address is None:
         return Observation(SliceEvent.NO_LEADER, why_none)
-    if leader.is_replica and state.server.leader_only:
+    if leader.is_replica and state.broker.leader_only:
         reason = f"its leader is down, and {leader.address} is only a replica"
         return Observation(SliceEvent.NO_LEADER, reason)
     planned = state.slice.topic_id
@@ -105,7 +105,7 @@ def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
 
 def doubt(state: SliceState, evidence: str) -> Observation:
     """A replica did not send usable records: it may lag or be damaged, so its leader is asked."""
-    is_detour = state.server.replica is not None
+    is_detour = state.broker.replica is not None
     event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.STAND_IN_FAILED
-    reason = f"{state.server.address}, a replica that may lag, is read; {evidence}"
+    reason = f"{state.broker.address}, a replica that may lag, is read; {evidence}"
     return Observation(event, reason)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rangeland.dialects.capabilities import Capabilities
-from rangeland.dialects.cluster_values import CleanupPolicy, NoReply
+from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.errors import BadRecord, Damage, DamagedLog, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
@@ -171,11 +171,11 @@ def stated_cleanup(topic: str, settings: ReadSettings) -> CleanupPolicy | None:
 
 
 def judge_cleanup(
-    topic: str, reported: CleanupPolicy | NoReply, settings: ReadSettings
+    topic: str, reported: CleanupPolicy | NoSeedAnswered, settings: ReadSettings
 ) -> CleanupPolicy | Fail:
     """The cleanup policy of a topic according to brokers and ZooKeeper. The run ends if one that
     may know could not be asked."""
-    if isinstance(reported, NoReply):
+    if isinstance(reported, NoSeedAnswered):
         why = "; ".join(f"{address}: {why}" for address, why in reported.tried.items())
         return Fail(_unanswered_error(topic, why))
     if reported.compacts is not None or not settings.asks_zookeeper:

@@ -63,7 +63,7 @@ class ReplicaMove(Enum):
 
 
 @dataclass(slots=True)
-class ServingReplica:
+class ServingBroker:
     """The replica that one slice is read from."""
 
     leader: Leader
@@ -155,9 +155,9 @@ class ServingReplica:
         return self.leader.replicas[ids.index(replica_id)] if replica_id in ids else None
 
 
-def initial_replica(
+def initial_broker(
     slice_: Slice, capabilities: Capabilities, *, leader_only: bool
-) -> ServingReplica:
+) -> ServingBroker:
     """The replica to begin with: the leader that the plan names, if any."""
     leader = Leader(slice_.leader, topic_id=slice_.topic_id)
-    return ServingReplica(leader, capabilities, leader_only=leader_only, stays=leader_only)
+    return ServingBroker(leader, capabilities, leader_only=leader_only, stays=leader_only)

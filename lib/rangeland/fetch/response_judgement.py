@@ -92,7 +92,7 @@ class Inconclusive:
 
 
 @dataclass(frozen=True, slots=True)
-class NoAnswer:
+class SenderUnreachable:
     """The sender cannot be reached."""
 
     why: str
@@ -170,7 +170,7 @@ AboutRecords = (
     AskWhetherReplaced | AskWhetherDamaged | AskForGapEntry | AskWhetherMisplaced | AskForNextEntry
 )
 Question = AboutRecords | AskLogEnd
-Judgement = Take | TooSmall | Damaged | Replaced | Inconclusive | NoAnswer | Question
+Judgement = Take | TooSmall | Damaged | Replaced | Inconclusive | SenderUnreachable | Question
 
 
 # --- judging ------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def judge_log_end(response: SliceResponse, question: AskLogEnd, log_end: int) ->
 
 def judge_silence(question: Question, why: str) -> Judgement:
     """The judgement if the question cannot be answered."""
-    return Inconclusive() if isinstance(question, AskLogEnd) else NoAnswer(why)
+    return Inconclusive() if isinstance(question, AskLogEnd) else SenderUnreachable(why)
 
 
 def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
@@ -276,7 +276,7 @@ def _judge_left_out(
 ) -> Judgement:
     if answer is None or not len(answer.records):
         where = f"{response.request.partition} at {question.offset}"
-        return NoAnswer(f"{response.address} returned no records of {where}")
+        return SenderUnreachable(f"{response.address} returned no records of {where}")
     try:
         context = FetchContext(asked_at=question.offset)
         end = response.dialect.next_offset(answer.records, question.offset, context)

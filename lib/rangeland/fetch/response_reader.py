@@ -12,8 +12,8 @@ from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, FetchedPartition
-from rangeland.fetch.broker_questions import MAX_WAIT_MS, AskedLeader
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_judgement import (
@@ -21,10 +21,10 @@ from rangeland.fetch.response_judgement import (
     Damaged,
     Inconclusive,
     Judgement,
-    NoAnswer,
     Question,
     RecordsQuestion,
     Replaced,
+    SenderUnreachable,
     SliceResponse,
     Take,
     TooSmall,
@@ -186,7 +186,7 @@ class ResponseReader:
     def _report(
         self,
         response: SliceResponse,
-        judgement: TooSmall | Damaged | Replaced | Inconclusive | NoAnswer,
+        judgement: TooSmall | Damaged | Replaced | Inconclusive | SenderUnreachable,
     ) -> None:
         request = response.request
         match judgement:
@@ -198,7 +198,7 @@ class ResponseReader:
                 self._loop.on_replaced(request)
             case Inconclusive():
                 self._loop.on_empty(request, None, throttled=False)
-            case NoAnswer(why):
+            case SenderUnreachable(why):
                 self._loop.on_lost(response.address, why)
             case _:
                 assert_never(judgement)

@@ -87,7 +87,7 @@ def _state_facts(state: SliceState) -> dict[str, Any]:
         "from_offset": state.slice.from_offset,
         "until_offset": state.slice.until_offset,
         "position": state.next_offset,
-        "leader": str(state.server.address) if state.server.address else None,
+        "leader": str(state.broker.address) if state.broker.address else None,
     }
 
 

@@ -17,8 +17,8 @@ from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.fetch_values import DecodedChunk, Gap
 from rangeland.errors import BadRecord, Bug, Damage
-from rangeland.fetch.broker_questions import ask_cleanup_policy
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.leader_lookup import ask_cleanup_policy
 from rangeland.fetch.loss_judgement import (
     Compacted,
     ReadAtLeader,

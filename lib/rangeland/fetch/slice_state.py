@@ -19,7 +19,7 @@ from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
 from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
-from rangeland.fetch.replica_choice import ServingReplica
+from rangeland.fetch.replica_choice import ServingBroker
 from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, LossKind
@@ -44,8 +44,8 @@ class Phase(Enum):
 
 
 class SliceEvent(Enum):
-    REPLICA_FAILED = "the replica that is read instead of the leader gave nothing useful"
-    STAND_IN_FAILED = "the replica that stands in for a missing leader gave nothing useful"
+    REPLICA_FAILED = "the replica that is read instead of the leader returned nothing usable"
+    STAND_IN_FAILED = "the replica that stands in for a missing leader returned nothing usable"
     RETRIABLE_ERROR = "an error that may pass"
     STALE_LEADER = "the broker does not lead the partition, or its leadership is unconfirmed"
     LEADER_HINTED = "the broker does not lead the partition, and names the new leader"
@@ -54,7 +54,7 @@ class SliceEvent(Enum):
     OUT_OF_RANGE = "the leader has no such offset"
     TOO_SMALL = "no complete batch fits into the bytes that were requested"
     DAMAGED = "the leader's records are damaged, and where they end is unknown"
-    REPLACED = "an entry ended at the next offset, and now one in its place goes on after it"
+    REPLACED = "an entry ended at the next offset, and now one in its place extends past it"
     EMPTY_BELOW_END = "no records, although the log goes on"
     EMPTY_AT_END = "no records, and the log ends here, or its end was not reported"
     IN_RANGE = "the log contains the next offset"
@@ -154,7 +154,7 @@ class SliceState:
 
     slice: Slice
     next_offset: int
-    server: ServingReplica
+    broker: ServingBroker
     phase: Phase
     size: FetchSize
     retry: RetryState
@@ -172,7 +172,7 @@ class SliceState:
             index=self.slice.index,
             partition=self.slice.partition,
             topic_id=self.slice.topic_id,
-            epoch=self.server.leader.epoch,
+            epoch=self.broker.leader.epoch,
             offset=self.next_offset,
             max_bytes=self.size.bytes,
             until_offset=self.slice.until_offset,
@@ -196,14 +196,14 @@ class SliceState:
 
     def count_short_end(self, now_ms: int) -> None:
         """The leader reports such an end. It counts once metadata has named the leader."""
-        self.short_ends += 1 if self.server.sender.proves_end else 0
+        self.short_ends += 1 if self.broker.sender.proves_end else 0
         if self.short_ends <= 1:
             self.short_end_at_ms = now_ms
 
     def can_share_request(self, first: SliceState) -> bool:
         """Whether both slices can be in one request."""
-        server, other = self.server, first.server
-        return server.address == other.address and server.stays == other.stays
+        broker, other = self.broker, first.broker
+        return broker.address == other.address and broker.stays == other.stays
 
     def advance(self, next_offset: int, now_ms: int) -> None:
         """Everything before ``next_offset`` has been delivered, or is lost."""
@@ -224,7 +224,7 @@ class SliceState:
         self.suspicion = observation.supports
 
     def leave_leader(self, observation: Observation, now_ms: int, limits: FetchLimits) -> None:
-        self.left_leader = self.server.leader.address
+        self.left_leader = self.broker.leader.address
         self.back_off(observation, now_ms, limits)
         if self.retry.failures <= 1:
             # The first time, metadata is requested at once: it may name a new leader.
@@ -232,18 +232,16 @@ class SliceState:
 
     def return_to_leader(self, reason: str, now_ms: int) -> None:
         self.retry.last_failure = reason
-        self.server.return_to_leader(now_ms)
+        self.broker.return_to_leader(now_ms)
 
 
-def new_state(
-    slice_: Slice, server: ServingReplica, limits: FetchLimits, now_ms: int
-) -> SliceState:
+def new_state(slice_: Slice, broker: ServingBroker, limits: FetchLimits, now_ms: int) -> SliceState:
     is_empty = slice_.from_offset >= slice_.until_offset
     phase = Phase.READING if slice_.leader is not None else Phase.FINDING
     return SliceState(
         slice=slice_,
         next_offset=slice_.from_offset,
-        server=server,
+        broker=broker,
         phase=Phase.DONE if is_empty else phase,
         size=first_fetch_size(slice_, limits),
         retry=RetryState(now_ms),
@@ -269,7 +267,7 @@ def move_on(state: SliceState, observation: Observation, now_ms: int, limits: Fe
             _log(state, f"Left the leader {state.left_leader}", reason)
         case Move.RETURN:
             state.return_to_leader(reason, now_ms)
-            _log(state, f"Returned to the leader {state.server.leader.address}", reason)
+            _log(state, f"Returned to the leader {state.broker.leader.address}", reason)
         case Move.GO_ON if reason:
             state.retry.last_failure = reason
         case Move.ENLARGE:

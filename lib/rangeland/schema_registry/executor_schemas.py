@@ -15,10 +15,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     WrittenBefore,
 )
 from rangeland.errors import JobFileError
-from rangeland.schema_registry.catalogue_maker import RegistrySchemas
 from rangeland.schema_registry.registry_client import FIELD, RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.schema_lookup import RegistrySchemas
 from rangeland.schema_registry.unknown_ids import UnknownIds
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from rangeland.connection.failures import ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoReply
+from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoSeedAnswered
 from rangeland.model import Address
 
 
@@ -38,7 +38,7 @@ def ask_leaders(
 
 def _ask_in_turn(
     brokers: ConnectionPool, request: LeaderRequest
-) -> tuple[list[Any] | NoReply, Address | None]:
+) -> tuple[list[Any] | NoSeedAnswered, Address | None]:
     """The responses, and the broker that gave them."""
     failures: dict[Address, str] = {}
     not_brokers = 0
@@ -48,4 +48,4 @@ def _ask_in_turn(
         except ConnectionLost as error:
             failures[seed] = error.why
             not_brokers += isinstance(error, NotABroker) and not brokers.was_served
-    return NoReply(failures, not_brokers), None
+    return NoSeedAnswered(failures, not_brokers), None

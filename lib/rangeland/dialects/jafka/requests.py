@@ -17,7 +17,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderRequest,
-    NoReply,
+    NoSeedAnswered,
     OffsetResult,
     Search,
     TopicView,
@@ -81,15 +81,15 @@ def find_leaders(
             seeds=[str(seed) for seed in seeds],
         )
     searches_of: dict[str, dict[str, _BrokerSearch]] = {}
-    silences: dict[str, NoReply] = {}
+    silences: dict[str, NoSeedAnswered] = {}
     for name, address in named_brokers.items():
         searches = yield from _search_broker(address, tuple(dict.fromkeys(topics)))
-        if isinstance(searches, NoReply):
+        if isinstance(searches, NoSeedAnswered):
             silences[name] = searches
         else:
             searches_of[name] = searches
     if not searches_of:
-        raise NoReply.join_all(silences.values()).as_error()
+        raise NoSeedAnswered.join_all(silences.values()).as_error()
     unreachable = {name: "; ".join(s.tried.values()) for name, s in silences.items()}
     views = [_view(topic, searches_of, named_brokers, unreachable) for topic in topics]
     addresses = tuple(named_brokers[name] for name in searches_of)
@@ -121,7 +121,7 @@ class _BrokerSearch:
 
 def _search_broker(
     address: Address, topics: Sequence[str]
-) -> Generator[LeaderRequest, Any, dict[str, _BrokerSearch] | NoReply]:
+) -> Generator[LeaderRequest, Any, dict[str, _BrokerSearch] | NoSeedAnswered]:
     searches = {topic: _BrokerSearch() for topic in topics}
     step = FIRST_PARTITIONS
     while remaining := [topic for topic, search in searches.items() if not search.is_counted]:
@@ -129,7 +129,7 @@ def _search_broker(
             _partitions_request(topic, searches[topic].count, step) for topic in remaining
         )
         responses = yield LeaderRequest((address,), requests)
-        if isinstance(responses, NoReply):
+        if isinstance(responses, NoSeedAnswered):
             return responses
         for topic, response in zip(remaining, responses, strict=True):
             searches[topic].take(response.responses)
@@ -143,7 +143,7 @@ def _search_broker(
     responses = yield LeaderRequest(
         (address,), tuple(_offsets_request(log, m.LATEST_TIME, 1) for log in logs)
     )
-    if isinstance(responses, NoReply):
+    if isinstance(responses, NoSeedAnswered):
         return responses
     for log, response in zip(logs, responses, strict=True):
         searches[log.topic].written |= bool(response.offsets)

@@ -14,7 +14,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderRequest,
-    NoReply,
+    NoSeedAnswered,
     OffsetResult,
     Search,
     TopicView,
@@ -61,7 +61,7 @@ def find_leaders(
 ) -> Search:
     """The first seed that answers is believed: any broker knows the whole cluster."""
     responses = yield LeaderRequest(tuple(seeds), (cluster_request(topics),))
-    if isinstance(responses, NoReply):
+    if isinstance(responses, NoSeedAnswered):
         raise responses.as_error()
     response: m.MetadataResponse = responses[0]
     code = error_code_of(response.error_code)

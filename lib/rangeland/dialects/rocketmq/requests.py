@@ -18,7 +18,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderRequest,
-    NoReply,
+    NoSeedAnswered,
     OffsetResult,
     Search,
     TopicView,
@@ -72,7 +72,7 @@ def find_leaders(
 ) -> Search:
     """Searches for the brokers and queues of topics. Raises Unreachable if no name server
     answers."""
-    silences: list[NoReply] = []
+    silences: list[NoSeedAnswered] = []
     views: dict[str, TopicView] = {}
     broker_lists: list[frozenset[str]] = []
     names = None if topics is None else list(dict.fromkeys(topics))
@@ -83,7 +83,7 @@ def find_leaders(
         answer = yield from _search_server(
             seed, names if not views else _unknown_topics(names, views)
         )
-        if isinstance(answer, NoReply):
+        if isinstance(answer, NoSeedAnswered):
             silences.append(answer)
         elif answer is not None:
             has_responded = True
@@ -91,7 +91,7 @@ def find_leaders(
             brokers = yield from _list_brokers(seed)
             broker_lists += [] if brokers is None else [brokers]
     if not has_responded:
-        raise NoReply.join_all(silences).as_error()
+        raise NoSeedAnswered.join_all(silences).as_error()
     registered = frozenset[str]().union(*broker_lists)
     has_no_brokers = bool(broker_lists) and not registered
     return ClusterView((), views, registered=registered, has_no_brokers=has_no_brokers)
@@ -109,11 +109,11 @@ def _is_new(view: TopicView, views: Mapping[str, TopicView]) -> bool:
 
 def _search_server(
     seed: Address, topics: Sequence[str] | None
-) -> Generator[LeaderRequest, Any, dict[str, TopicView] | NoReply | None]:
+) -> Generator[LeaderRequest, Any, dict[str, TopicView] | NoSeedAnswered | None]:
     """The topics as a name server knows them. None if the address is a broker's instead."""
     if topics is None:
         responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_topics()),))
-        if isinstance(responses, NoReply):
+        if isinstance(responses, NoSeedAnswered):
             return responses
         if responses[0].code == REQUEST_NOT_SUPPORTED:
             return None
@@ -124,7 +124,7 @@ def _search_server(
     responses = yield LeaderRequest(
         (seed,), tuple(BrokerRequest(m.route(topic)) for topic in topics)
     )
-    if isinstance(responses, NoReply):
+    if isinstance(responses, NoSeedAnswered):
         return responses
     if all(response.code == REQUEST_NOT_SUPPORTED for response in responses):
         return None
@@ -134,7 +134,7 @@ def _search_server(
 def _list_brokers(seed: Address) -> Generator[LeaderRequest, Any, frozenset[str] | None]:
     """The names of the registered brokers. None if the name server does not list them."""
     responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_brokers()),))
-    if isinstance(responses, NoReply) or responses[0].code != SUCCESS:
+    if isinstance(responses, NoSeedAnswered) or responses[0].code != SUCCESS:
         return None
     return read_brokers(responses[0].body)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import CleanupPolicy, ClusterView, NoReply
+from rangeland.dialects.cluster_values import CleanupPolicy, ClusterView, NoSeedAnswered
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion
@@ -58,7 +58,7 @@ def _is_unknown(view: ClusterView, partition: Partition) -> bool:
 
 def ask_cleanup_policy(
     cluster: ClusterSettings, topic: str, first: Sequence[Address]
-) -> CleanupPolicy | NoReply:
+) -> CleanupPolicy | NoSeedAnswered:
     """The cleanup policy of a topic, from any broker: each knows every topic's configuration. It is
     asked on new connections, since those of a fetch belong to the fetch thread."""
     silent: dict[Address, str] = {}
@@ -73,7 +73,7 @@ def ask_cleanup_policy(
                 silent[address] = error.why or error.what
             except NoCommonVersion:
                 return CleanupPolicy(None, f"{address} is too old to report its cleanup.policy")
-    return NoReply(silent)
+    return NoSeedAnswered(silent)
 
 
 @dataclass(frozen=True, slots=True)
