@@ -192,7 +192,7 @@ def test_a_range_of_whole_entries_is_read_and_no_other(jafka: JafkaCluster, topi
     starts = starts_of(values)
     found = read([slice_of(log, starts[100], starts[250])], settings)
     assert found.values == values[100:250]
-    with pytest.raises(BadRecord, match=rf"takes up \[{starts[250]}, {starts[251]}\)") as caught:
+    with pytest.raises(BadRecord, match=rf"occupies \[{starts[250]}, {starts[251]}\)") as caught:
         read([slice_of(log, 0, starts[250] + 3)], settings)
     assert caught.value.facts["base_offset"] == starts[250]
 
