@@ -379,7 +379,7 @@ def test_connections_that_are_closed_while_another_is_opened_stay_closed() -> No
         thread = threading.Thread(target=close)
         thread.start()
         try:
-            with pytest.raises(ConnectionLost, match="the connections were closed"):
+            with pytest.raises(ConnectionLost, match="the connection pool is closed"):
                 brokers.connect(address)
         finally:
             thread.join()
