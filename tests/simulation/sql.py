@@ -16,7 +16,7 @@ import pyarrow as pa
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
-from rangeland.errors import Conflict, StorageFailed
+from rangeland.errors import StorageFailed
 from rangeland.model import DataFile, Partition
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import (
@@ -26,6 +26,7 @@ from rangeland.planning.table_audit import (
     Runs,
     runs_of,
 )
+from rangeland.spark.replace_where import ConcurrentChange
 from tests.simulation.delta import Tables, Version
 from tests.simulation.files import ROW_BYTES, MemoryStore, StoredFile
 from tests.simulation.spark import SimulatedSpark
@@ -211,10 +212,14 @@ def replace_rows(tables: Tables, new: Frame, path: str, where: str, plan_id: Pla
         raise StorageFailed(f"could not replace rows of {path}", why="the table is gone")
     since = [c for c in log.commits if c.metadata.version > then.number]
     if any(application in commit.metadata.transactions for commit in since):
-        raise Conflict(f"could not replace rows of {path}", why="ConcurrentTransactionException")
+        raise ConcurrentChange(
+            f"could not replace rows of {path}", why="ConcurrentTransactionException"
+        )
     removed = {name[len(key) + 1 :] for name in gone}
     if any(commit.changes or removed & commit.removed for commit in since):
-        raise Conflict(f"could not replace rows of {path}", why="ConcurrentDeleteReadException")
+        raise ConcurrentChange(
+            f"could not replace rows of {path}", why="ConcurrentDeleteReadException"
+        )
     tables.excused |= {name[len(key) + 1 :] for name in new.files}
     tables.change(
         key,

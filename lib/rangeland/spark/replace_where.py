@@ -138,11 +138,16 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
     return joined.agg(*counts)
 
 
+class ConcurrentChange(Conflict):
+    """Another writer, such as OPTIMIZE, committed while rows were being replaced. Nothing was
+    replaced, and it can be tried again at once."""
+
+
 def replace_rows(
     new: Any, path: str, where: str, plan_id: PlanId, *, evolves: bool = False
 ) -> None:
     """Commits ``new`` in place of the rows that satisfy ``where``. ``evolves``: the table's schema
-    follows theirs. Raises Conflict if another writer has changed the rows in the meantime."""
+    follows theirs. Raises ConcurrentChange if another writer has changed the rows."""
     try:
         (
             new.write.format("delta")
@@ -163,8 +168,10 @@ def _replacement_error(error: Exception, path: str) -> RangelandError:
     text = first_line(error)
     names = f"{type(error).__name__} {text}"
     if any(name in names for name in CONFLICTS):
-        return Conflict(
-            f"could not replace rows of {path}", why=f"another writer has changed them: {text}"
+        return ConcurrentChange(
+            f"could not replace rows of {path}",
+            why=f"another writer has changed them: {text}",
+            do="run again when it has ended",
         )
     failure = StorageFailed(f"could not replace rows of {path}", why=text)
     return failure.with_answers(data=ALL_OR_NOTHING)

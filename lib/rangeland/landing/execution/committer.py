@@ -55,9 +55,13 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
+from rangeland.spark.replace_where import ConcurrentChange
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 3
+"""Commits of one outcome while other writers change the rows that it replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +160,22 @@ class PlanCommitter:
     def _commit_newest(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> tuple[OutcomeEvent, CommittedOutcome | NotCommitted]:
-        """Tries to commit the outcome, or one that has superseded it. Returns the outcome that was
-        tried last."""
-        while isinstance(result := self._try_commit(plan, outcome, since), Superseded):
+        """Tries to commit the outcome, or one that has superseded it, and again if another writer
+        has changed the rows that it replaces. Returns the outcome that was tried last."""
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                result = self._try_commit(plan, outcome, since)
+            except ConcurrentChange as conflict:
+                if attempts == MAX_ATTEMPTS:
+                    raise
+                logger.info("Committing plan %s again: %s", plan.id, conflict.why)
+                self._target.table.refresh_same_table()
+                continue
+            if not isinstance(result, Superseded):
+                return outcome, result
             outcome = result.outcome
-        return outcome, result
 
     def _try_commit(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
