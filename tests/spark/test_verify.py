@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,16 @@ import rangeland
 from rangeland import run
 from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
 from rangeland.job import Job
+from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
+from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
+from rangeland.spark import replace_where
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import (
     Record,
@@ -419,6 +423,49 @@ def test_a_partitioned_table_is_replaced_in_its_partitions(
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert sorted(map(str, table_of(spark, table).collect())) == before
     assert verified(job, spark)["ok"]
+
+
+def test_a_replacement_that_meets_an_optimize_is_tried_again(
+    kafka: KafkaCluster,
+    landed: Job,
+    spark: Any,
+    sql: Sql,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    writes, optimized = tmp_path / "writes", tmp_path / "optimized"
+    attempts: list[PlanId] = []
+
+    def wait_for_optimize(batches: Iterator[Any]) -> Iterator[Any]:
+        writes.touch()
+        while not optimized.exists():
+            time.sleep(0.05)
+        yield from batches
+
+    def replace_slowly(new: Any, path: str, where: str, plan_id: PlanId, **more: Any) -> None:
+        attempts.append(plan_id)
+        if len(attempts) == 1:
+            new = new.coalesce(1).mapInArrow(wait_for_optimize, new.schema)
+        replace_where.replace_rows(new, path, where, plan_id, **more)
+
+    def optimize() -> None:
+        for _ in range(600):
+            if writes.exists():
+                break
+            time.sleep(0.1)
+        sql(f"OPTIMIZE delta.`{table}`")
+        optimized.touch()
+
+    monkeypatch.setattr(replacement, "replace_rows", replace_slowly)
+    part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
+    with ThreadPoolExecutor(1) as another_writer:
+        optimizing = another_writer.submit(optimize)
+        done = rangeland.backfill(part, spark, replace=True)
+        optimizing.result()
+    assert len(attempts) == 2
+    assert done.replaced == ReplacedRange(same=60)
+    assert verified(landed, spark)["ok"]
 
 
 @pytest.mark.slow

@@ -165,9 +165,8 @@ def replace_rows(
 
 
 def _replacement_error(error: Exception, path: str) -> RangelandError:
-    text = first_line(error)
-    names = f"{type(error).__name__} {text}"
-    if any(name in names for name in CONFLICTS):
+    text = _first_line_with_class(error)
+    if any(name in text for name in CONFLICTS):
         return ConcurrentChange(
             f"could not replace rows of {path}",
             why=f"another writer has changed them: {text}",
@@ -175,3 +174,15 @@ def _replacement_error(error: Exception, path: str) -> RangelandError:
         )
     failure = StorageFailed(f"could not replace rows of {path}", why=text)
     return failure.with_answers(data=ALL_OR_NOTHING)
+
+
+def _first_line_with_class(error: Exception) -> str:
+    """The error's class and first line: those of the Java exception, if PySpark has no class for
+    it, as for Delta's unless the package ``delta`` was imported."""
+    from py4j.protocol import Py4JJavaError
+
+    if isinstance(error, Py4JJavaError):
+        java = error.java_exception
+        lines = str(java.getMessage()).splitlines()
+        return ": ".join([str(java.getClass().getSimpleName()), *lines[:1]])
+    return f"{type(error).__name__}: {first_line(error)}"
