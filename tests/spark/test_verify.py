@@ -450,7 +450,7 @@ def test_a_replacement_that_meets_an_optimize_is_tried_again(
         replace_where.replace_rows(new, path, where, plan_id, **more)
 
     def optimize() -> None:
-        for _ in range(600):
+        for _ in range(1_800):
             if writes.exists():
                 break
             time.sleep(0.1)
