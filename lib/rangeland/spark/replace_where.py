@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
+"""How the names of Delta's exceptions about other writers begin (``DeltaConcurrentExceptions``)."""
 
 
 def keys_of(frame: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) -> list[str]:
@@ -165,8 +166,8 @@ def replace_rows(
 
 
 def _replacement_error(error: Exception, path: str) -> RangelandError:
-    text = _first_line_with_class(error)
-    if any(name in text for name in CONFLICTS):
+    kind, text = _class_and_line(error)
+    if kind.startswith(CONFLICTS):
         return ConcurrentChange(
             f"could not replace rows of {path}",
             why=f"another writer has changed them: {text}",
@@ -176,13 +177,13 @@ def _replacement_error(error: Exception, path: str) -> RangelandError:
     return failure.with_answers(data=ALL_OR_NOTHING)
 
 
-def _first_line_with_class(error: Exception) -> str:
-    """The error's class and first line: those of the Java exception, if PySpark has no class for
-    it, as for Delta's unless the package ``delta`` was imported."""
+def _class_and_line(error: Exception) -> tuple[str, str]:
+    """The name of the error's class and its first line: those of the Java exception, if PySpark has
+    no class for it, as for Delta's unless the package ``delta`` was imported."""
     from py4j.protocol import Py4JJavaError
 
     if isinstance(error, Py4JJavaError):
         java = error.java_exception
-        lines = str(java.getMessage()).splitlines()
-        return ": ".join([str(java.getClass().getSimpleName()), *lines[:1]])
-    return f"{type(error).__name__}: {first_line(error)}"
+        name = str(java.getClass().getSimpleName())
+        return name, next(iter(str(java.getMessage() or name).splitlines()))
+    return type(error).__name__, first_line(error)

@@ -162,13 +162,13 @@ class PlanCommitter:
     ) -> tuple[OutcomeEvent, CommittedOutcome | NotCommitted]:
         """Tries to commit the outcome, or one that has superseded it, and again if another writer
         has changed the rows that it replaces. Returns the outcome that was tried last."""
-        attempts = 0
+        conflicts = 0
         while True:
-            attempts += 1
             try:
                 result = self._try_commit(plan, outcome, since)
             except ConcurrentChange as conflict:
-                if attempts == MAX_ATTEMPTS:
+                conflicts += 1
+                if conflicts == MAX_ATTEMPTS:
                     raise
                 logger.info("Committing plan %s again: %s", plan.id, conflict.why)
                 self._target.table.refresh_same_table()
