@@ -189,7 +189,6 @@ def backfill(
       rangeland backfill orders.yaml --missing
     """
     output.writes = not dry_run
-
     if missing and (replace or from_bound is not None or until_bound is not None):
         raise UsageError(
             "--missing finds its ranges itself", do="leave out --replace, --from and --until"

@@ -231,7 +231,7 @@ class GroupLease:
         mirrored = heartbeat.exclusively(
             lambda: mirror(self.backend, self.group, owned, heartbeat.commit)
         )
-        # A partition that has a new owner by now is mirrored by that owner.
+        # If a partition has changed hands, its new owner mirrors it.
         return mirrored.of(heartbeat.owned)
 
 
