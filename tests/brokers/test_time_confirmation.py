@@ -13,7 +13,13 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import Unreachable
 from rangeland.model import AtTime, Isolation, Partition
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producer import Record, create_topic, delete_records, produce
+from rangeland.testing.producer import (
+    Record,
+    create_topic,
+    delete_records,
+    produce,
+    produce_transaction,
+)
 from tests.brokers.reading import log_of, look, settings_of
 
 pytestmark = pytest.mark.brokers
@@ -90,3 +96,16 @@ def test_the_newest_time_of_a_deleted_record_does_not_hide_the_others(
     assert "the latest one is at offset 0" in caught.value.why
     later = look(settings, topics=(topic,), times_ms=(now_ms,)).lookups.for_times
     assert later[partition, now_ms] is None
+
+
+def test_a_log_that_has_only_a_marker_left_is_not_waited_for(
+    lazy: KafkaCluster, settings: ClusterSettings, topic: str
+) -> None:
+    create_topic(lazy.bootstrap, topic)
+    produce_transaction(lazy.bootstrap, topic, [Record(b"v", b"k")], commit=True)
+    delete_records(lazy.bootstrap, topic, {0: 1})
+    now_ms = int(time.time() * 1000)
+    before, after = now_ms - 60_000, now_ms + 60_000
+    found = look(settings, topics=(topic,), times_ms=(before, after)).lookups.for_times
+    partition = Partition(topic, 0)
+    assert (found[partition, before], found[partition, after]) == (1, None)

@@ -63,17 +63,6 @@ def request_offsets(
     return brokers.dialect.read_offsets(brokers.call_all(address, requests))
 
 
-def request_latest_timestamps(
-    brokers: ConnectionPool,
-    address: Address,
-    leaders: Mapping[Partition, Leader],
-    isolation: Isolation,
-) -> dict[Partition, OffsetResult]:
-    """Requests the records with the latest timestamps, deleted or not."""
-    requests = brokers.dialect.latest_timestamps_requests(leaders, isolation)
-    return brokers.dialect.read_offsets(brokers.call_all(address, requests))
-
-
 def request_sizes(
     brokers: ConnectionPool,
     leaders: Mapping[Partition, Leader],

@@ -52,16 +52,11 @@ def judge_entry(
 def corrected_times(
     brokers: ConnectionPool,
     address: Address,
-    leaders: Mapping[Partition, Leader],
+    denied: Mapping[Partition, Leader],
     when: AtTime,
-    results: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, OffsetResult]:
-    """Better results where ``results`` are wrong, and errors where they could not be checked."""
-    denied = {
-        p: leaders[p]
-        for p, x in results.items()
-        if x.meaning is ErrorMeaning.OK and x.offset is None
-    }
+    """Better results where the denial is wrong, and errors where it could not be checked.
+    ``denied``: logs in which the broker at ``address``, their leader, finds no record as late."""
     lacks_timestamp = brokers.dialect.capabilities.lacks_timestamp
     if lacks_timestamp is None or not denied:
         return {}

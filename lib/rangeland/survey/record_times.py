@@ -1,13 +1,15 @@
-"""The times of single records, read from the records themselves.
+"""The times of single records, read from the records themselves. One request per leader, or two.
 
-Anything unavailable (a missing leader, a batch larger than the request, a record without a
-timestamp) is left out. One request per leader, or two.
+No time and no answer are different results. A record that was read may have no timestamp, and there
+may be no record; but what could not be read (its leader is missing or refuses, its batch is damaged
+or larger than the request) says nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -26,35 +28,98 @@ class FirstRecord:
     until_offset: int
 
 
+class RecordTime(NamedTuple):
+    """A record was read. ``time_ms``: its timestamp, None if it has none."""
+
+    time_ms: int | None
+
+
+class NoRecordBefore(NamedTuple):
+    """Everything before ``offset`` was read, and contains no record."""
+
+    offset: int
+
+
 def first_times(
     brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, int]:
-    """The timestamps, in ms, of these records."""
+    """The timestamps of these records, in ms. Left out are those without one, those that could not
+    be read, and those that follow many offsets without a record."""
+    times = _read_times(brokers, records)
+    return {
+        p: time.time_ms
+        for p, time in times.items()
+        if isinstance(time, RecordTime) and time.time_ms is not None
+    }
+
+
+def confirmed_times(
+    brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
+) -> dict[Partition, RecordTime | None]:
+    """The times of these records; None where the broker has returned everything up to
+    ``until_offset``, and no record. Left out is only what could not be read, not even by a request
+    of its own: a full response is empty for the last of several partitions."""
+    times: dict[Partition, RecordTime | None] = {}
+    wanted = dict(records)
+    while wanted:
+        read = _read_times(brokers, wanted)
+        for p in wanted.keys() - read.keys():
+            read |= _read_times(brokers, {p: wanted[p]}, is_alone=True)
+        rest: dict[Partition, FirstRecord] = {}
+        for p, x in read.items():
+            if isinstance(x, RecordTime):
+                times[p] = x
+            elif x.offset >= wanted[p].until_offset:
+                times[p] = None
+            else:
+                rest[p] = replace(wanted[p], from_offset=x.offset)
+        wanted = rest
+    return times
+
+
+def _read_times(
+    brokers: ConnectionPool, records: Mapping[Partition, FirstRecord], *, is_alone: bool = False
+) -> dict[Partition, RecordTime | NoRecordBefore]:
+    """What responses show of these records; without what they do not show. ``is_alone``: each
+    request is for one partition, so an empty response shows that there is no record."""
+    without_record: dict[Partition, NoRecordBefore] = {}
 
     def fetch_for(partition: Partition, record: FirstRecord, size: int) -> PartitionFetch:
         leader = record.leader
         return PartitionFetch(partition, leader.topic_id, leader.epoch, record.from_offset, size)
 
-    def read_time(fetched: FetchedPartition) -> dict[Partition, int | None]:
-        is_well = fetched.meaning is ErrorMeaning.OK
-        return _time_of(brokers, fetched, records[fetched.partition]) if is_well else {}
+    def read_time(fetched: FetchedPartition) -> dict[Partition, RecordTime]:
+        partition = fetched.partition
+        match _time_in(brokers, fetched, records[partition], is_alone=is_alone):
+            case RecordTime() as time:
+                return {partition: time}
+            case NoRecordBefore() as nothing:
+                without_record[partition] = nothing  # a larger response may have one
+        return {}
 
     times = sample_batches(brokers, records, lambda record: record.leader, fetch_for, read_time)
-    return {partition: time_ms for partition, time_ms in times.items() if time_ms is not None}
+    return {**without_record, **times}
 
 
-def _time_of(
-    brokers: ConnectionPool, fetched: FetchedPartition, record: FirstRecord
-) -> dict[Partition, int | None]:
-    """The time of the first row, None if it has none. Empty if there is no row."""
-    isolation = brokers.settings.isolation
-    span = (record.from_offset, record.until_offset)
+def _time_in(
+    brokers: ConnectionPool, fetched: FetchedPartition, record: FirstRecord, *, is_alone: bool
+) -> RecordTime | NoRecordBefore | None:
+    """What a response shows of the record, None if nothing."""
+    if fetched.meaning is not ErrorMeaning.OK:
+        return None
+    isolation, until = brokers.settings.isolation, record.until_offset
+    if fetched.is_empty:
+        has_all = is_alone and (fetched.readable_end or 0) >= until
+        return NoRecordBefore(until) if has_all else None
+    next_offset = record.from_offset
     try:
-        records, aborted = fetched.records, fetched.aborted
-        for chunk in brokers.dialect.decode_chunks(records, *span, isolation, aborted):
+        for chunk in brokers.dialect.decode_chunks(
+            fetched.records, next_offset, until, isolation, fetched.aborted
+        ):
+            next_offset = chunk.next_offset
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 moment = chunk.batch.column("timestamp")[0].value
-                return {fetched.partition: None if moment is None else moment // 1000}
+                return RecordTime(None if moment is None else moment // 1000)
     except RangelandError:
-        return {fetched.partition: None}
-    return {}
+        return None
+    return NoRecordBefore(next_offset) if next_offset > record.from_offset else None

@@ -6,6 +6,9 @@ log's start, and ``log.retention.check.interval.ms`` has not passed since), or i
 only empty batches in it, the broker finds nothing there and does not look further (Kafka 4.1,
 ``UnifiedLog.fetchOffsetByTimestamp``). A range from that time on would then begin at the log's end,
 and leave out all that the log has.
+
+So the broker is believed only if what was read agrees with it. If a response that could contradict
+it is missing, or a record cannot be read, the broker is asked again.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.survey.broker_requests import request_latest_timestamps, request_offsets
-from rangeland.survey.record_times import FirstRecord, first_times
+from rangeland.survey.broker_requests import request_offsets
+from rangeland.survey.record_times import FirstRecord, RecordTime, confirmed_times
 
+UNREAD = OffsetResult(ErrorMeaning.RETRY, "that no record is as late as that, unconfirmed", None)
+"""The result where the records or responses that could contradict the broker were not read."""
 CONTRADICTION = "that no record is as late as that, and that the latest one is at offset"
 
 
@@ -36,15 +41,16 @@ class DeniedLog:
 
 
 def judge_denial(
-    log: DeniedLog, times: Mapping[int, int | None]
+    log: DeniedLog, times: Mapping[int, RecordTime | None]
 ) -> OffsetResult | FirstRecord | None:
     """A better result, None if the broker is believed, or the record whose time must be known
     first. The range begins at the log's first record if that is late enough. If the latest record
-    is late enough, or deleted, the broker must be asked again. ``times``: the known times, by
-    offset."""
+    is late enough, or deleted, the broker must be asked again, unless the log has no record at all.
+    ``times``: the known times by offset, None where there is no record."""
 
     def is_late(offset: int) -> bool:
-        time_ms = times[offset]
+        record = times[offset]
+        time_ms = None if record is None else record.time_ms
         return time_ms is not None and time_ms >= log.time_ms
 
     start, latest = log.start_offset, log.latest_offset
@@ -52,6 +58,8 @@ def judge_denial(
         return None
     if start not in times:
         return FirstRecord(log.leader, start, log.end_offset)
+    if times[start] is None:
+        return None
     if is_late(start):
         return OffsetResult(ErrorMeaning.OK, "", start)
     if latest is None or latest >= log.end_offset:
@@ -63,56 +71,70 @@ def judge_denial(
     return OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {latest}", None)
 
 
+def denied_logs(
+    leaders: Mapping[Partition, Leader], results: Mapping[Partition, OffsetResult]
+) -> dict[Partition, Leader]:
+    """The leaders of the logs in which no record is found to be as late as the time."""
+    return {
+        p: leader
+        for p, leader in leaders.items()
+        if p in results and results[p].meaning is ErrorMeaning.OK and results[p].offset is None
+    }
+
+
 def confirm_no_record(
     brokers: ConnectionPool,
     address: Address,
-    leaders: Mapping[Partition, Leader],
+    denied: Mapping[Partition, Leader],
     when: AtTime,
     isolation: Isolation,
-    results: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, OffsetResult]:
-    """Other results for those of ``results`` that deny a record which the log has. All partitions
-    are led by the broker at ``address``. One request, if its latest timestamps agree with it."""
-    denied = {
-        p: leaders[p]
-        for p, x in results.items()
-        if x.meaning is ErrorMeaning.OK and x.offset is None
-    }
+    """Other results where the log has a record that is denied, and where that could not be checked
+    now. ``denied``: logs in which the broker at ``address``, their leader, finds no record as late.
+    One request, if their latest timestamps agree with it."""
     if not denied:
         return {}
-    reported = _usable(request_latest_timestamps(brokers, address, denied, isolation))
-    latest = {
-        p: record
-        for p, record in reported.items()
-        if p in denied and (record.time_ms is None or record.time_ms >= when.time_ms)
-    }
-    if not latest:
+    requests = brokers.dialect.latest_timestamps_requests(denied, isolation)
+    if not requests:
         return {}
-    doubted = {p: leaders[p] for p in latest}
-    starts = _usable(request_offsets(brokers, address, doubted, Earliest(), isolation))
-    ends = _usable(request_offsets(brokers, address, doubted, Latest(), isolation))
-    logs = {
-        p: DeniedLog(when.time_ms, leaders[p], starts[p].offset or 0, ends[p].offset or 0, x.offset)
+    reported = brokers.dialect.read_offsets(brokers.call_all(address, requests))
+    latest = {p: reported.get(p, UNREAD) for p in denied}
+    # A broker that does not support the request for a log cannot be checked.
+    others = {
+        p: x
         for p, x in latest.items()
-        if p in starts and p in ends
+        if x.meaning not in (ErrorMeaning.OK, ErrorMeaning.UNSUPPORTED)
     }
-    return _judge(brokers, logs)
+    doubted = {
+        p: denied[p]
+        for p, x in latest.items()
+        if x.meaning is ErrorMeaning.OK and (x.time_ms is None or x.time_ms >= when.time_ms)
+    }
+    if not doubted:
+        return others
+    starts = request_offsets(brokers, address, doubted, Earliest(), isolation)
+    ends = request_offsets(brokers, address, doubted, Latest(), isolation)
+    logs: dict[Partition, DeniedLog] = {}
+    for p, leader in doubted.items():
+        start, end = starts.get(p, UNREAD), ends.get(p, UNREAD)
+        if start.offset is None or end.offset is None:
+            others[p] = start if start.offset is None else end
+        else:
+            logs[p] = DeniedLog(when.time_ms, leader, start.offset, end.offset, latest[p].offset)
+    return others | _judge(brokers, logs)
 
 
 def _judge(
     brokers: ConnectionPool, logs: Mapping[Partition, DeniedLog]
 ) -> dict[Partition, OffsetResult]:
     """Asks for times until all logs are judged. Logs whose broker is believed are left out."""
-    times: dict[Partition, dict[int, int | None]] = {p: {} for p in logs}
-    while True:
-        judgements = {p: judge_denial(log, times[p]) for p, log in logs.items()}
+    times: dict[Partition, dict[int, RecordTime | None]] = {p: {} for p in logs}
+    results: dict[Partition, OffsetResult] = {}
+    while times:
+        judgements = {p: judge_denial(logs[p], known) for p, known in times.items()}
+        results |= {p: x for p, x in judgements.items() if isinstance(x, OffsetResult)}
         records = {p: x for p, x in judgements.items() if isinstance(x, FirstRecord)}
-        if not records:
-            return {p: x for p, x in judgements.items() if isinstance(x, OffsetResult)}
-        answers = first_times(brokers, records)
-        for p, record in records.items():
-            times[p][record.from_offset] = answers.get(p)
-
-
-def _usable(results: Mapping[Partition, OffsetResult]) -> dict[Partition, OffsetResult]:
-    return {p: x for p, x in results.items() if x.meaning is ErrorMeaning.OK}
+        answers = confirmed_times(brokers, records)
+        results |= {p: UNREAD for p in records.keys() - answers.keys()}
+        times = {p: {**times[p], records[p].from_offset: x} for p, x in answers.items()}
+    return results
