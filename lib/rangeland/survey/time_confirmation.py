@@ -23,7 +23,9 @@ from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader
 from rangeland.survey.broker_requests import request_offsets
 from rangeland.survey.record_times import FirstRecord, RecordTime, confirmed_times
 
-UNREAD = OffsetResult(ErrorMeaning.RETRY, "that no record is as late as that, unconfirmed", None)
+UNREAD = OffsetResult(
+    ErrorMeaning.RETRY, "that no record is as late as that, which could not be checked", None
+)
 """The result where the records or responses that could contradict the broker were not read."""
 CONTRADICTION = "that no record is as late as that, and that the latest one is at offset"
 
