@@ -110,6 +110,20 @@ def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for
     assert [(x.partition, x.kind) for x in found.held] == [(P1, LossKind.UNREACHABLE)]
 
 
+class WithoutEnd(Cluster):
+    """Its leader reports no error for the end of partition 1, and no offset."""
+
+    def _answer(self, partition: Partition, when: Any) -> OffsetResult:
+        answer = super()._answer(partition, when)
+        return replace(answer, offset=None) if (partition, when) == (P1, Latest()) else answer
+
+
+def test_a_log_whose_end_is_not_reported_is_not_taken_for_an_empty_one() -> None:
+    with pytest.raises(Unreachable, match="offsets of t/1") as caught:
+        take_survey(cast(ConnectionPool, WithoutEnd(lambda *_: False)), SurveyRequest(("t",)))
+    assert "without an offset" in caught.value.why
+
+
 def test_a_time_that_cannot_be_looked_up_fails_the_survey_where_nothing_is_held() -> None:
     with pytest.raises(Unreachable, match="offsets of t/1"):
         look(Action.FAIL, no_times)

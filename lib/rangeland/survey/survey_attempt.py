@@ -217,7 +217,8 @@ class SurveyAttempt:
                 self._failure = error
                 continue
             for partition, result in results.items():
-                if result.meaning is ErrorMeaning.OK:
+                has_result = result.offset is not None or isinstance(when, AtTime)
+                if result.meaning is ErrorMeaning.OK and has_result:
                     offsets[partition] = result
                 elif result.meaning.is_final:
                     raise _refused_offsets_error(partition, result)
@@ -285,6 +286,6 @@ def _refused_offsets_error(partition: Partition, result: OffsetResult) -> Rangel
 def _missing_offsets_error(partition: Partition, result: OffsetResult) -> Unreachable:
     return Unreachable(
         f"the offsets of {partition} are not available",
-        why=f"its leader answered {result.code}",
+        why=f"its leader answered {result.code}, without an offset",
         do="check the partition's leader, then run again",
     )
