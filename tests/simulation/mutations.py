@@ -127,7 +127,7 @@ TABLE = (
     Mutation(
         "files that are gone stay in the table",
         Change(
-            "landing.execution.committer:PlanCommitter._try_commit",
+            "landing.execution.committer:PlanCommitter._add",
             "self._target.land(outcome, since, self._target.table.gone_files())",
             "self._target.land(outcome, since)",
         ),
@@ -306,9 +306,9 @@ DAMAGE = (
     Mutation(
         "what is quarantined is not kept",
         Change(
-            "landing.execution.committer:PlanCommitter._try_commit",
-            "if outcome.quarantine_files or outcome.attempt:",
-            "if False:",
+            "landing.execution.committer:PlanCommitter._commit_quarantine",
+            "if not outcome.quarantine_files and not outcome.attempt:",
+            "if True:",
         ),
     ),
     Mutation(

@@ -68,5 +68,5 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     nothing = cast(Any, None)
     context = LandingContext(None, nothing, cast(Any, target), nothing, NoProgress(), print)
     finisher = PlanCommitter(context, nothing)
-    finisher._try_commit(plan, outcome, None)
+    finisher._attempt(plan, outcome, None)
     assert target.asked == asked
