@@ -15,7 +15,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import PlanEvent
-from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_schema.column_mapping import stored_column
 from rangeland.errors import Conflict
@@ -69,9 +68,7 @@ class IdentityCheck:
         transactions older than ``delta.setTransactionRetentionDuration``. After that the ledger and
         the table's history decide. Raises Conflict if they do not show it."""
         landed_last = self._table.transaction_version(application)
-        if self._ledger.opened is None:
-            return landed_last
-        last = self._ledger.opened.last_sequence(application)
+        last = self._ledger.view.last_sequence(application)
         if landed_last >= last or 0 < landed_last == last - 1:
             return landed_last
         if landed_last:
@@ -79,15 +76,15 @@ class IdentityCheck:
         plan_id = PlanId(application, last)
         key = (plan_id, self._table.version)
         if key not in self._known:
-            self._known[key] = self._without_transaction(self._ledger.opened, plan_id)
+            self._known[key] = self._without_transaction(plan_id)
         return self._known[key]
 
-    def _without_transaction(self, ledger: Ledger, plan_id: PlanId) -> int:
-        last = plan_id.sequence
+    def _without_transaction(self, plan_id: PlanId) -> int:
+        last, ledger = plan_id.sequence, self._ledger.view
         plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)
         if plan is None or outcome is None or self._table.snapshot is None:
             return last - 1  # nothing is committed before its outcome is in the ledger
-        landed = self._landing(ledger, plan).has_landed
+        landed = self._landing(plan).has_landed
         if landed is None:
             raise Conflict(
                 f"it is unknown whether {plan_id} has landed in {self._table.name}",
@@ -99,11 +96,11 @@ class IdentityCheck:
             )
         return last if landed else last - 1
 
-    def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
+    def _landing(self, plan: PlanEvent) -> SeenLanding:
         """Checks the cheapest evidence first, and no more than needed. Commits since the table was
         read do not count."""
         made_at = plan.table_version or 0
-        if plan.plan_id not in ledger.possibly_unfinished():
+        if plan.plan_id not in self._ledger.view.possibly_unfinished():
             return SeenLanding(True, False, False, False)
         version = self._table.version or 0
         log = list(self._table.delta.commits(self._table.uri, made_at))
@@ -114,10 +111,10 @@ class IdentityCheck:
         is_whole = first == made_at + 1 or any(c.version >= made_at > version for c in log)
         if is_in_history or is_whole:
             return SeenLanding(False, is_in_history, is_whole, False)
-        return SeenLanding(False, False, False, self._has_files_of(ledger, plan))
+        return SeenLanding(False, False, False, self._has_files_of(plan))
 
-    def _has_files_of(self, ledger: Ledger, plan: PlanEvent) -> bool:
-        outcome = ledger.outcome(plan.plan_id)
+    def _has_files_of(self, plan: PlanEvent) -> bool:
+        outcome = self._ledger.view.outcome(plan.plan_id)
         if outcome is None or self._table.snapshot is None:
             return False
         paths = {one.file.path for one in outcome.files}
@@ -135,7 +132,7 @@ class IdentityCheck:
     def unknown_topics(self, topics: Collection[str], *, now: bool = False) -> list[str]:
         """The topics without a landing in the ledger, as of the last ``refresh`` or ``now``."""
         ledger = self._ledger.load_current() if now else self._ledger.opened
-        coverage = {} if ledger is None else ledger.coverage()
+        coverage = {} if ledger is None else ledger.view.coverage()
         return sorted(set(topics) - {partition.topic for partition in coverage})
 
     def unknown_topics_in_table(self, topics: Collection[str]) -> list[str]:
@@ -159,13 +156,13 @@ class IdentityCheck:
         """The error if table and ledger do not belong together. Cheap if all is well."""
         if self._ledger.opened is None:
             return self._without_ledger_error()
-        newest = self._ledger.opened.newest()
+        newest = self._ledger.opened.view.newest()
         if self._table.snapshot is None:
             return None if newest is None else self._without_table_error(newest)
         claimed = self._table.snapshot.property(LEDGER_PROPERTY)
         if claimed not in (None, self._ledger.opened.table_id) and self._has_files():
             return self._another_ledger_error()
-        if newest is None or self._is_table_of(self._ledger.opened, newest):
+        if newest is None or self._is_table_of(newest):
             return None
         return Conflict(
             f"the table {self._table.name} is not the one that its ledger belongs to",
@@ -216,13 +213,14 @@ class IdentityCheck:
             do=f"restore the former folder, {_ADOPT}",
         )
 
-    def _is_table_of(self, ledger: Ledger, newest: PlanEvent) -> bool:
+    def _is_table_of(self, newest: PlanEvent) -> bool:
         """Whether this is the ledger's table, by its id. Ledgers of version 0.1.0 have no ids: for
         them, the table must have something that was landed."""
         if self._table.snapshot is None:
             return False
         if newest.table_id is not None:
             return newest.table_id == self._table.snapshot.table_id
+        ledger = self._ledger.view
         recent = ledger.possibly_unfinished()
         settled = [
             outcome for _, outcome in ledger.prepared_plans() if outcome.plan_id not in recent

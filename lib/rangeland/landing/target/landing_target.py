@@ -155,7 +155,7 @@ class LandingTarget:
             _log_prepared(plan, mine, losses)
             return Prepared(mine, is_mine=True)
         ledger.refresh()
-        theirs = ledger.outcome(plan.id)
+        theirs = ledger.view.outcome(plan.id)
         if theirs is None:
             raise Bug(f"the outcome of {plan.id} exists and cannot be read")
         check_same_plan(plan, theirs)
@@ -165,8 +165,8 @@ class LandingTarget:
         """The parts of a plan that drivers have read so far, and its outcome if it has one."""
         ledger = self.ledger.require()
         ledger.refresh()
-        outcome = ledger.outcome(plan.id)
-        parts = [] if outcome is not None else ledger.parts(plan.id)
+        outcome = ledger.view.outcome(plan.id)
+        parts = [] if outcome is not None else ledger.view.parts(plan.id)
         return parts, outcome
 
     def append_part(
