@@ -77,18 +77,20 @@ def translate_java_errors(what: str) -> Iterator[None]:
     failed operation."""
     try:
         yield
-    except Py4JJavaError as error:
-        raise translate(what, _chain(error.java_exception)) from None
-    except Py4JError as error:
-        raise Bug(what, why=str(error).strip().splitlines()[0]) from None
     except Exception as error:
-        origin = getattr(error, "_origin", None)  # Spark wraps some of Java's exceptions
-        if origin is None:
-            raise
-        raise translate(what, _chain(origin)) from None
+        if chain := java_chain(error):
+            raise translate(what, chain) from None
+        if isinstance(error, Py4JError):
+            raise Bug(what, why=str(error).strip().splitlines()[0]) from None
+        raise
 
 
-def _chain(java: Any) -> Chain:
+def java_chain(error: Exception) -> Chain:
+    """The Java exception that py4j or Spark has wrapped in this error, with its causes; empty if
+    there is none."""
+    java: Any = getattr(error, "_origin", None)
+    if isinstance(error, Py4JJavaError):
+        java = error.java_exception
     chain: list[tuple[str, str]] = []
     while java is not None and len(chain) < MAX_CAUSES:
         chain.append((str(java.getClass().getName()), str(java.getMessage() or "")))
