@@ -97,7 +97,7 @@ def a_held_part() -> PartEvent:
         0,
         8,
         Counts(landed=6, quarantined=2),
-        gaps=((3, 5),),
+        rowless=((3, 5),),
         losses=(bad, held),
         quarantine_files=kept,
     )

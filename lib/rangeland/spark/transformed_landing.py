@@ -169,8 +169,8 @@ def _with_filtered(
         landed = min(records, with_rows.get(index, 0))
         filtered = receipt.counts.filtered + records - landed
         counts = replace(receipt.counts, landed=landed, filtered=filtered)
-        gaps = receipt.gaps if landed == records else None
-        corrected[index] = replace(receipt, counts=counts, gaps=gaps)
+        rowless = receipt.rowless if landed == records else None
+        corrected[index] = replace(receipt, counts=counts, rowless=rowless)
     return corrected
 
 

@@ -31,14 +31,14 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventRange:
-    """One range of a plan or an outcome; only an outcome has the other fields. ``gaps`` are the
+    """One range of a plan or an outcome; only an outcome has the other fields. ``rowless`` are the
     offsets without a row; None if they were not recorded. ``in_bytes``: offsets are positions of
     entries in bytes, so there are fewer rows than offsets, and rows may share an offset."""
 
     range: Range
     counts: Counts | None = None
     leader: str | None = None
-    gaps: tuple[Interval, ...] | None = None
+    rowless: tuple[Interval, ...] | None = None
     in_bytes: bool = False
 
 
@@ -144,7 +144,7 @@ class PartEvent:
         """One for each slice, for the column ``ranges``."""
         return tuple(
             EventRange(
-                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.gaps
+                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.rowless
             )
             for r in self.receipts
         )

@@ -274,7 +274,7 @@ class LandingTarget:
                     o.range,
                     o.counts,
                     o.leader or leaders.get(o.range.partition),
-                    o.gaps,
+                    o.rowless,
                     o.in_bytes,
                 )
                 for o in results
