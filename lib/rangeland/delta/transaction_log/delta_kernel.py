@@ -11,14 +11,9 @@ Parquet files that its own handler writes and pyarrow reads. Commits are made un
 
 from __future__ import annotations
 
-import atexit
 import logging
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +23,7 @@ from rangeland.delta.java_bridge import java_errors
 from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
 from rangeland.delta.java_bridge.java_errors import translate_java_errors
+from rangeland.delta.java_bridge.java_folder import folder_for_java
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_kinds import StoreCapabilities
@@ -302,20 +298,6 @@ class DeltaKernel:
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))
         return warnings
-
-
-@contextmanager
-def folder_for_java(prefix: str) -> Iterator[str]:
-    """A temporary folder into which the JVM writes. If the call is interrupted, the JVM goes on and
-    may create the folder again, so it is then removed once more when this process ends."""
-    folder = tempfile.mkdtemp(prefix=prefix)
-    remove = partial(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(remove)
-    try:
-        yield folder
-    finally:
-        remove()
-    atexit.unregister(remove)
 
 
 def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) -> None:

@@ -199,8 +199,7 @@ class PlanCommitter:
         been checked."""
         if self._constraints.are_any and (paths := self._target.table.gone_prepared_files(outcome)):
             return FilesGone(paths)
-        files = [f.file for f in outcome.files]
-        refusal = self._constraints.violation_error(files, outcome.schema_json)
+        refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
 
     def _add(self, plan: Plan, outcome: OutcomeEvent, since: int | None) -> Attempt:

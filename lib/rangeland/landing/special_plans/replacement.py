@@ -125,9 +125,8 @@ class Replacement:
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.uri, self._table()
-        files = [f.file for f in outcome.files]
         schema = self._target.schema.schema_of_files(change)
-        new = prepared_frame(self._spark, path, files, schema)
+        new = prepared_frame(self._spark, path, outcome.data_files, schema)
         return table, new, self._condition(table, plan)
 
     def _table(self) -> Any:

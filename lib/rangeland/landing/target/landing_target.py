@@ -232,7 +232,7 @@ class LandingTarget:
         request = CommitRequest(
             outcome.application,
             outcome.sequence,
-            [f.file for f in outcome.files],
+            outcome.data_files,
             removed=gone,
             properties={LEDGER_PROPERTY: self.ledger.require().table_id},
             schema_json=outcome.schema_json,

@@ -25,7 +25,6 @@ from rangeland.delta.transaction_log.table_snapshot import Snapshot
 from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.target.target_schema import TargetSchema
-from rangeland.model import DataFile
 from rangeland.spark.catalog_names import literal, quote_name
 
 if TYPE_CHECKING:
@@ -192,8 +191,7 @@ class TargetTable:
         if self.snapshot is None:
             return []
         own = [f for f in self.snapshot.files() if ":/" not in f.path]
-        data_files = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
-        paths = set(table_commit.gone_files(self.storage(), data_files))
+        paths = set(table_commit.gone_files(self.storage(), own))
         return [f for f in own if f.path in paths]
 
     def change_by(self, schema_json: str) -> SchemaChange:
@@ -214,7 +212,7 @@ class TargetTable:
 
     def gone_prepared_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
-        return table_commit.gone_files(self.storage(), [f.file for f in outcome.files])
+        return table_commit.gone_files(self.storage(), outcome.data_files)
 
     @property
     def uri(self) -> str:
