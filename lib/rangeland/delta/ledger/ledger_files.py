@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from rangeland.delta.ledger.event_keys import EventKey, key_of
 from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, from_row, stats_of, to_row
 from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
+from rangeland.delta.parquet_files.data_files import write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, open_store, sync_file
-from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile
@@ -44,15 +44,8 @@ class LedgerFiles:
         """Writes a file with events of one kind, which share all values in its statistics."""
         rows = [to_row(event) for event in events]
         name = f"{OUR_FILES}{rows[0]['event']}-{uuid.uuid4()}.zstd.parquet"
-        full = f"{self._root}/{name}"
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
-        try:
-            with self._store.open_output_stream(full) as sink:
-                pq.write_table(table, sink, compression="zstd", store_schema=False)
-                size = sink.tell()
-            sync_file(self._store, full)
-        except OSError as error:
-            raise store_error(error, full, table.nbytes) from error
+        size = write_whole_file(self._store, f"{self._root}/{name}", table)
         return DataFile(name, size, len(rows), stats_of(rows), events[0].written_at_ms)
 
     def rewrite(self, paths: Sequence[str]) -> DataFile:

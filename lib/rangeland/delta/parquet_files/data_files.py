@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -255,6 +256,19 @@ class FileWriter:
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}"
+
+
+def write_whole_file(store: pafs.FileSystem, full: str, table: pa.Table) -> int:
+    """Writes a Parquet file of one table, flushes it to disk if the store is local, and returns its
+    size. Raises like ``FileWriter``."""
+    try:
+        with store.open_output_stream(full) as sink:
+            pq.write_table(table, sink, compression="zstd", store_schema=False)
+            size: int = sink.tell()
+        sync_file(store, full)
+    except OSError as error:
+        raise store_error(error, full, table.nbytes) from error
+    return size
 
 
 def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> pa.Array:

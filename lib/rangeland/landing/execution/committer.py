@@ -22,7 +22,6 @@ from rangeland.delta.transaction_log.table_commit import (
     NotCommitted,
     RowsRefused,
     gone_files,
-    landed_at,
 )
 from rangeland.errors import (
     FOUND_BEFORE_PLANS,
@@ -216,9 +215,7 @@ class PlanCommitter:
         """The landing of a plan, if the table had it when it was last read."""
         if self._target.identity.landed_sequence(plan.application) < plan.sequence:
             return None
-        delta, path = self._target.table.delta, self._target.table.uri
-        version = landed_at(delta, path, plan.id, since or 0)
-        return CommittedOutcome(version, is_new=False)
+        return CommittedOutcome(self._target.table.landed_at(plan.id, since), is_new=False)
 
     def _replace(self, plan: Plan, outcome: OutcomeEvent, since: int | None) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given

@@ -117,7 +117,7 @@ class Replacement:
             except ConcurrentChange as conflict:
                 return conflict
         table.refresh()
-        version = table_commit.landed_at(table.delta, path, outcome.plan_id, since or 0)
+        version = table.landed_at(outcome.plan_id, since)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
     def _swap(

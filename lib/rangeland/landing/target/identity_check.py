@@ -11,7 +11,7 @@ clones lose it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import PlanEvent
@@ -20,6 +20,7 @@ from rangeland.delta.table_schema.column_mapping import stored_column
 from rangeland.errors import Conflict
 from rangeland.landing.target.target_ledger import TargetLedger
 from rangeland.landing.target.target_table import RETENTION_PROPERTY, TargetTable
+from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 
 LEDGER_PROPERTY = "rangeland.ledger"
@@ -115,10 +116,7 @@ class IdentityCheck:
 
     def _has_files_of(self, plan: PlanEvent) -> bool:
         outcome = self._ledger.view.outcome(plan.plan_id)
-        if outcome is None or self._table.snapshot is None:
-            return False
-        paths = {one.file.path for one in outcome.files}
-        return any(file.path in paths for file in self._table.snapshot.files()) if paths else False
+        return outcome is not None and self._has_one_of(outcome.data_files)
 
     def _contradiction_error(self, application: str, landed_last: int, last: int) -> Conflict:
         return Conflict(
@@ -181,6 +179,13 @@ class IdentityCheck:
             and next(self._table.snapshot.files(), None) is not None
         )
 
+    def _has_one_of(self, files: Iterable[DataFile]) -> bool:
+        """Whether the table has at least one of these files."""
+        paths = {file.path for file in files}
+        if not paths or self._table.snapshot is None:
+            return False
+        return any(file.path in paths for file in self._table.snapshot.files())
+
     def _without_ledger_error(self) -> Conflict | None:
         if self._table.snapshot is None:
             return None
@@ -227,5 +232,4 @@ class IdentityCheck:
         ]
         if not settled or any(self._table.transaction_version(o.application) for o in settled[-5:]):
             return True
-        paths = {one.file.path for outcome in settled for one in outcome.files}
-        return any(file.path in paths for file in self._table.snapshot.files())
+        return self._has_one_of(file for outcome in settled for file in outcome.data_files)

@@ -25,6 +25,7 @@ from rangeland.delta.transaction_log.table_snapshot import Snapshot
 from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.target.target_schema import TargetSchema
+from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import literal, quote_name
 
 if TYPE_CHECKING:
@@ -184,6 +185,10 @@ class TargetTable:
         if self.snapshot is None:
             return 0
         return self.snapshot.transaction_version(application) or 0
+
+    def landed_at(self, plan_id: PlanId, since: int | None) -> int | None:
+        """See ``table_commit.landed_at``. ``since``: None for a table that did not exist yet."""
+        return table_commit.landed_at(self.delta, self.uri, plan_id, since or 0)
 
     def gone_files(self) -> list[AddedFile]:
         """The files that the table names and its store no longer has. Files that a shallow clone
