@@ -46,7 +46,7 @@ not."""
 _BY_CATALOG = "Must provide maxCatalogVersion"
 """Delta Kernel's message if it only knows the path of a table whose commits a catalog makes."""
 _UNCONDITIONAL = {"ConditionIgnoredException", "AWSUnsupportedFeatureException"}
-"""The store ignores or refuses If-None-Match."""
+"""What a store raises that ignores or refuses If-None-Match."""
 _IO = {"IOException", "FileNotFoundException", "EOFException", "ChecksumException"}
 _IO |= {"UncheckedIOException", "KernelEngineException", "CommitStateUnknownException"}
 
@@ -148,7 +148,8 @@ def _names(chain: Chain) -> set[str]:
 
 
 def _store_refusal_error(what: str, reason: str, chain: Chain) -> RangelandError | None:
-    """The store is full, denies access, has no such bucket, or no file system here supports it."""
+    """The error if the store is full, denies access, has no such bucket, or is of a kind that no
+    file system here supports; None for any other failure."""
     names = _names(chain)
     text = " ".join(message.lower() for _, message in chain if message)
     if any(phrase in text for phrase in _FULL):

@@ -60,6 +60,7 @@ def compact_files(delta: DeltaKernel, snapshot: Snapshot, files: LedgerFiles) ->
 
 
 def is_due(paths: Iterable[str]) -> bool:
+    """Whether a ledger with these files has enough single-commit files to be compacted."""
     return sum(path.startswith(OUR_FILES) for path in paths) >= MANY
 
 

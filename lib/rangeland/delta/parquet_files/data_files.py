@@ -96,7 +96,7 @@ class FileWriter:
         self._folders: set[str] = set()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes ownership of the batch, which must not be changed afterwards. Columns are matched
+        """Adds the rows of a batch, which must not be changed afterwards. Columns are matched
         by name, ignoring case, and cast if the table's type is wider."""
         for portion in self._portions(self._conform(batch)):
             for values, rows in split(portion, self._layout.partition_by):
@@ -290,7 +290,7 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
 
 
 def _stats_columns(layout: TableLayout, stored: pa.Schema) -> frozenset[str] | None:
-    """The columns that get statistics, by their names in files; None for all of them."""
+    """The columns that get statistics, by their names in files; None for the first ones."""
     if layout.stats_columns is None:
         return None
     names = zip(layout.file_schema.names, stored.names, strict=True)
@@ -320,7 +320,7 @@ def _encodings(schema: pa.Schema, stored: pa.Schema) -> dict[str, Any]:
 
 
 def _close_quietly(parquet: pq.ParquetWriter | None, sink: Any) -> None:
-    """The file is about to be removed, so errors in closing it do not matter."""
+    """Closes a file that is about to be removed: errors do not matter."""
     for resource in (parquet, sink):
         if resource is not None:
             try:

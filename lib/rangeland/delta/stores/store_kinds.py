@@ -29,6 +29,8 @@ HDFS_SCHEMES = frozenset(["hdfs", "viewfs"])
 
 
 class StoreKind(StrEnum):
+    """The kind of a store, by what it does if two drivers create the same file."""
+
     LOCAL = "local"
     PUT_IF_ABSENT = "put-if-absent"
     SINGLE_DRIVER = "single-driver"

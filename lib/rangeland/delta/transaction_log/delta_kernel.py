@@ -100,7 +100,8 @@ class DeltaKernel:
             return None
 
     def _load(self, path: str, *, blind: bool) -> Snapshot:
-        """``blind``: commits on this snapshot are marked as blind appends."""
+        """The newest version of the table. Raises NoTable if there is none. ``blind``: commits on
+        this snapshot are marked as blind appends."""
         java = self._facade.snapshot(self.engine, path, blind)
         if java is None:
             raise java_errors.NoTable
@@ -199,9 +200,9 @@ class DeltaKernel:
     def commit(
         self, table: str | Snapshot, request: CommitRequest, is_ready: Callable[[], bool] = _always
     ) -> Committed | AlreadyCommitted | NotReady:
-        """One commit. ``is_ready`` is called while the table is locked, so no writer that honours
-        the lock can commit between its answer and this commit. Passing a Snapshot, which may be
-        old, saves loading one."""
+        """Makes one commit, unless the table already has its transaction. ``is_ready`` is asked
+        first, while the table is locked, so no writer that honours the lock can commit in between.
+        Passing a Snapshot, which may be old, saves loading one."""
         snapshot = self._snapshot_of(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
         _check_version_is_expected(snapshot, request)
@@ -240,7 +241,8 @@ class DeltaKernel:
         return snapshot
 
     def _commit(self, snapshot: Snapshot, request: CommitRequest, text: str) -> Committed:
-        """``text``: the lines of its actions on files."""
+        """Commits with Delta Kernel and starts the maintenance. ``text``: the lines of the actions
+        on files."""
         if not snapshot.is_own:
             # The maintenance that a commit needs depends on that of the previous one.
             self._maintenance.wait_for(snapshot.path)

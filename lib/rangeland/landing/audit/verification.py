@@ -48,8 +48,8 @@ class Verification:
 
 
 def examine(spark: SparkSession, target: LandingTarget) -> Verification:
-    """Reads three columns of the whole table, in the version that the target last read: rows that
-    land in the meantime are in a later one."""
+    """Compares the table with all its landings. Reads three columns of the whole table, in the
+    version that the target last read: rows that land in the meantime are in a later one."""
     landings = target.history.landings()
     landed_ranges = in_force(landed_ranges_of(landings, target.history.losses()))
     by_broker = any(landed_range.range.partition.broker for landed_range in landed_ranges)

@@ -59,7 +59,7 @@ from rangeland.wording import count_noun
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
-"""Commits of one outcome while other writers change the rows that it replaces."""
+"""The most attempts to commit one outcome while other writers change the rows that it replaces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class QuarantinedRange:
 
     @property
     def read_filter(self) -> ReadFilter:
-        """All ranges of a plan have the same one."""
+        """The read filter of that landing. All ranges of a plan have the same one."""
         return self.isolation, self.tags
 
     @property
@@ -183,6 +183,7 @@ def _trial(
 def _why_not(
     job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
 ) -> str:
+    """The reason why the bytes of a batch cannot be decoded now; empty if they can."""
     where = batch.range
     slice_ = Slice(0, where.partition, *where.interval)
     settings = _decode_settings(job, row_format, {0: batch.quarantined_bytes}, isolation)
@@ -315,8 +316,8 @@ def _decode_settings(
     isolation: Isolation,
     tags: tuple[str, ...] = (),
 ) -> ReadSettings:
-    """No broker is asked. The memory budget is the job's: a batch that was quarantined because it
-    was too large can be landed once the budget is raised."""
+    """The settings for decoding these bytes, without any broker. The memory budget is the job's: a
+    batch that was quarantined because it was too large can be landed once the budget is raised."""
     source = job.source
     cluster = ClusterSettings(
         source.dialect, (), isolation=isolation, max_batch_bytes=source.max_batch_bytes
@@ -330,7 +331,8 @@ def _decode_settings(
 
 
 def _of_old_records(row_format: RowFormat | None) -> RowFormat | None:
-    """Records without a known schema stay in quarantine: it may still be registered."""
+    """The row format for records from quarantine. Those without a known schema stay there: it may
+    still be registered."""
     return row_format and replace(row_format, written=LONG_AGO)
 
 

@@ -98,8 +98,8 @@ class IdentityCheck:
         return last if landed else last - 1
 
     def _landing(self, plan: PlanEvent) -> SeenLanding:
-        """Checks the cheapest evidence first, and no more than needed. Commits since the table was
-        read do not count."""
+        """The evidence that a plan has landed: the cheapest first, and no more than needed. Commits
+        since the table was read do not count."""
         made_at = plan.table_version or 0
         if plan.plan_id not in self._ledger.view.possibly_unfinished():
             return SeenLanding(True, False, False, False)

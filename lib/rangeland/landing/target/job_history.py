@@ -98,6 +98,8 @@ class JobHistory:
         return self._ledger.view.losses(plan_id)
 
     def _plan_entry(self, plan_id: PlanId) -> PlanEvent | None:
+        """A plan that the table has landed, as it is in the ledger; None for sequence 0, and
+        without a ledger."""
         if self._ledger.opened is None or plan_id.sequence <= 0:
             return None
         event = self._ledger.view.plan(plan_id)

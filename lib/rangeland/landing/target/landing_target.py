@@ -276,7 +276,8 @@ class LandingTarget:
 
 
 def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> EventRange:
-    """``leaders`` fill in where the receipts do not say which broker served a range."""
+    """The range of a result as the ledger records it. ``leaders`` fill in where the receipts do not
+    say which broker served it."""
     leader = result.leader or leaders.get(result.range.partition)
     return EventRange(result.range, result.counts, leader, result.rowless, result.in_bytes)
 

@@ -94,8 +94,8 @@ class TargetLedger:
         self.opened = self.opened or Ledger(self._table.delta, path).open_or_create()
 
     def compact(self) -> str:
-        """See ``Ledger.compact``. Everything has landed by then, so a failure is only a warning,
-        which is returned."""
+        """Compacts the ledger (``Ledger.compact``). Returns a warning if that failed, otherwise an
+        empty text: everything has landed by then."""
         try:
             self.require().compact()
         except RangelandError as error:
@@ -108,7 +108,7 @@ class TargetLedger:
         self._table.register(LEDGER_SUFFIX, self.require().path)
 
     def add_columns_if_lacking(self) -> None:
-        """Ledgers of earlier versions lack the newest columns."""
+        """Adds the columns that the ledger lacks because an earlier version created it."""
         ledger = self.require()
         if ledger.missing_columns_sql():
             with lock_table(ledger.path):
