@@ -98,6 +98,4 @@ def _metadata_of(
     parameters = dict(info.get("operationParameters") or {})
     target = parameters.get("version")
     restored = _version(target) if operation == "RESTORE" else None
-    return CommitMetadata(
-        version, stamp, operation, transactions, restored, parameters, operation == "RESTORE"
-    )
+    return CommitMetadata(version, stamp, operation, transactions, restored, parameters)

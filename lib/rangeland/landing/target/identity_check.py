@@ -12,7 +12,6 @@ clones lose it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import PlanEvent
 from rangeland.delta.parquet_files.file_statistics import may_hold
@@ -28,27 +27,6 @@ _ADOPT = (
     "or, if the table is right, `rangeland adopt JOB.yaml`, which takes the rows that it "
     "has now as landed"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SeenLanding:
-    """The evidence that a plan with an outcome has landed, apart from the table's transaction."""
-
-    is_settled: bool
-    """A later plan was entered by a driver that saw this one in the table."""
-    is_in_history: bool
-    """The table's log has the commit with its transaction."""
-    is_history_whole: bool
-    """That log goes back to before the plan was made."""
-    has_files: bool
-    """The table has at least one of its files."""
-
-    @property
-    def has_landed(self) -> bool | None:
-        """Whether the outcome has landed; None if unknown."""
-        if self.is_settled or self.is_in_history or self.has_files:
-            return True
-        return False if self.is_history_whole else None
 
 
 class IdentityCheck:
@@ -85,7 +63,7 @@ class IdentityCheck:
         plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)
         if plan is None or outcome is None or self._table.snapshot is None:
             return last - 1  # nothing is committed before its outcome is in the ledger
-        landed = self._landing(plan).has_landed
+        landed = self._has_landed(plan)
         if landed is None:
             raise Conflict(
                 f"it is unknown whether {plan_id} has landed in {self._table.name}",
@@ -97,26 +75,24 @@ class IdentityCheck:
             )
         return last if landed else last - 1
 
-    def _landing(self, plan: PlanEvent) -> SeenLanding:
-        """The evidence that a plan has landed: the cheapest first, and no more than needed. Commits
-        since the table was read do not count."""
-        made_at = plan.table_version or 0
+    def _has_landed(self, plan: PlanEvent) -> bool | None:
+        """Whether a plan with an outcome is in the table, whose transaction of it is gone; None if
+        unknown. Asks for the cheapest evidence first. Commits since the table was read do not
+        count."""
         if plan.plan_id not in self._ledger.view.possibly_unfinished():
-            return SeenLanding(True, False, False, False)
-        version = self._table.version or 0
+            return True  # a later plan was entered by a driver that saw this one in the table
+        made_at, version = plan.table_version or 0, self._table.version or 0
         log = list(self._table.delta.commits(self._table.uri, made_at))
         commits = [c for c in log if made_at < c.version <= version]
-        is_in_history = any(c.transactions.get(plan.application) == plan.sequence for c in commits)
+        if any(c.transactions.get(plan.application) == plan.sequence for c in commits):
+            return True
+        # The log may go back to before the plan was made. Or the plan may have been made for a
+        # version that is in the log and newer than the one read.
         first = commits[0].version if commits else version + 1
-        # The plan may have been made for a version that is in the log and newer than the one read.
-        is_whole = first == made_at + 1 or any(c.version >= made_at > version for c in log)
-        if is_in_history or is_whole:
-            return SeenLanding(False, is_in_history, is_whole, False)
-        return SeenLanding(False, False, False, self._has_files_of(plan))
-
-    def _has_files_of(self, plan: PlanEvent) -> bool:
+        if first == made_at + 1 or any(c.version >= made_at > version for c in log):
+            return False
         outcome = self._ledger.view.outcome(plan.plan_id)
-        return outcome is not None and self._has_one_of(outcome.data_files)
+        return True if outcome is not None and self._has_one_of(outcome.data_files) else None
 
     def _contradiction_error(self, application: str, landed_last: int, last: int) -> Conflict:
         return Conflict(
