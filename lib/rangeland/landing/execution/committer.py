@@ -1,4 +1,4 @@
-"""Carries one plan through to its commit: read, prove, prepare, commit.
+"""Carries one plan through to its commit: read, prove, check its rows, prepare, commit.
 
 A plan may be new, or in the ledger with or without an outcome. Each step is recorded before the
 next begins, so an interrupted plan resumes where it stopped. Which plan to finish is decided

@@ -112,11 +112,7 @@ def _try_batches(
                 yield QuarantinedRange(without_bytes, isolation, why, tags)
     if remaining:
         plan_id, where = min(remaining, key=str)
-        raise Conflict(
-            f"the quarantine has no bytes of {where}",
-            why=f"{plan_id} put them there",
-            do="restore the folder _rangeland/quarantine beside the table's files",
-        )
+        raise _no_bytes_error(where, why=f"{plan_id} put them there")
 
 
 def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
@@ -302,11 +298,16 @@ def settings_of(
         by_slice |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
     for s in slices:
         if s.index not in by_slice:
-            raise Conflict(
-                f"the quarantine has no bytes of {s}",
-                do="restore the folder _rangeland/quarantine beside the table's files",
-            )
+            raise _no_bytes_error(s)
     return _decode_settings(job, row_format, by_slice, plan.isolation, plan.tags)
+
+
+def _no_bytes_error(where: Range | Slice, why: str = "") -> Conflict:
+    return Conflict(
+        f"the quarantine has no bytes of {where}",
+        why=why,
+        do="restore the folder _rangeland/quarantine beside the table's files",
+    )
 
 
 def _decode_settings(
