@@ -25,6 +25,7 @@ from rangeland import run
 from rangeland.api import plan
 from rangeland.dataframe.reader import freeze
 from rangeland.decode.columns import row_schema
+from rangeland.delta.parquet_files.data_files import FileWriterSettings
 from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.job import Job
 from rangeland.planning.task_packing import pack_tasks
@@ -88,9 +89,8 @@ def _land_in_one_process(ground: Ground, out: Path) -> None:
     out.mkdir(parents=True)
     found, cluster = freeze(job(ground, out))
     layout = new_table(row_schema()).layout
-    read_and_write(
-        found.slices, cluster, WriterSettings(str(out), layout, "snappy", 1, 256 << 20, "b")
-    )
+    files = FileWriterSettings(str(out), layout, "snappy", name_prefix="b")
+    read_and_write(found.slices, cluster, WriterSettings(files))
 
 
 def _read_frame(ground: Ground, out: Path) -> None:

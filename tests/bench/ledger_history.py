@@ -184,15 +184,11 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
         with clock.measured(found, "open"):
             assert ledger.exists()
             assert ledger.entered() == entered
-            ledger.events()
+            assert ledger.view.keys
         with clock.measured(found, "look"):  # what a run asks before it plans
-            (
-                ledger.newest(),
-                ledger.possibly_unfinished(),
-                ledger.without_outcome(),
-                ledger.coverage(),
-            )
-            ledger.last_sequence(APPLICATION), next(ledger.plans_of(JOB), None)
+            view = ledger.view
+            view.newest(), view.possibly_unfinished(), view.without_outcome(), view.coverage()
+            view.last_sequence(APPLICATION), next(view.plans(job=JOB), None)
         plan = replace(history, landings=entered + 1).plan(entered + 1)
         with clock.measured(found, "enter, prepare"):
             assert ledger.enter(plan, entered)
@@ -200,10 +196,10 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
         with clock.measured(found, "maintenance"):
             assert not kernel.wait_for_maintenance()
     ledger = Ledger(kernel, str(table))
-    files = len({key.path for key in ledger.events()})
+    files = len({key.path for key in ledger.view.keys})
     if files <= READ_AT_MOST:  # else it takes minutes
         with clock.measured(found, "read all"):
-            assert len(ledger.prepared_plans()) == many + rounds
+            assert len(ledger.view.prepared_plans()) == many + rounds
     log = list((table / FOLDER / "_delta_log").iterdir())
     size_mib = sum(path.stat().st_size for path in log) >> 20
     print(f"{many:>9,} landings in {files:,} files, log of {len(log):,} files, {size_mib} MiB")

@@ -55,7 +55,7 @@ def test_only_messages_of_the_tags_are_read_of_what_upstreams_producer_writes(
         assert found.values == [f"value-{n}".encode() for n in there]
         assert offsets_of(found.rows) == there
         assert found.counts == Counts(landed=len(there), filtered=100 - len(there))
-        assert found.receipts[0].gaps is not None
+        assert found.receipts[0].rowless is not None
         inside = read([slice_of(log, 3, 41)], settings, tags=tags)
         assert offsets_of(inside.rows) == [n for n in there if 3 <= n < 41]
         assert inside.counts.total == 38
@@ -78,7 +78,7 @@ def test_a_broker_that_lets_tags_of_one_hash_through_is_not_believed(
     settings = settings_of(rocketmq)
     found = read(slices_of(look(settings, topics=(topic,))), settings, tags=(ONE,))
     assert (found.rows, found.counts) == ([], Counts(filtered=3))
-    assert found.receipts[0].gaps == ((0, 3),)
+    assert found.receipts[0].rowless == ((0, 3),)
 
 
 def test_tags_that_are_rare_in_a_long_queue_are_found(

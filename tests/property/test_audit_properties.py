@@ -21,15 +21,17 @@ offsets = st.lists(st.integers(0, TOP - 1), max_size=60)
 
 @st.composite
 def landings(draw: st.DrawFn) -> list[LandedRange]:
-    """Ranges one after the other, each with gaps, in lives of the topic."""
+    """Ranges one after the other, each with rowless offsets, in lives of the topic."""
     landed_ranges = []
     for life in draw(st.sampled_from((["A"], ["A", "B"], [None]))):
         marks = sorted(draw(st.sets(st.integers(0, TOP), min_size=2, max_size=5)))
         for start, end in itertools.pairwise(marks):
-            gaps = draw(st.sets(st.integers(start, end - 1)))
-            spans = tuple(subtract((start, end), [(o, o + 1) for o in {*range(start, end)} - gaps]))
+            rowless = draw(st.sets(st.integers(start, end - 1)))
+            spans = tuple(
+                subtract((start, end), [(o, o + 1) for o in {*range(start, end)} - rowless])
+            )
             landed_ranges.append(
-                LandedRange(Range(P0, start, end, life), end - start - len(gaps), spans)
+                LandedRange(Range(P0, start, end, life), end - start - len(rowless), spans)
             )
     return landed_ranges
 
@@ -44,7 +46,7 @@ def rows_of(landed_ranges: list[LandedRange]) -> Counter[int]:
     rows: Counter[int] = Counter()
     for landed_range in landed_ranges:
         whole = (landed_range.range.from_offset, landed_range.range.until_offset)
-        for start, end in subtract(whole, landed_range.gaps or ()):
+        for start, end in subtract(whole, landed_range.rowless or ()):
             rows.update(range(start, end))
     return rows
 
@@ -75,7 +77,7 @@ def test_what_was_landed_is_clean_in_any_order_of_rows(
 
 
 @given(st.integers(1, TOP), offsets)
-def test_without_gaps_the_count_decides(landed: int, rows: list[int]) -> None:
+def test_without_rowless_offsets_the_count_decides(landed: int, rows: list[int]) -> None:
     landed_range = LandedRange(Range(P0, 0, TOP), landed)
     said = audit([landed_range], {P0: runs_of(np.array(sorted(set(rows)), np.int64))})
     if len(set(rows)) >= landed:
@@ -97,8 +99,8 @@ def test_a_later_landing_stands_in_for_what_it_covers(
         last = [p for p in (*first, *then) if p.range.from_offset <= o < p.range.until_offset]
         assert bool(holders) == bool(last)
         if holders:
-            gone = any(a <= o < b for a, b in holders[0].gaps or ())
-            assert gone == any(a <= o < b for a, b in last[-1].gaps or ())
+            gone = any(a <= o < b for a, b in holders[0].rowless or ())
+            assert gone == any(a <= o < b for a, b in last[-1].rowless or ())
     assert all(p.landed == rows_of([p]).total() for p in left)
 
 

@@ -155,7 +155,7 @@ class Tables:
         back = [file for path, file in then.files.items() if path not in now.files]
         parameters = {"version": str(number)}
         made = CommitMetadata(
-            now.number + 1, self.world.clock_ms(), "RESTORE", {}, number, parameters, True
+            now.number + 1, self.world.clock_ms(), "RESTORE", {}, number, parameters
         )
         self.change(key, removed=gone, added=back, made=made, like=then)
 
@@ -213,7 +213,7 @@ class SimulatedKernel(DeltaKernel):
         return str(TablePath.parse(path))
 
     def store(self, path: str) -> StoreCapabilities:
-        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, "mem", "")
+        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, "")
 
     def storage(self, path: str) -> StoreSettings:
         return StoreSettings(self.resolve(path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rangeland.delta.ledger import ledger_table
+from rangeland.delta.ledger import ledger_files, ledger_table
 from rangeland.delta.ledger.event_rows import from_row
 from rangeland.delta.quarantine import quarantine_table
 from rangeland.delta.stores.table_path import TablePath
@@ -58,7 +58,7 @@ def changes() -> Iterator[tuple[Any, str, Any]]:
     """What to set in the product's modules and classes."""
     yield session, "decode", remembering(decode, _bytes_from)
     yield session, "encode_buffers", _parts()
-    yield ledger_table, "from_row", remembering(from_row, id)
+    yield ledger_files, "from_row", remembering(from_row, id)
     yield Plan, "parse", staticmethod(remembering(Plan.parse))
     yield Job, "policies", property(remembering(vars(Job)["policies"].fget, id))
     yield TablePath, "parse", staticmethod(remembering(TablePath.parse))

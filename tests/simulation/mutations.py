@@ -49,7 +49,7 @@ PLANS_AND_LEDGER = (
         "an entry whose response was lost counts as another driver's",
         Change(
             "delta.ledger.ledger_table:Ledger._append",
-            "if any(key.path == files[0].path for key in self.events()):",
+            "if any(key.path == files[0].path for key in self.view.keys):",
             "if False:",
         ),
     ),
@@ -57,15 +57,15 @@ PLANS_AND_LEDGER = (
         "a compaction whose response was lost is undone",
         Change(
             "delta.ledger.ledger_table:Ledger.compact",
-            "if any(file.path == compacted.path for file in self._seen().snapshot.files()):",
-            "if not self._seen().snapshot.files():",
+            "if any(key.path == compacted.path for key in self.view.keys):",
+            "if not self.view.keys:",
         ),
     ),
     Mutation(
         "later plans forget the plans that are not in the table",
         Change(
             "delta.ledger.ledger_table:Ledger.enter",
-            "unfinished = tuple(dict.fromkeys([*unfinished, *self.without_outcome()]))",
+            "unfinished = tuple(dict.fromkeys([*unfinished, *self.view.without_outcome()]))",
             "unfinished = ()",
         ),
     ),
@@ -77,8 +77,8 @@ PLANS_AND_LEDGER = (
         "what has landed is landed again",
         Change(
             "landing.target.job_history:JobHistory._coverage",
-            "if self._ledger.opened is None:",
-            "if True:",
+            "self._ledger.view.coverage().items()",
+            "{}.items()",
         ),
     ),
     Mutation(
@@ -127,7 +127,7 @@ TABLE = (
     Mutation(
         "files that are gone stay in the table",
         Change(
-            "landing.execution.committer:PlanCommitter._try_commit",
+            "landing.execution.committer:PlanCommitter._add",
             "self._target.land(outcome, since, self._target.table.gone_files())",
             "self._target.land(outcome, since)",
         ),
@@ -144,7 +144,7 @@ TABLE = (
         "a repair counts as whole whatever it leaves missing",
         Change(
             "landing.target.job_history:JobHistory._last_planned_at",
-            "if not _is_repair(event) or self._has_repaired_all(ledger, event):",
+            "if not _is_repair(event) or self._has_repaired_all(event):",
             "if True:",
         ),
     ),
@@ -306,9 +306,9 @@ DAMAGE = (
     Mutation(
         "what is quarantined is not kept",
         Change(
-            "landing.execution.committer:PlanCommitter._try_commit",
-            "if outcome.quarantine_files or outcome.attempt:",
-            "if False:",
+            "landing.execution.committer:PlanCommitter._commit_quarantine",
+            "if not outcome.quarantine_files and not outcome.attempt:",
+            "if True:",
         ),
     ),
     Mutation(

@@ -164,7 +164,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
             yield module, "time", VirtualTime
     for module in (data_files, quarantine_writer, ledger_files, spark_jobs):
         yield module, "uuid", identifiers
-    for module in (data_files, quarantine_writer, quarantine_table, ledger_files):
+    for module in (data_files, quarantine_table, ledger_files):
         yield module, "pq", Parquet
     yield ledger_files, "pds", Parquet
     yield ledger_files, "pa", RowArrow

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.stores.azure_access import AzureSettings
 from rangeland.delta.stores.google_access import GoogleSettings
 from rangeland.delta.stores.store_access import StoreSettings
@@ -135,7 +135,7 @@ def written(table: StoreSettings) -> list[int]:
     schema = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
     layout = TableLayout(schema)
     rows = pa.table({"offset": range(COUNT), "value": [b"v" * 1000] * COUNT}, schema=schema)
-    writer = FileWriter(table, layout)
+    writer = FileWriter(FileWriterSettings(table, layout))
     for batch in rows.to_batches():
         writer.write(batch)
     try_store(table)

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.stores.local_table_lock import LOCK_PATH
 from rangeland.delta.stores.store_kinds import StoreKind
 from rangeland.delta.table_metadata import TableLayout
@@ -47,7 +47,7 @@ Sql = Callable[[str], list[Any]]
 
 
 def write(table: str, layout: TableLayout, *batches: pa.RecordBatch, **how: Any) -> list[DataFile]:
-    writer = FileWriter(table, layout, **how)
+    writer = FileWriter(FileWriterSettings(table, layout, **how))
     for batch in batches:
         writer.write(batch)
     return writer.close()

@@ -33,9 +33,9 @@ def test_a_ledger_is_opened_and_read(kernel: DeltaKernel, version: Path, tmp_pat
     assert ledger.exists()
     written = entries_of(version)
     plans = [entry for entry in written if isinstance(entry, PlanEvent)]
-    assert sorted(ledger.plans(), key=lambda plan: plan.entered) == plans
-    assert [outcome.sequence for outcome in ledger.outcomes(JOB)] == [4, 3, 2, 1]
-    assert ledger.losses() == [entry for entry in written if isinstance(entry, LossEvent)]
+    assert sorted(ledger.view.plans(), key=lambda plan: plan.entered) == plans
+    assert [outcome.sequence for outcome in ledger.view.outcomes(JOB)] == [4, 3, 2, 1]
+    assert ledger.view.losses() == [entry for entry in written if isinstance(entry, LossEvent)]
 
 
 def landing_target(spark: Any, table: Path) -> LandingTarget:

@@ -64,11 +64,8 @@ class Lake:
         assert offsets_of(table_of(self.spark, where)) == before
 
     def plan(self, sequence: int) -> Plan:
-        entered = (
-            LandingTarget(self.spark, self.job())
-            .ledger.require()
-            .plan(PlanId(APPLICATION, sequence))
-        )
+        ledger = LandingTarget(self.spark, self.job()).ledger
+        entered = ledger.view.plan(PlanId(APPLICATION, sequence))
         assert entered is not None
         return Plan.from_json(json.loads(entered.document))
 

@@ -65,12 +65,12 @@ def test_what_was_entered_and_prepared_is_read_back(ledger: Ledger) -> None:
     assert ledger.entered() == 0
     assert ledger.enter(first, 0)
     assert ledger.prepare(outcome(first))
-    read = ledger.plan(PlanId(APP, 1))
+    read = ledger.view.plan(PlanId(APP, 1))
     assert read is not None
     assert (read.ranges, read.document, read.entered) == (first.ranges, "{}", 1)
-    assert ledger.outcome(PlanId(APP, 1)) == outcome(first)
-    assert ledger.plan(PlanId(APP, 2)) is None
-    assert ledger.outcome(PlanId(BACKFILL, 1)) is None
+    assert ledger.view.outcome(PlanId(APP, 1)) == outcome(first)
+    assert ledger.view.plan(PlanId(APP, 2)) is None
+    assert ledger.view.outcome(PlanId(BACKFILL, 1)) is None
     assert ledger.entered() == 1
 
 
@@ -82,17 +82,17 @@ def test_a_plan_made_on_an_old_basis_is_not_entered(kernel: DeltaKernel, ledger:
     assert other.entered() == 1
     assert not other.enter(plan(1, 0, 10, BACKFILL), 0)
     assert other.enter(plan(1, 10, 20, BACKFILL), 1)
-    assert [key.application for key in other.events()] == [APP, BACKFILL]
+    assert [key.application for key in other.view.keys] == [APP, BACKFILL]
 
 
 def test_an_outcome_is_prepared_once(kernel: DeltaKernel, ledger: Ledger) -> None:
     first = plan(1, 0, 10)
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
-    assert other.outcome(PlanId(APP, 1)) is None
+    assert other.view.outcome(PlanId(APP, 1)) is None
     assert ledger.prepare(outcome(first))
     assert not other.prepare(outcome(first))
-    assert other.outcome(PlanId(APP, 1)) == outcome(first)
+    assert other.view.outcome(PlanId(APP, 1)) == outcome(first)
     files = list(Path(ledger.path.removeprefix("file:")).glob("*.parquet"))
     assert len(files) == 2  # the loser's row is removed
 
@@ -103,11 +103,11 @@ def test_a_later_attempt_stands_in_for_an_outcome_once(ledger: Ledger) -> None:
     assert ledger.prepare(outcome(first))
     again = replace(outcome(first), attempt=1, written_at_ms=3_000)
     assert ledger.prepare(again)
-    assert ledger.outcome(PlanId(APP, 1)) == again
+    assert ledger.view.outcome(PlanId(APP, 1)) == again
     assert not ledger.prepare(again)
     assert ledger.prepare(replace(again, attempt=2))
     ledger.refresh()
-    found = ledger.outcome(PlanId(APP, 1))
+    found = ledger.view.outcome(PlanId(APP, 1))
     assert found is not None
     assert found.attempt == 2
 
@@ -143,26 +143,26 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
         if number != 1:
             assert ledger.prepare(outcome(plan(number + 1, start, end)))
     landed = {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(30, 40, "id"))}
-    assert (ledger.entered(), ledger.coverage()) == (3, landed)
-    assert ledger.without_outcome() == [PlanId(APP, 2)]
-    live = ledger.plan(PlanId(APP, 2))
+    assert (ledger.entered(), ledger.view.coverage()) == (3, landed)
+    assert ledger.view.without_outcome() == [PlanId(APP, 2)]
+    live = ledger.view.plan(PlanId(APP, 2))
     assert live is not None
     assert [entry.range for entry in live.ranges] == [Range(P0, 10, 20, "id")]
     with pytest.raises(Bug, match="came too late"):
         ledger.prepare(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
-    assert ledger.coverage() == landed
-    assert {one.application for one in ledger.without_outcome()} == {APP, BACKFILL}
+    assert ledger.view.coverage() == landed
+    assert {one.application for one in ledger.view.without_outcome()} == {APP, BACKFILL}
 
 
 def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.enter(plan(1, 90, 99, BACKFILL), 1)
     assert ledger.prepare(outcome(plan(1, 0, 10)))
-    assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
+    assert ledger.view.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
     assert ledger.prepare(outcome(plan(1, 90, 99, BACKFILL)))
-    assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(90, 99, "id"))}
-    assert ledger.without_outcome() == []
+    assert ledger.view.coverage() == {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(90, 99, "id"))}
+    assert ledger.view.without_outcome() == []
 
 
 def test_the_ledger_is_read_with_sql_and_survives_optimize(
@@ -181,43 +181,43 @@ def test_the_ledger_is_read_with_sql_and_survives_optimize(
         f"SELECT files[0].partition_values AS v FROM delta.`{ledger.path}` WHERE sequence=1"
     )
     assert {"d": None} in [row.v for row in values]
-    before = (list(ledger.plans()), ledger.coverage())
+    before = (list(ledger.view.plans()), ledger.view.coverage())
     sql(f"OPTIMIZE delta.`{ledger.path}`")
     ledger.refresh()
-    assert len({key.path for key in ledger.events()}) == 1
-    assert (list(ledger.plans()), ledger.coverage()) == before
-    assert [o.sequence for o in ledger.outcomes(APP)] == [3, 2, 1]
+    assert len({key.path for key in ledger.view.keys}) == 1
+    assert (list(ledger.view.plans()), ledger.view.coverage()) == before
+    assert [o.sequence for o in ledger.view.outcomes(APP)] == [3, 2, 1]
 
 
 def test_parts_are_handed_in_one_after_the_other(kernel: DeltaKernel, ledger: Ledger) -> None:
     first = plan(1, 0, 10)
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
-    assert other.parts(PlanId(APP, 1)) == []
+    assert other.view.parts(PlanId(APP, 1)) == []
     assert ledger.append_part(part(first, 1, 0, 4))
     assert not other.append_part(part(first, 1, 4, 10))  # it has not seen the first
-    assert other.parts(PlanId(APP, 1)) == [part(first, 1, 0, 4)]
+    assert other.view.parts(PlanId(APP, 1)) == [part(first, 1, 0, 4)]
     assert other.append_part(part(first, 2, 4, 10))
     ledger.refresh()
-    assert ledger.parts(PlanId(APP, 1)) == [part(first, 1, 0, 4), part(first, 2, 4, 10)]
-    assert ledger.parts(PlanId(APP, 2)) == []
+    assert ledger.view.parts(PlanId(APP, 1)) == [part(first, 1, 0, 4), part(first, 2, 4, 10)]
+    assert ledger.view.parts(PlanId(APP, 2)) == []
 
 
 def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger) -> None:
     first, second = plan(1, 0, 10), plan(2, 10, 20)
     assert ledger.enter(first, 0)
-    before = (ledger.coverage(), ledger.without_outcome(), ledger.possibly_unfinished())
+    before = planned_in(ledger)
     assert ledger.append_part(part(first, 1, 0, 10))
-    assert (ledger.coverage(), ledger.without_outcome(), ledger.possibly_unfinished()) == before
-    assert ledger.prepared_plans() == []
+    assert planned_in(ledger) == before
+    assert ledger.view.prepared_plans() == []
     assert ledger.prepare(outcome(first))
     assert ledger.enter(second, 1)
     assert ledger.append_part(part(second, 1, 10, 20))
-    assert [(p.sequence, o) for p, o in ledger.prepared_plans()] == [(1, outcome(first))]
-    assert list(ledger.outcomes(APP)) == [outcome(first)]
-    assert ledger.outcome(PlanId(APP, 2)) is None
-    assert [p.sequence for p in ledger.plans()] == [2, 1]
-    newest = next(ledger.plans_of("orders-hourly"))
+    assert [(p.sequence, o) for p, o in ledger.view.prepared_plans()] == [(1, outcome(first))]
+    assert list(ledger.view.outcomes(APP)) == [outcome(first)]
+    assert ledger.view.outcome(PlanId(APP, 2)) is None
+    assert [p.sequence for p in ledger.view.plans()] == [2, 1]
+    newest = next(ledger.view.plans(job="orders-hourly"))
     assert newest.sequence == 2
     assert newest.unfinished == ()
 
@@ -286,27 +286,28 @@ def land(ledger: Ledger, sequences: range) -> None:
         assert ledger.prepare(outcome(plan(number, number, number + 1)))
 
 
+def planned_in(ledger: Ledger) -> tuple[object, ...]:
+    view = ledger.view
+    return view.coverage(), view.without_outcome(), view.possibly_unfinished()
+
+
 def known(ledger: Ledger) -> list[object]:
-    plans = list(ledger.plans())
-    outcomes = [ledger.outcome(PlanId(APP, one.sequence)) for one in plans]
-    found = (
-        ledger.prepared_plans(),
-        list(ledger.outcomes(APP)),
-        ledger.coverage(),
-        ledger.without_outcome(),
-    )
+    view = ledger.view
+    plans = list(view.plans())
+    outcomes = [view.outcome(PlanId(APP, one.sequence)) for one in plans]
     return [
         plans,
         outcomes,
-        *found,
-        ledger.possibly_unfinished(),
-        ledger.last_sequence(APP),
+        view.prepared_plans(),
+        list(view.outcomes(APP)),
+        *planned_in(ledger),
+        view.last_sequence(APP),
         ledger.entered(),
     ]
 
 
 def files_of(ledger: Ledger) -> set[str]:
-    return {key.path for key in ledger.events()}
+    return {key.path for key in ledger.view.keys}
 
 
 def actions(log: Path) -> list[dict[str, Any]]:

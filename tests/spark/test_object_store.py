@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import rangeland
-from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.stores.s3_access import S3Keys, S3Settings
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
@@ -115,10 +115,11 @@ WRITER = """
 import pickle, sys, time
 import pyarrow as pa
 from rangeland.delta.table_metadata import TableLayout
-from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 table = pickle.load(sys.stdin.buffer)
 rows = pa.schema([pa.field("value", pa.binary())])
-writer = FileWriter(table, TableLayout(rows), compression="none", row_group_bytes=1 << 20)
+settings = FileWriterSettings(table, TableLayout(rows), compression="none")
+writer = FileWriter(settings, row_group_bytes=1 << 20)
 for _ in range(14):
     writer.write(pa.record_batch([pa.array([bytes(1 << 20)])], schema=rows))
 print("written", flush=True)
@@ -139,7 +140,8 @@ def test_a_killed_writer_leaves_no_object(spark: Any, lake: str, s3: S3Server) -
 
 
 def test_an_aborted_writer_leaves_no_object(spark: Any, lake: str, s3: S3Server) -> None:
-    writer = FileWriter(DeltaKernel(spark).storage(lake), TableLayout(ROWS), row_group_bytes=100)
+    settings = FileWriterSettings(DeltaKernel(spark).storage(lake), TableLayout(ROWS))
+    writer = FileWriter(settings, row_group_bytes=100)
     for _ in range(3):
         writer.write(pa.record_batch([pa.array([b"x" * 90])], schema=ROWS))
     writer.abort()
@@ -150,7 +152,8 @@ def test_a_store_that_takes_nothing_holds_the_writer_back(
     spark: Any, lake: str, s3: S3Server
 ) -> None:
     table = DeltaKernel(spark).storage(lake)
-    writer = FileWriter(table, TableLayout(ROWS), compression="none", row_group_bytes=1 << 20)
+    settings = FileWriterSettings(table, TableLayout(ROWS), compression="none")
+    writer = FileWriter(settings, row_group_bytes=1 << 20)
     taken: list[int] = []
 
     def write() -> None:
@@ -177,7 +180,7 @@ def test_a_file_is_not_in_the_table_until_it_is_committed(
     topic_of(kafka, topic, p0=4)
     job = job_of(kafka.bootstrap, lake, topic)
     rangeland.land(job, spark)
-    writer = FileWriter(DeltaKernel(spark).storage(lake), TableLayout(ROWS))
+    writer = FileWriter(FileWriterSettings(DeltaKernel(spark).storage(lake), TableLayout(ROWS)))
     writer.write(pa.record_batch([pa.array([b"not yet"])], schema=ROWS))
     assert len(writer.close()) == 1
     assert offsets_of(table_of(spark, lake)) == expected(p0=range(4))
@@ -202,7 +205,8 @@ def test_a_wrong_key_is_refused_by_driver_and_executor(
     topic_of(kafka, topic, p0=1)
     with pytest.raises(TableRefused, match="signature") as driver:
         rangeland.land(job_of(kafka.bootstrap, lake, topic), spark)
-    writer = FileWriter(DeltaKernel(spark).storage(lake), TableLayout(ROWS), row_group_bytes=1)
+    settings = FileWriterSettings(DeltaKernel(spark).storage(lake), TableLayout(ROWS))
+    writer = FileWriter(settings, row_group_bytes=1)
     with pytest.raises(TableRefused, match="SIGNATURE_DOES_NOT_MATCH") as executor:
         writer.write(pa.record_batch([pa.array([b"x"])], schema=ROWS))
     for error in (driver.value, executor.value):

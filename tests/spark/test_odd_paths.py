@@ -11,7 +11,7 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
@@ -43,7 +43,7 @@ def test_tables_with_names_alike_stay_apart(
     for number, name in enumerate(NAMES):
         table = str(tmp_path / name)
         kernel.create(kernel.resolve(table), made.schema_json, ())
-        writer = FileWriter(kernel.storage(table), made.layout)
+        writer = FileWriter(FileWriterSettings(kernel.storage(table), made.layout))
         writer.write(pa.record_batch({"name": [name], "offset": [number]}))
         kernel.commit(kernel.resolve(table), CommitRequest("rangeland/odd", 1, writer.close()))
     for number in range(2, 12):  # until there is a checkpoint of the log
@@ -96,7 +96,7 @@ def test_partition_values_keep_their_characters(
     rows = pa.record_batch({"name": NAMES, "offset": list(range(len(NAMES)))})
     made = new_table(rows.schema, ("name",))
     kernel.create(kernel.resolve(table), made.schema_json, made.partition_columns)
-    writer = FileWriter(kernel.storage(table), made.layout)
+    writer = FileWriter(FileWriterSettings(kernel.storage(table), made.layout))
     writer.write(rows)
     kernel.commit(kernel.resolve(table), CommitRequest("rangeland/odd", 1, writer.close()))
     found = {row["name"]: row["offset"] for row in table_of(spark, table).collect()}

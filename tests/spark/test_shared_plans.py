@@ -79,7 +79,7 @@ def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
     """Of the first plan: who handed in which slices."""
     ledger = Ledger(DeltaKernel(spark), job.sink.table)
     assert ledger.exists()
-    found = ledger.parts(PlanId(job.application, 1))
+    found = ledger.view.parts(PlanId(job.application, 1))
     return [{"member": p.member, "slices": {r.partition for r in p.receipts}} for p in found]
 
 
@@ -163,8 +163,8 @@ def test_what_was_handed_in_is_used_by_the_next_run_when_all_have_died(
     assert (result.state, result.recovered) == ("landed", (1,))
     ledger = Ledger(DeltaKernel(spark), job.sink.table)
     assert ledger.exists()
-    (part,) = ledger.parts(PlanId(job.application, 1))
-    outcome = ledger.outcome(PlanId(job.application, 1))
+    (part,) = ledger.view.parts(PlanId(job.application, 1))
+    outcome = ledger.view.outcome(PlanId(job.application, 1))
     assert outcome is not None
     landed = {entry.file.path for entry in outcome.files}
     assert {entry.file.path for entry in part.files} < landed

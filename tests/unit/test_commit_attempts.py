@@ -7,37 +7,51 @@ from typing import Any
 
 import pytest
 
+from rangeland.delta.transaction_log.table_commit import (
+    CommittedOutcome,
+    FilesGone,
+    NotCommitted,
+    RowsRefused,
+)
+from rangeland.errors import StorageFailed, TableRefused
 from rangeland.landing.execution.committer import MAX_ATTEMPTS, PlanCommitter, Superseded
 from rangeland.spark.replace_where import ConcurrentChange
 
 CHANGED = ConcurrentChange("could not replace rows", why="OPTIMIZE was first")
+LANDED = CommittedOutcome(7, is_new=True)
+GONE = FilesGone(("part-1.parquet",))
+REFUSED = RowsRefused(TableRefused("a row breaks the constraint id > 0"))
 
 
 def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
     """One whose attempts have these results, the last again and again."""
 
-    def attempt(*_: object) -> Any:
-        result = results.pop(0) if len(results) > 1 else results[0]
-        made.attempts += 1
-        if isinstance(result, Exception):
-            raise result
-        return result
+    def attempt(_: object, outcome: str, *__: object) -> Any:
+        made.attempts.append(outcome)
+        return results.pop(0) if len(results) > 1 else results[0]
+
+    def read_instead_of(plan: object, old: str, failure: NotCommitted) -> str:
+        made.failures.append(failure)
+        return f"{old} read again"
 
     made: Any = PlanCommitter.__new__(PlanCommitter)
     table = SimpleNamespace(refresh_same_table=lambda: None)
-    made._target, made.attempts = SimpleNamespace(table=table), 0
-    monkeypatch.setattr(made, "_try_commit", attempt)
+    made._target, made.attempts, made.failures = SimpleNamespace(table=table), [], []
+    monkeypatch.setattr(made, "_attempt", attempt)
+    monkeypatch.setattr(made, "_find_landing", lambda *_: made.landing)
+    monkeypatch.setattr(made, "_read_instead_of", read_instead_of)
+    made.landing = None
     return made
 
 
 def commit(committer: Any) -> Any:
-    return committer._commit_newest(SimpleNamespace(id="plan"), "outcome", None)
+    return committer._commit(SimpleNamespace(id="plan"), "outcome", None)
 
 
 def test_a_change_by_another_writer_is_followed_by_another_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert commit(committer(monkeypatch, [CHANGED, "landed"])) == ("outcome", "landed")
+    assert commit(committer(monkeypatch, [CHANGED, LANDED])) == ("outcome", LANDED)
 
 
 @pytest.mark.parametrize("superseded", range(MAX_ATTEMPTS + 2))
@@ -48,4 +62,42 @@ def test_attempts_end_however_often_the_outcome_was_superseded(
     under_test = committer(monkeypatch, [*others, CHANGED])
     with pytest.raises(ConcurrentChange):
         commit(under_test)
-    assert under_test.attempts == superseded + MAX_ATTEMPTS
+    assert len(under_test.attempts) == superseded + MAX_ATTEMPTS
+
+
+@pytest.mark.parametrize("failure", [GONE, REFUSED])
+def test_a_plan_whose_outcome_cannot_be_committed_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, failure: NotCommitted
+) -> None:
+    under_test = committer(monkeypatch, [failure, LANDED])
+    assert commit(under_test) == ("outcome read again", LANDED)
+    assert under_test.failures == [failure]
+
+
+@pytest.mark.parametrize(
+    ("second", "error"), [(GONE, StorageFailed), (REFUSED, TableRefused)], ids=["gone", "refused"]
+)
+def test_a_plan_is_read_again_only_once(
+    monkeypatch: pytest.MonkeyPatch, second: NotCommitted, error: type[Exception]
+) -> None:
+    under_test = committer(monkeypatch, [GONE, second])
+    with pytest.raises(error):
+        commit(under_test)
+    assert under_test.attempts == ["outcome", "outcome read again"]
+
+
+def test_files_that_another_driver_has_landed_are_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    under_test = committer(monkeypatch, [GONE])
+    under_test.landing = CommittedOutcome(6, is_new=False)
+    assert commit(under_test) == ("outcome", under_test.landing)
+    assert under_test.failures == []
+
+
+def test_changes_by_other_writers_are_counted_from_zero_once_the_plan_was_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few = [CHANGED] * (MAX_ATTEMPTS - 1)
+    under_test = committer(monkeypatch, [*few, GONE, *few, LANDED])
+    assert commit(under_test) == ("outcome read again", LANDED)

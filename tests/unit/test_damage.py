@@ -75,7 +75,7 @@ def test_what_is_skipped_is_counted_lost() -> None:
     made = receipt(chunks(Action.SKIP, stored()))
     assert made.counts == Counts(landed=8, lost=4)
     assert [bounds_of(loss) for loss in made.losses] == [(4, 8, "corrupt")]
-    assert (made.gaps, made.losses_by(Action.SKIP), made.held) == (((4, 8),), made.losses, None)
+    assert (made.rowless, made.losses_by(Action.SKIP), made.held) == (((4, 8),), made.losses, None)
 
 
 def test_what_is_quarantined_is_kept_byte_for_byte() -> None:
@@ -166,7 +166,7 @@ def plan(*slices: Slice) -> Plan:
 def test_a_range_is_cut_to_what_is_accounted_for() -> None:
     slices = (Slice(0, P, 0, 12), Slice(1, P, 12, 20))
     held = receipt(chunks(Action.HOLD, stored()))
-    behind = Receipt(1, P, 12, 20, Counts(landed=8), gaps=())
+    behind = Receipt(1, P, 12, 20, Counts(landed=8), rowless=())
     outcomes = prove(plan(*slices), {0: held, 1: behind})
     assert [(o.range.from_offset, o.range.until_offset, o.counts) for o in outcomes] == [
         (0, 4, Counts(landed=4)),

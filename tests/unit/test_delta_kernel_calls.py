@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.transaction_log.delta_kernel import folder_for_java
+from rangeland.delta.java_bridge.java_folder import folder_for_java
 
 PREFIX = "rangeland-test-"
 
 INTERRUPTED = f"""
 import pathlib
-from rangeland.delta.transaction_log.delta_kernel import folder_for_java
+from rangeland.delta.java_bridge.java_folder import folder_for_java
 try:
     with folder_for_java("{PREFIX}") as folder:
         raise KeyboardInterrupt

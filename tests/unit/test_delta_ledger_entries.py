@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.event_rows import (
     SCHEMA,
     from_row,
@@ -96,7 +97,7 @@ def a_held_part() -> PartEvent:
         0,
         8,
         Counts(landed=6, quarantined=2),
-        gaps=((3, 5),),
+        rowless=((3, 5),),
         losses=(bad, held),
         quarantine_files=kept,
     )
@@ -156,11 +157,15 @@ def test_ranges_are_added_to_what_is_landed() -> None:
 
 def test_a_ledger_file_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
     files = LedgerFiles(str(tmp_path), StoreSettings(f"file:{tmp_path}"))
-    for read in (files.read, lambda path: files.read_all([path], [EventKind.PLAN])):
+
+    def read_one(path: str) -> PlanEvent:
+        return files.event(EventKey("plan", "rangeland/a", "a", 1, 1, path), PlanEvent)
+
+    for read in (read_one, lambda path: files.events_in([path], [EventKind.PLAN])):
         with pytest.raises(Conflict, match="is gone") as caught:
             read("part-ledger-plan-1.zstd.parquet")
         assert "part-ledger-plan-1.zstd.parquet" in caught.value.why
         assert "rangeland adopt" in caught.value.do
     (tmp_path / "part-ledger-plan-2.zstd.parquet").write_bytes(b"not Parquet")
     with pytest.raises(StorageFailed):
-        files.read("part-ledger-plan-2.zstd.parquet")
+        read_one("part-ledger-plan-2.zstd.parquet")

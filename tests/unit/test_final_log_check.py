@@ -42,7 +42,7 @@ drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 P = Partition("orders", 0)
 PLAN = replace(plan(), checkpoint={P: LogMark(100, "id", 7)})
-ALL = Receipt(0, P, 0, 100, Counts(landed=100), gaps=())
+ALL = Receipt(0, P, 0, 100, Counts(landed=100), rowless=())
 
 
 def job(policy: str) -> Job:

@@ -52,7 +52,7 @@ def test_a_range_whose_log_ended_is_proved_though_its_end_was_landed_later(in_by
 
 
 def test_what_is_recorded_offset_by_offset_or_not_lost_by_this_landing_stays_whole() -> None:
-    known = landing(1, 0, 100, Counts(landed=60, lost=40), gaps=((60, 100),))
+    known = landing(1, 0, 100, Counts(landed=60, lost=40), rowless=((60, 100),))
     assert landed_ranges_of(cast(Any, [known]), [lost(60, 100)]) == [
         LandedRange(Range(P, 0, 100, "id"), 60, ((60, 100),))
     ]

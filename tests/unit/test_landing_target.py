@@ -368,7 +368,7 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
     monkeypatch.setattr(target, "prepare", prepared)
     done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.outcome.attempt) == (False, 0)
-    assert other.ledger.require().outcome(PlanId(APP, 1)) == done.outcome
+    assert other.ledger.view.outcome(PlanId(APP, 1)) == done.outcome
 
 
 @pytest.fixture

@@ -58,8 +58,9 @@ def test_losses_are_in_the_commit_of_their_outcome(table: TableInMemory, ledger:
     before = len(table.versions)
     assert ledger.prepare(outcome(), [loss(), loss(4, Action.HOLD)])
     assert len(table.versions) == before + 1
-    assert ledger.losses() == ledger.losses(PlanId(APP, 1)) == [loss(), loss(4, Action.HOLD)]
-    assert ledger.losses(PlanId(APP, 2)) == []
+    view = ledger.view
+    assert view.losses() == view.losses(PlanId(APP, 1)) == [loss(), loss(4, Action.HOLD)]
+    assert ledger.view.losses(PlanId(APP, 2)) == []
 
 
 def test_an_outcome_that_comes_second_brings_no_losses(
@@ -70,7 +71,7 @@ def test_an_outcome_that_comes_second_brings_no_losses(
     assert other.entered() == 1
     assert ledger.prepare(outcome(), [loss()])
     assert not other.prepare(outcome(), [loss(3)])
-    assert other.losses() == [loss()]
+    assert other.view.losses() == [loss()]
     named = {file.path for file in table.versions[-1].added}
     assert {file.name for file in Path(ledger.path).glob("*.parquet")} == named
 
@@ -79,9 +80,9 @@ def test_the_losses_of_the_last_attempt_count(ledger: Ledger) -> None:
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.prepare(outcome(), [loss()])
     assert ledger.prepare(outcome(1), [loss(3, attempt=1)])
-    assert ledger.losses() == [loss(3, attempt=1)]
+    assert ledger.view.losses() == [loss(3, attempt=1)]
     assert ledger.prepare(outcome(2))
-    assert ledger.losses() == []
+    assert ledger.view.losses() == []
 
 
 def test_what_a_log_ended_before_has_not_landed(ledger: Ledger) -> None:
@@ -90,9 +91,9 @@ def test_what_a_log_ended_before_has_not_landed(ledger: Ledger) -> None:
     skipped = short.with_action(Action.SKIP)
     after_the_end = LossEvent(APP, "a", 1, skipped, 900, 1_000, "h1")
     assert ledger.prepare(outcome(), [loss(), after_the_end])
-    assert ledger.coverage() == {P0: (OffsetSpan(0, 6, "id"),)}
+    assert ledger.view.coverage() == {P0: (OffsetSpan(0, 6, "id"),)}
     assert ledger.enter(plan(2, 6, 8), 1), "the coverage that a plan keeps is the same"
-    assert ledger.coverage() == {P0: (OffsetSpan(0, 6, "id"),)}
+    assert ledger.view.coverage() == {P0: (OffsetSpan(0, 6, "id"),)}
 
 
 def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEvent:
@@ -110,10 +111,10 @@ def test_what_is_seen_again_is_written_once(
     # Retention has gone on, and others have landed: it is the same loss still.
     ledger.record_losses([seen(0, 9, sequence=2)])
     ledger_of(table, tmp_path).record_losses([seen(0, 7)])
-    assert (len(table.versions), ledger.losses()) == (versions, [seen(0, 5)])
+    assert (len(table.versions), ledger.view.losses()) == (versions, [seen(0, 5)])
     ledger.record_losses([seen(0, 5), seen(0, 5, Action.HOLD), seen(6, 9)])
     ledger.refresh()
-    assert len(ledger.losses()) == 3
+    assert len(ledger.view.losses()) == 3
 
 
 def test_a_loss_that_reaches_further_than_the_one_in_the_ledger_is_recorded(ledger: Ledger) -> None:
@@ -123,27 +124,27 @@ def test_a_loss_that_reaches_further_than_the_one_in_the_ledger_is_recorded(ledg
             seen_losses(APP, "a", 1, [found.with_action(Action.SKIP)], 1_000, 1_000)
         )
     ledger.refresh()
-    assert sorted(one.loss.until_offset for one in ledger.losses()) == [3, 5]
+    assert sorted(one.loss.until_offset for one in ledger.view.losses()) == [3, 5]
 
 
 def test_two_that_see_the_same_at_once_write_it_once(
     table: TableInMemory, ledger: Ledger, tmp_path: Path
 ) -> None:
     other = ledger_of(table, tmp_path)
-    assert other.losses() == []
+    assert other.view.losses() == []
     ledger.record_losses([seen(0, 5)])
     other.record_losses([seen(0, 5)])
-    assert other.losses() == [seen(0, 5)]
+    assert other.view.losses() == [seen(0, 5)]
 
 
 def test_two_that_see_some_of_the_same_at_once_write_each_once(
     table: TableInMemory, ledger: Ledger, tmp_path: Path
 ) -> None:
     other = ledger_of(table, tmp_path)
-    assert other.losses() == []
+    assert other.view.losses() == []
     ledger.record_losses([seen(0, 5)])
     other.record_losses([seen(0, 5), seen(6, 9)])
-    assert other.losses() == [seen(0, 5), seen(6, 9)]
+    assert other.view.losses() == [seen(0, 5), seen(6, 9)]
     written = Path(ledger.path).glob("*.parquet")
     assert {file.name for file in written} == {file.path for file in table.versions[-1].added}
 
@@ -154,7 +155,7 @@ def test_what_is_lost_of_a_topics_next_incarnation_is_another_loss(ledger: Ledge
     again = replace(again, loss=replace(again.loss, topic_id="next"))
     ledger.record_losses([again])
     ledger.refresh()
-    assert ledger.losses() == [seen(0, 5), again]
+    assert ledger.view.losses() == [seen(0, 5), again]
 
 
 @pytest.mark.parametrize("broker", ["", "a", "b"])
@@ -230,10 +231,11 @@ def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
     ledger.record_losses([seen(0, 5)])
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.prepare(outcome(), [loss()])
-    ((_, found),) = ledger.prepared_plans()
+    ((_, found),) = ledger.view.prepared_plans()
     assert found == outcome()
-    assert ledger.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
-    assert (ledger.without_outcome(), ledger.possibly_unfinished()) == ([], (PlanId(APP, 1),))
+    assert ledger.view.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
+    assert ledger.view.without_outcome() == []
+    assert ledger.view.possibly_unfinished() == (PlanId(APP, 1),)
 
 
 def test_an_outcome_has_a_loss_of_each_kind() -> None:

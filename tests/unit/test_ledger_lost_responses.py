@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from rangeland.delta.ledger.compaction import COMPACTIONS
 from rangeland.delta.ledger.event_rows import SCHEMA
 from rangeland.delta.ledger.events import EventRange, PlanEvent
-from rangeland.delta.ledger.ledger_table import COMPACTIONS, Ledger
+from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -143,7 +144,7 @@ def test_a_commit_that_conflicts_with_itself_is_ours_and_keeps_its_file(
     (named,) = table.versions[-1].added
     assert (Path(ledger.path) / named.path).exists()
     assert ledger.entered() == 1
-    again = ledger_of(table, tmp_path).plan(PlanId("rangeland/a", 1))
+    again = ledger_of(table, tmp_path).view.plan(PlanId("rangeland/a", 1))
     assert again is not None
     assert again.plan_hash == "h1"
     assert ledger.enter(plan(2, 10, 20), 1)
@@ -170,5 +171,5 @@ def test_a_ledger_that_is_removed_or_replaced_while_a_command_is_at_work_is_a_co
     table.versions[:] = other
     ledger.refresh()
     with pytest.raises(Conflict, match="is gone") as caught:
-        ledger.outcome(PlanId("rangeland/a", 1))
+        ledger.view.outcome(PlanId("rangeland/a", 1))
     assert "rangeland adopt" in caught.value.do

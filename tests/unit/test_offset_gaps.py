@@ -222,7 +222,7 @@ def test_what_is_skipped_is_lost_and_what_a_batch_lacks_is_compacted() -> None:
         (4, 8, "missing"),
         (16, 30, "missing"),
     ]
-    assert receipt.gaps == ((1, 2), (4, 8), (16, 30))
+    assert receipt.rowless == ((1, 2), (4, 8), (16, 30))
     assert Source.again == 1
 
 

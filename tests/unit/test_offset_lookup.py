@@ -28,7 +28,7 @@ def landing(sequence: int, topic_id: str | None, file: str) -> tuple[Any, Outcom
         table_version=1,
     )
     counts = Counts(landed=100)
-    event_range = EventRange(Range(P, 0, 100, topic_id), counts, "b1:9092", gaps=())
+    event_range = EventRange(Range(P, 0, 100, topic_id), counts, "b1:9092", rowless=())
     files = (EventFile(DataFile(f"date=1/{file}", 1, 100, "{}", 0)),)
     outcome = OutcomeEvent(
         *(plan_id.application, "orders", sequence, "hash"), (event_range,), files, written_at_ms=0

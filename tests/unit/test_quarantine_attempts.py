@@ -7,11 +7,10 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.landing.landing_context import LandingContext
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.progress_events import NoProgress
 
 P = Partition("t", 0)
@@ -24,17 +23,13 @@ class Target:
     def __init__(self, landed: int) -> None:
         self.landed = landed
         self.asked: list[str] = []
-        self.table = self.identity = self.delta = self.schema = self.quarantine = self
-
-    @property
-    def uri(self) -> str:
-        return "lake/t"
+        self.table = self.identity = self.schema = self.quarantine = self
 
     def constraints(self) -> tuple[object, ...]:
         return ()
 
-    def commits(self, table_uri: str, since: int) -> list[CommitMetadata]:
-        return []
+    def landed_at(self, plan_id: PlanId, since: int | None) -> None:
+        return None
 
     def landed_sequence(self, application: str) -> int:
         return self.landed
@@ -68,5 +63,5 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     nothing = cast(Any, None)
     context = LandingContext(None, nothing, cast(Any, target), nothing, NoProgress(), print)
     finisher = PlanCommitter(context, nothing)
-    finisher._try_commit(plan, outcome, None)
+    finisher._attempt(plan, outcome, None)
     assert target.asked == asked

@@ -20,7 +20,7 @@ def chunk(start: int, end: int, offsets: list[int]) -> SliceChunk:
 
 
 @pytest.mark.parametrize(
-    ("chunks", "gaps"),
+    ("chunks", "rowless"),
     [
         ([(10, 20, [*range(10, 20)])], ()),
         ([(10, 20, [])], ((10, 20),)),
@@ -29,22 +29,22 @@ def chunk(start: int, end: int, offsets: list[int]) -> SliceChunk:
         ([(10, 12, []), (12, 15, []), (15, 20, [15, 16, 17, 18, 19])], ((10, 15),)),
     ],
 )
-def test_gaps_are_the_offsets_without_a_row(
-    chunks: list[tuple[int, int, list[int]]], gaps: tuple[tuple[int, int], ...]
+def test_rowless_are_the_offsets_without_a_row(
+    chunks: list[tuple[int, int, list[int]]], rowless: tuple[tuple[int, int], ...]
 ) -> None:
     counting = ReceiptBuilder([PIECE])
     for one in chunks:
         counting.add(chunk(*one))
     (receipt,) = counting.receipts()
-    assert receipt.gaps == gaps
+    assert receipt.rowless == rowless
 
 
-def test_too_many_gaps_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipt_builder, "MAX_GAPS", 2)
+def test_too_many_rowless_intervals_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipt_builder, "MAX_ROWLESS_INTERVALS", 2)
     counting = ReceiptBuilder([PIECE])
     counting.add(chunk(10, 20, [11, 13, 15]))
     (receipt,) = counting.receipts()
-    assert receipt.gaps is None
+    assert receipt.rowless is None
     assert receipt.counts == Counts(landed=3, control=7)
 
 

@@ -31,7 +31,7 @@ from tests.unit.test_landing_target import (
 from tests.unit.test_ledger_lost_responses import Version
 
 drivers, lake = test_landing_target.drivers, test_landing_target.lake
-RESTORE = CommitMetadata(2, 0, "RESTORE", {}, 0, {}, True)
+RESTORE = CommitMetadata(2, 0, "RESTORE", {}, 0, {})
 OVERWRITE = CommitMetadata(2, 0, "WRITE", {}, None, {"mode": "Overwrite"})
 REMOVALS = [(RESTORE, "was restored to version 0"), (OVERWRITE, "were replaced at version 2")]
 

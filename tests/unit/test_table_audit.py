@@ -82,7 +82,9 @@ def test_another_incarnation_that_shares_offsets_is_seen() -> None:
     assert other_incarnations(PIECES, Range(P0, 3, 4)) == [], "of a broker without ids nobody knows"
 
 
-def test_what_is_left_of_a_range_whose_gaps_were_not_kept_is_said_to_be_unproved() -> None:
+def test_what_is_left_of_a_range_whose_rowless_offsets_were_not_kept_is_said_to_be_unproved() -> (
+    None
+):
     landed_ranges = in_force(
         [LandedRange(Range(P0, 0, 10, "A"), 5), LandedRange(Range(P0, 4, 6, "A"), 1, ((5, 6),))]
     )

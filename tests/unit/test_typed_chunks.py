@@ -124,7 +124,7 @@ def test_the_counts_of_a_slice_close_per_record(action: Action) -> None:
     ]
     assert {x.kind for x in receipt.losses} == {LossKind.UNDECODABLE}
     assert sum(x.width for x in receipt.losses) == getattr(receipt.counts, name)
-    assert receipt.gaps == ((101, 105), (106, 120))
+    assert receipt.rowless == ((101, 105), (106, 120))
     assert "2 records; the value at offset 101: it is not UTF-8" in receipt.losses[0].evidence
 
 
@@ -320,7 +320,7 @@ def test_a_flat_table_has_the_fields_after_the_columns_of_the_log() -> None:
     counting = ReceiptBuilder([PIECE], flat.columns)
     counting.add(found)
     (receipt,) = counting.receipts()
-    assert receipt.gaps == ((101, 102), (103, 120))
+    assert receipt.rowless == ((101, 102), (103, 120))
     assert receipt.schema_ids == ((7, 3),)
 
 

@@ -63,7 +63,10 @@ class CommitMetadata:
     transactions: Mapping[str, int]
     restored_to: int | None = None
     parameters: Mapping[str, str | None] = field(default_factory=dict)
-    is_restore: bool = False
+
+    @property
+    def is_restore(self) -> bool:
+        return self.operation == "RESTORE"
 
     @property
     def replaces_all(self) -> bool:

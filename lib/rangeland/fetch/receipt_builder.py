@@ -1,8 +1,8 @@
 """Chunks to receipts: the counts that the proof is based on. Pure functions.
 
 A chunk covers the offsets from its own beginning to that of the next one, within its slice, and
-its counts must add up to that. A slice gets a receipt only if its chunks reach its end without a
-gap; otherwise ProofFailed is raised here, before anything is prepared.
+its counts must add up to that. A slice gets a receipt only if its chunks follow one another to
+its end; otherwise ProofFailed is raised here, before anything is prepared.
 
 Offsets without a row are recorded as intervals, so that a later verification can distinguish a
 missing row from one that never existed.
@@ -23,8 +23,8 @@ from rangeland.loss import Action, DecidedLoss, QuarantinedBytes
 from rangeland.model import Counts, Slice
 from rangeland.planning.slice_receipt import Receipt
 
-MAX_GAPS = 10_000
-"""Per slice. A compacted log may have as many gaps as records."""
+MAX_ROWLESS_INTERVALS = 10_000
+"""The most that a receipt has. A compacted log may have as many as records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class _SliceCount:
     leader: str
     bytes_read: int
     losses: list[DecidedLoss]
-    gaps: list[tuple[int, int]] = field(default_factory=list)
+    rowless: list[tuple[int, int]] = field(default_factory=list)
     entry_span: int | None = None
     is_held: bool = False
     schema_ids: Counter[int] = field(default_factory=Counter)
@@ -119,13 +119,13 @@ class _SliceCount:
     def is_read(self) -> bool:
         return self.is_held or self.next_offset == self.slice.until_offset
 
-    def add_gap(self, start: int, end: int) -> None:
-        if self.gaps and self.gaps[-1][1] == start:
-            start = self.gaps.pop()[0]
-        self.gaps.append((start, end))
+    def add_rowless(self, start: int, end: int) -> None:
+        if self.rowless and self.rowless[-1][1] == start:
+            start = self.rowless.pop()[0]
+        self.rowless.append((start, end))
 
     def receipt(self) -> Receipt:
-        has_gaps = self.entry_span is None and len(self.gaps) <= MAX_GAPS
+        is_recorded = self.entry_span is None and len(self.rowless) <= MAX_ROWLESS_INTERVALS
         return Receipt(
             slice_index=self.slice.index,
             partition=self.slice.partition,
@@ -135,7 +135,7 @@ class _SliceCount:
             leader=self.leader,
             bytes_read=self.bytes_read,
             losses=tuple(self.losses),
-            gaps=tuple(self.gaps) if has_gaps else None,
+            rowless=tuple(self.rowless) if is_recorded else None,
             entry_span=self.entry_span,
             schema_ids=tuple(sorted(self.schema_ids.items())),
         )
@@ -166,9 +166,9 @@ class ReceiptBuilder:
             )
         if chunk.entry_span is not None:
             slice_count.entry_span = (slice_count.entry_span or 0) + chunk.entry_span
-        elif len(slice_count.gaps) <= MAX_GAPS:
-            for start, end in gaps_of(chunk, self._offset):
-                slice_count.add_gap(start, end)
+        elif len(slice_count.rowless) <= MAX_ROWLESS_INTERVALS:
+            for start, end in rowless_intervals(chunk, self._offset):
+                slice_count.add_rowless(start, end)
         slice_count.next_offset = chunk.until_offset
         slice_count.counts = slice_count.counts + chunk.counts
         slice_count.bytes_read += chunk.bytes_read
@@ -195,7 +195,7 @@ class ReceiptBuilder:
         return tuple(slice_count.receipt() for slice_count in self._counts.values())
 
 
-def gaps_of(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:
+def rowless_intervals(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:
     """The offsets of a chunk that have no row, as intervals in order. ``column``: the name of the
     offset column."""
     if chunk.counts.landed == chunk.until_offset - chunk.from_offset:

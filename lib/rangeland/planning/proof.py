@@ -21,12 +21,11 @@ from rangeland.planning.slice_receipt import Receipt
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """One range of a plan and what became of each of its offsets. ``gaps``: the offsets without a
-    row, as in ``Receipt``."""
+    """One range of a plan and what became of each of its offsets. ``rowless`` as in ``Receipt``."""
 
     range: Range
     counts: Counts
-    gaps: tuple[Interval, ...] | None = None
+    rowless: tuple[Interval, ...] | None = None
     leader: str = ""
     """The broker that served its end."""
     in_bytes: bool = False
@@ -42,7 +41,7 @@ class _AccountedOffsets(NamedTuple):
     start: int
     end: int
     counts: Counts
-    gaps: tuple[Interval, ...] | None
+    rowless: tuple[Interval, ...] | None
     offsets: int
 
 
@@ -72,7 +71,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
             unread = (receipt.until_offset, s.until_offset)
             not_read.setdefault(s.partition, []).append(unread)
         accounted.setdefault(s.partition, []).append(
-            _AccountedOffsets(*receipt.interval, receipt.counts, receipt.gaps, receipt.offsets)
+            _AccountedOffsets(*receipt.interval, receipt.counts, receipt.rowless, receipt.offsets)
         )
         if receipt.leader:
             served.setdefault(s.partition, []).append((s.from_offset, receipt.leader))
@@ -144,7 +143,7 @@ def _check_receipt_adds_up(s: Slice, receipt: Receipt) -> None:
         and receipt.offsets == receipt.until_offset - receipt.from_offset
         and all(getattr(counts, name) >= 0 for name in COUNT_NAMES)
         and _width(receipt, Action.QUARANTINE) == counts.quarantined
-        and (receipt.gaps is None or width(receipt.gaps) == counts.total - counts.landed)
+        and (receipt.rowless is None or width(receipt.rowless) == counts.total - counts.landed)
         and lost == counts.lost
     )
     if not adds_up:
@@ -152,7 +151,7 @@ def _check_receipt_adds_up(s: Slice, receipt: Receipt) -> None:
             f"slice {s.index} ({s}) does not add up",
             why=f"its receipt is for [{receipt.from_offset}, {receipt.until_offset}) of "
             f"{receipt.partition} and accounts for {receipt.offsets} of {s.width} offsets, "
-            f"with losses of {lost} and gaps {receipt.gaps}: {counts}",
+            f"with losses of {lost} and rowless offsets {receipt.rowless}: {counts}",
             do=REPORT,
             slice=s.index,
         )
@@ -163,7 +162,7 @@ def _width(receipt: Receipt, action: Action) -> int:
 
 
 def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeResult:
-    """Checks that slices and losses tile the range: no gap, no overlap, all counted."""
+    """Checks that slices and losses tile the range: each offset is counted, and none twice."""
     tiles = sorted(
         (a for a in accounted if r.from_offset <= a.start < a.end <= r.until_offset),
         key=lambda a: a.start,
@@ -182,6 +181,7 @@ def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeResult:
             f"{offsets} of {r.width} offsets: {counts}",
             do=REPORT,
         )
-    if any(tile.gaps is None for tile in tiles):
+    if any(tile.rowless is None for tile in tiles):
         return RangeResult(r, counts, None)
-    return RangeResult(r, counts, tuple(merge(gap for tile in tiles for gap in tile.gaps or ())))
+    rowless = merge(interval for tile in tiles for interval in tile.rowless or ())
+    return RangeResult(r, counts, tuple(rowless))

@@ -23,9 +23,9 @@ class Receipt:
     """The losses that a policy has skipped, quarantined or held while reading. The widths of the
     skipped ones add up to ``counts.lost``, and of the quarantined ones to ``counts.quarantined``.
     At most one is held: the rest of the slice, from ``until_offset`` on, where reading stopped."""
-    gaps: tuple[tuple[int, int], ...] | None = None
-    """The intervals ``[from, until)`` without a row, sorted and apart; None if they were not
-    recorded: there were too many, or a transform made them."""
+    rowless: tuple[tuple[int, int], ...] | None = None
+    """The intervals ``[from, until)`` of offsets that have no row, sorted and apart; None if they
+    were not recorded: there were too many, or a transform made them."""
     entry_span: int | None = None
     """The number of offsets in whole entries and losses, where offsets are bytes; None where each
     offset is at most one record."""

@@ -1,9 +1,9 @@
 """The table against the ledger: is every landed offset there, and there once? Pure.
 
-Expected are the landed ranges without their gaps. Present are runs of offsets; each offset is in as
-many runs as it has rows. Where a range's gaps were not recorded, its count decides: with as many
-distinct offsets as were landed it is complete; with fewer, each of its offsets without a row is
-suspect.
+Expected are the landed ranges without their rowless offsets. Present are runs of offsets; each
+offset is in as many runs as it has rows. Where a range's rowless offsets were not recorded, its
+count decides: with as many distinct offsets as were landed it is complete; with fewer, each of its
+offsets without a row is suspect.
 
 An offset may rightly be there twice: a topic that was deleted and created again reuses its numbers,
 and the ranges of both incarnations expect it.
@@ -31,12 +31,12 @@ Runs = tuple[np.ndarray, np.ndarray]
 @dataclass(frozen=True, slots=True)
 class LandedRange:
     """A landed range, and how many of its offsets have a row: None if this is only the rest of a
-    range whose gaps were not recorded. ``in_bytes``: its offsets are the byte positions of entries,
-    ``landed`` counts rows, and only the whole range can be checked."""
+    range whose rowless offsets were not recorded. ``in_bytes``: its offsets are the byte positions
+    of entries, ``landed`` counts rows, and only the whole range can be checked."""
 
     range: Range
     landed: int | None
-    gaps: tuple[Interval, ...] | None = None
+    rowless: tuple[Interval, ...] | None = None
     in_bytes: bool = False
 
     @property
@@ -68,8 +68,8 @@ class Audit:
     suspect: tuple[Range, ...] = ()
     """The holes that may include offsets which never had a row."""
     unproved: tuple[Range, ...] = ()
-    """The rest of ranges whose gaps were not recorded: it is no longer known which of their offsets
-    had a row."""
+    """The rest of ranges whose rowless offsets were not recorded: it is no longer known which of
+    their offsets had a row."""
 
     @property
     def is_clean(self) -> bool:
@@ -115,10 +115,10 @@ def _without(old: LandedRange, new: Range) -> list[LandedRange]:
 
 def _part(old: LandedRange, interval: Interval) -> LandedRange:
     r = replace(old.range, from_offset=interval[0], until_offset=interval[1])
-    if old.gaps is None:
+    if old.rowless is None:
         return LandedRange(r, None, in_bytes=old.in_bytes)
-    gaps = tuple(overlap(interval, old.gaps))
-    return LandedRange(r, r.width - width(gaps), gaps)
+    rowless = tuple(overlap(interval, old.rowless))
+    return LandedRange(r, r.width - width(rowless), rowless)
 
 
 def audit(
@@ -197,8 +197,8 @@ def _expected_intervals(
     present: list[Interval] | None = None
     for landed_range in landed_ranges:
         whole = landed_range.range.interval
-        if landed_range.gaps is not None:
-            expected += subtract(whole, landed_range.gaps)
+        if landed_range.rowless is not None:
+            expected += subtract(whole, landed_range.rowless)
             continue
         if present is None:
             present = _present(runs)
@@ -266,9 +266,9 @@ def _parts_of(landed_ranges: Iterable[LandedRange], holes: Iterable[Range]) -> l
 def _rows_of(landed_range: LandedRange) -> list[Interval]:
     """The offsets at which a range may have rows."""
     whole = landed_range.range.interval
-    if landed_range.gaps is None:
+    if landed_range.rowless is None:
         return [] if landed_range.landed == 0 else [whole]
-    return subtract(whole, landed_range.gaps)
+    return subtract(whole, landed_range.rowless)
 
 
 def _of_others(landed_ranges: Iterable[LandedRange], r: Range) -> list[Interval]:

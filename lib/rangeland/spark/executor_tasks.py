@@ -13,11 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
-from rangeland.delta.parquet_files.data_files import FileWriter
+from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
-from rangeland.delta.stores.store_access import StoreSettings
-from rangeland.delta.table_metadata import TableLayout
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, ReceiptBuilder, SliceChunk
 from rangeland.fetch.slice_reading import read_slices
@@ -29,20 +26,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """The settings with which a task writes. They hold the keys to the table's store in clear text,
-    but no ``repr`` shows those."""
+    """The settings with which a task writes: its rows, and the bytes that cannot be decoded if they
+    have a quarantine."""
 
-    table: StoreSettings | str
-    layout: TableLayout
-    compression: str
-    compression_level: int
-    target_file_bytes: int
-    prefix: str
-    """Identifies the plan in the names of files."""
+    files: FileWriterSettings
     quarantine: QuarantineWriterSettings | None = None
-    """The destination of bytes that cannot be decoded."""
-    columns: LogColumns = PLAIN_COLUMNS
-    """The log's own columns."""
 
 
 class TaskReceipts:
@@ -86,7 +74,7 @@ def read_and_write(
 
     Raises what reading or writing raises, after removing its files."""
     receipts = TaskReceipts(slices, settings, writer.quarantine)
-    files = open_writer(writer)
+    files = FileWriter(writer.files)
     try:
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
@@ -113,16 +101,3 @@ def logged_reading(slices: Sequence[Slice]) -> Iterator[None]:
         raise
     seconds = round(time.monotonic() - start, 3)
     logger.info("Task ended", extra={**fields, "seconds": seconds})
-
-
-def open_writer(writer: WriterSettings) -> FileWriter:
-    """The writer of one task."""
-    return FileWriter(
-        writer.table,
-        writer.layout,
-        compression=writer.compression,
-        compression_level=writer.compression_level,
-        target_file_bytes=writer.target_file_bytes,
-        name_prefix=writer.prefix,
-        columns=writer.columns,
-    )

@@ -12,14 +12,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
+from rangeland.delta.java_bridge.java_errors import java_chain, translate
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.column_mapping import shown_schema, stored_schema
-from rangeland.errors import ALL_OR_NOTHING, Conflict, EngineFailed, RangelandError, StorageFailed
+from rangeland.errors import (
+    ALL_OR_NOTHING,
+    Bug,
+    Conflict,
+    EngineFailed,
+    RangelandError,
+    StorageFailed,
+)
 from rangeland.model import DataFile, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
-from rangeland.spark.spark_errors import first_line
+from rangeland.spark.spark_errors import MAX_LINE, first_line
 from rangeland.untrusted import parse_json
 
 if TYPE_CHECKING:
@@ -166,24 +174,18 @@ def replace_rows(
 
 
 def _replacement_error(error: Exception, path: str) -> RangelandError:
-    kind, text = _class_and_line(error)
-    if kind.startswith(CONFLICTS):
+    what = f"could not replace rows of {path}"
+    # Once the package ``delta`` is imported, a class of the same name takes its place.
+    chain = java_chain(error) or [(type(error).__name__, str(error))]
+    name, message = chain[0]
+    reason = (message.strip() or name).splitlines()[0][:MAX_LINE]
+    if name.rpartition(".")[2].startswith(CONFLICTS):
         return ConcurrentChange(
-            f"could not replace rows of {path}",
-            why=f"another writer has changed them: {text}",
+            what,
+            why=f"another writer has changed them: {reason}",
             do="run again when it has ended",
         )
-    failure = StorageFailed(f"could not replace rows of {path}", why=text)
+    failure = translate(what, chain)
+    if isinstance(failure, Bug) or not isinstance(failure, RangelandError):
+        failure = StorageFailed(what, why=reason)  # Spark has failed, in a way that may pass
     return failure.with_answers(data=ALL_OR_NOTHING)
-
-
-def _class_and_line(error: Exception) -> tuple[str, str]:
-    """The name of the error's class and its first line: those of the Java exception, if PySpark has
-    no class for it, as for Delta's unless the package ``delta`` was imported."""
-    from py4j.protocol import Py4JJavaError
-
-    if isinstance(error, Py4JJavaError):
-        java = error.java_exception
-        name = str(java.getClass().getSimpleName())
-        return name, next(iter(str(java.getMessage() or name).splitlines()))
-    return type(error).__name__, first_line(error)

@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, RangelandError, TransformFailed
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import DataFile, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.spark.executor_tasks import WriterSettings, open_writer
 from rangeland.spark.failing_records import (
     Trials,
     consume_rows,
@@ -94,7 +94,7 @@ def _read_and_write(
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     accumulator = tasks.spark.sparkContext.accumulator({}, ByKey())
     frame = transform(_frame_of(tasks, tasks.slices, accumulator))
-    write = _make_writer(tasks.writer, plan.slices, tasks.settings)
+    write = _make_writer(tasks.writer.files, plan.slices, tasks.settings)
     files_frame = frame.mapInArrow(with_task_logging(write), FILES_SCHEMA)
     group = job_group()
 
@@ -169,16 +169,16 @@ def _with_filtered(
         landed = min(records, with_rows.get(index, 0))
         filtered = receipt.counts.filtered + records - landed
         counts = replace(receipt.counts, landed=landed, filtered=filtered)
-        gaps = receipt.gaps if landed == records else None
-        corrected[index] = replace(receipt, counts=counts, gaps=gaps)
+        rowless = receipt.rowless if landed == records else None
+        corrected[index] = replace(receipt, counts=counts, rowless=rowless)
     return corrected
 
 
 def _make_writer(
-    writer: WriterSettings, slices: Sequence[Slice], settings: ReadSettings
+    file_settings: FileWriterSettings, slices: Sequence[Slice], settings: ReadSettings
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = open_writer(writer)
+        files = FileWriter(file_settings)
         capabilities = load_dialect(settings.dialect).capabilities
         offsets = SeenOffsets(slices, capabilities, settings.columns)
         try:

@@ -46,7 +46,7 @@ not."""
 _BY_CATALOG = "Must provide maxCatalogVersion"
 """Delta Kernel's message if it only knows the path of a table whose commits a catalog makes."""
 _UNCONDITIONAL = {"ConditionIgnoredException", "AWSUnsupportedFeatureException"}
-"""The store ignores or refuses If-None-Match."""
+"""What a store raises that ignores or refuses If-None-Match."""
 _IO = {"IOException", "FileNotFoundException", "EOFException", "ChecksumException"}
 _IO |= {"UncheckedIOException", "KernelEngineException", "CommitStateUnknownException"}
 
@@ -77,18 +77,20 @@ def translate_java_errors(what: str) -> Iterator[None]:
     failed operation."""
     try:
         yield
-    except Py4JJavaError as error:
-        raise translate(what, _chain(error.java_exception)) from None
-    except Py4JError as error:
-        raise Bug(what, why=str(error).strip().splitlines()[0]) from None
     except Exception as error:
-        origin = getattr(error, "_origin", None)  # Spark wraps some of Java's exceptions
-        if origin is None:
-            raise
-        raise translate(what, _chain(origin)) from None
+        if chain := java_chain(error):
+            raise translate(what, chain) from None
+        if isinstance(error, Py4JError):
+            raise Bug(what, why=str(error).strip().splitlines()[0]) from None
+        raise
 
 
-def _chain(java: Any) -> Chain:
+def java_chain(error: Exception) -> Chain:
+    """The Java exception that py4j or Spark has wrapped in this error, with its causes; empty if
+    there is none."""
+    java: Any = getattr(error, "_origin", None)
+    if isinstance(error, Py4JJavaError):
+        java = error.java_exception
     chain: list[tuple[str, str]] = []
     while java is not None and len(chain) < MAX_CAUSES:
         chain.append((str(java.getClass().getName()), str(java.getMessage() or "")))
@@ -146,7 +148,8 @@ def _names(chain: Chain) -> set[str]:
 
 
 def _store_refusal_error(what: str, reason: str, chain: Chain) -> RangelandError | None:
-    """The store is full, denies access, has no such bucket, or no file system here supports it."""
+    """The error if the store is full, denies access, has no such bucket, or is of a kind that no
+    file system here supports; None for any other failure."""
     names = _names(chain)
     text = " ".join(message.lower() for _, message in chain if message)
     if any(phrase in text for phrase in _FULL):

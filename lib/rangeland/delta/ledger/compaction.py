@@ -1,4 +1,4 @@
-"""Which of the ledger's files are combined into one. Pure.
+"""Combines many small files of the ledger into one.
 
 Each landing leaves two files of one row, and opening a file costs more than reading a hundred rows.
 So runs move the rows of older files into larger ones, as ``OPTIMIZE`` does: the same rows, in a
@@ -9,11 +9,19 @@ it still read them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
-from rangeland.delta.ledger.ledger_files import COMPACTED, OUR_FILES
+from rangeland.delta.ledger.event_rows import is_complete
+from rangeland.delta.ledger.ledger_files import COMPACTED, OUR_FILES, LedgerFiles
 from rangeland.delta.parquet_files.file_statistics import rows_in
 from rangeland.delta.table_metadata import AddedFile
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
+from rangeland.errors import Conflict
+from rangeland.model import DataFile
+
+COMPACTIONS = "rangeland/compactions"
 
 MANY = 200
 """The number of single-commit files from which on they are compacted."""
@@ -22,9 +30,37 @@ NEWEST = 40
 written."""
 LARGE_BYTES = 64 << 20
 """A compacted file of this size is not rewritten."""
+logger = logging.getLogger(__name__)
+
+
+def compact_files(delta: DeltaKernel, snapshot: Snapshot, files: LedgerFiles) -> DataFile | None:
+    """Moves the rows of older files of this version into one, and returns that file; None if there
+    is nothing to do. Nothing can get lost: rows move in one commit, and only if no other commit
+    came in between. The next version shows whether the file is in the ledger."""
+    old = to_compact(list(snapshot.files()))
+    if not old or not is_complete(snapshot.schema_json):
+        return None
+    compacted = files.rewrite([file.path for file in old])
+    if compacted.rows != sum(map(recorded_rows, old)):
+        raise files.contradiction_error(f"{len(old)} of its files have {compacted.rows} rows")
+    number = (snapshot.transaction_version(COMPACTIONS) or 0) + 1
+    request = CommitRequest(
+        COMPACTIONS,
+        number,
+        [compacted],
+        removed=old,
+        moves_rows=True,
+        expected_version=snapshot.version,
+    )
+    try:
+        delta.commit(snapshot, request)
+    except Conflict:
+        logger.info("Did not compact the ledger: another driver came first")
+    return compacted
 
 
 def is_due(paths: Iterable[str]) -> bool:
+    """Whether a ledger with these files has enough single-commit files to be compacted."""
     return sum(path.startswith(OUR_FILES) for path in paths) >= MANY
 
 

@@ -1,12 +1,9 @@
-"""The events in a version of the ledger, and the files with their rows."""
+"""What identifies an event of the ledger, and the file with its row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
-from rangeland.delta.ledger.events import EventKind
-from rangeland.delta.transaction_log.table_snapshot import Snapshot
 from rangeland.planning.plan import PlanId
 
 
@@ -34,38 +31,3 @@ def key_of(row: dict[str, object], path: str) -> EventKey:
     sequence, entered, attempt = (int(str(number)) for number in numbers.values())
     event, application, job = (str(row[name]) for name in ("event", "application", "job"))
     return EventKey(event, application, job, sequence, entered, path, attempt)
-
-
-def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
-    """Plans in the order they were entered, then all others."""
-    return tuple(
-        sorted(
-            keys, key=lambda k: (k.event != EventKind.PLAN, k.entered, k.application, k.sequence)
-        )
-    )
-
-
-@dataclass(frozen=True)
-class LedgerView:
-    """One version of the ledger, with the ``keys`` of all events: plans in the order they were
-    entered, then outcomes."""
-
-    snapshot: Snapshot
-    keys: tuple[EventKey, ...]
-
-    @cached_property
-    def last_attempts(self) -> dict[tuple[str, PlanId], EventKey]:
-        """The keys by event and plan, with the last of several attempts."""
-        return {
-            (key.event, key.plan_id): key for key in sorted(self.keys, key=lambda key: key.attempt)
-        }
-
-    @cached_property
-    def without_outcome(self) -> list[EventKey]:
-        """The plans without an outcome."""
-        return [
-            key
-            for key in self.keys
-            if key.event == EventKind.PLAN
-            and (EventKind.OUTCOME, key.plan_id) not in self.last_attempts
-        ]

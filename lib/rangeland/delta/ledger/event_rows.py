@@ -115,7 +115,7 @@ class _SliceDocument:
             leader=landed.leader or "",
             bytes_read=self.bytes_read,
             losses=losses,
-            gaps=landed.gaps,
+            rowless=landed.rowless,
             entry_span=self.entry_span,
             quarantine_files=self.quarantine_files,
         )
@@ -140,6 +140,7 @@ _RULES: dict[str, Any] = {
         OutcomeEvent: _IN_EVENT,
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,
+        EventRange: {"rowless": "gaps"},
         Partition: {"number": "partition"},
         _SliceDocument: {
             "slice_index": "index",

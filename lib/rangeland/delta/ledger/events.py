@@ -31,14 +31,14 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventRange:
-    """One range of a plan or an outcome; only an outcome has the other fields. ``gaps`` are the
+    """One range of a plan or an outcome; only an outcome has the other fields. ``rowless`` are the
     offsets without a row; None if they were not recorded. ``in_bytes``: offsets are positions of
     entries in bytes, so there are fewer rows than offsets, and rows may share an offset."""
 
     range: Range
     counts: Counts | None = None
     leader: str | None = None
-    gaps: tuple[Interval, ...] | None = None
+    rowless: tuple[Interval, ...] | None = None
     in_bytes: bool = False
 
 
@@ -65,13 +65,23 @@ Spans = Mapping[Partition, tuple[OffsetSpan, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanEvent:
-    """A plan that was entered. ``Ledger.enter`` fills in ``entered``, ``covered`` and
-    ``unfinished``."""
+class _OfPlan:
+    """An event of one plan of a job."""
 
     application: str
     job: str
     sequence: int
+
+    @property
+    def plan_id(self) -> PlanId:
+        return PlanId(self.application, self.sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEvent(_OfPlan):
+    """A plan that was entered. ``Ledger.enter`` fills in ``entered``, ``covered`` and
+    ``unfinished``."""
+
     plan_hash: str
     ranges: tuple[EventRange, ...]
     document: str
@@ -88,19 +98,12 @@ class PlanEvent:
     table_id: str | None = None
     """Delta's own id of the target table; None in ledgers of version 0.1.0."""
 
-    @property
-    def plan_id(self) -> PlanId:
-        return PlanId(self.application, self.sequence)
-
 
 @dataclass(frozen=True, slots=True)
-class OutcomeEvent:
+class OutcomeEvent(_OfPlan):
     """Ranges with their counts, and the files that the commit adds. A later ``attempt`` replaces an
     outcome whose files were removed before they could be committed."""
 
-    application: str
-    job: str
-    sequence: int
     plan_hash: str
     ranges: tuple[EventRange, ...]
     files: tuple[EventFile, ...]
@@ -116,18 +119,15 @@ class OutcomeEvent:
     commits the outcome adds the same columns."""
 
     @property
-    def plan_id(self) -> PlanId:
-        return PlanId(self.application, self.sequence)
+    def data_files(self) -> list[DataFile]:
+        return [event_file.file for event_file in self.files]
 
 
 @dataclass(frozen=True, slots=True)
-class PartEvent:
+class PartEvent(_OfPlan):
     """The slices of a shared plan that one driver has read, each as a whole, and their files.
     ``number`` counts the parts of a plan from 1; no slice is in two of them."""
 
-    application: str
-    job: str
-    sequence: int
     plan_hash: str
     number: int
     member: str
@@ -136,29 +136,22 @@ class PartEvent:
     written_at_ms: int
 
     @property
-    def plan_id(self) -> PlanId:
-        return PlanId(self.application, self.sequence)
-
-    @property
     def ranges(self) -> tuple[EventRange, ...]:
         """One for each slice, for the column ``ranges``."""
         return tuple(
             EventRange(
-                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.gaps
+                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.rowless
             )
             for r in self.receipts
         )
 
 
 @dataclass(frozen=True, slots=True)
-class LossEvent:
+class LossEvent(_OfPlan):
     """Offsets that could not be read or decoded, and the action. The loss has no offsets if only
     the position is known. A loss that belongs to no outcome has no plan, and the sequence that
     would have been next."""
 
-    application: str
-    job: str
-    sequence: int
     loss: DecidedLoss
     seen_at_ms: int
     written_at_ms: int
@@ -167,10 +160,6 @@ class LossEvent:
     epoch: int | None = None
     """The leader epoch in which a landing has read other records at these offsets; None if it has
     not."""
-
-    @property
-    def plan_id(self) -> PlanId:
-        return PlanId(self.application, self.sequence)
 
     def __str__(self) -> str:
         return str(self.loss)

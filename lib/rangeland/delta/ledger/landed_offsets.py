@@ -46,7 +46,7 @@ def without_still_to_come(ranges: Iterable[EventRange], losses: Iterable[Loss]) 
 
 
 def merge_spans(spans: Iterable[OffsetSpan]) -> tuple[OffsetSpan, ...]:
-    """Merged per topic id, in order of id and offset."""
+    """The spans, merged per topic id, in order of id and offset."""
     by_id: dict[str | None, _Offsets] = {}
     for span in spans:
         by_id.setdefault(span.topic_id, []).append((span.from_offset, span.until_offset))

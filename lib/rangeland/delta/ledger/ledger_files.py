@@ -9,16 +9,17 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
 from rangeland.delta.ledger.event_keys import EventKey, key_of
-from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, stats_of, to_row
-from rangeland.delta.ledger.events import LedgerEvent
+from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, from_row, stats_of, to_row
+from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
+from rangeland.delta.parquet_files.data_files import write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, open_store, sync_file
-from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile
@@ -27,6 +28,7 @@ from rangeland.untrusted import JsonFields, Unreadable
 OUR_FILES = "part-ledger-"
 COMPACTED = "compacted-ledger-"
 ROW_GROUP_BYTES = 8 << 20
+E = TypeVar("E", bound=LedgerEvent)
 _KEY_COLUMNS = ["event", "application", "job", "sequence", "entered", "attempt"]
 
 
@@ -36,20 +38,14 @@ class LedgerFiles:
     def __init__(self, path: str, store: StoreSettings) -> None:
         self.path = path
         self._store, self._root = open_store(store)
+        self._newest: tuple[EventKey, PlanEvent] | None = None
 
     def write(self, events: Sequence[LedgerEvent]) -> DataFile:
         """Writes a file with events of one kind, which share all values in its statistics."""
         rows = [to_row(event) for event in events]
         name = f"{OUR_FILES}{rows[0]['event']}-{uuid.uuid4()}.zstd.parquet"
-        full = f"{self._root}/{name}"
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
-        try:
-            with self._store.open_output_stream(full) as sink:
-                pq.write_table(table, sink, compression="zstd", store_schema=False)
-                size = sink.tell()
-            sync_file(self._store, full)
-        except OSError as error:
-            raise store_error(error, full, table.nbytes) from error
+        size = write_whole_file(self._store, f"{self._root}/{name}", table)
         return DataFile(name, size, len(rows), stats_of(rows), events[0].written_at_ms)
 
     def rewrite(self, paths: Sequence[str]) -> DataFile:
@@ -85,7 +81,7 @@ class LedgerFiles:
         if file.stats and file.path.startswith(OUR_FILES):
             yield self._key_in(file.stats, file.path)
             return
-        for row in self.read(file.path, columns=_KEY_COLUMNS):
+        for row in self._rows_in(file.path, columns=_KEY_COLUMNS):
             yield key_of(row, file.path)
 
     def _key_in(self, stats: str, path: str) -> EventKey:
@@ -102,12 +98,26 @@ class LedgerFiles:
             ) from error
         return EventKey(event, application, job, sequence, entered, path, attempt)
 
-    def rows_of(self, key: EventKey) -> list[dict[str, object]]:
-        """The rows of one event; row groups that cannot have it are not read."""
+    def event(self, key: EventKey, kind: type[E]) -> E:
+        """The event with this key. Row groups that cannot have it are not read."""
         names = ("event", "application", "sequence")
-        return self.read(key.path, [(name, "==", getattr(key, name)) for name in names])
+        filters: list[tuple[str, str, object]] = [(n, "==", getattr(key, n)) for n in names]
+        rows = self._rows_in(key.path, filters)
+        row = next((row for row in rows if (row["attempt"] or 0) == key.attempt), None)
+        event = None if row is None else from_row(row)
+        if not isinstance(event, kind):
+            why = f"{key.path} does not have {key.event} {key.sequence}"
+            raise self.contradiction_error(why)
+        return event
 
-    def read(
+    def newest_plan(self, key: EventKey) -> PlanEvent:
+        """The plan with this key, that of the newest plan: most questions begin with it, so it is
+        read only once."""
+        if self._newest is None or self._newest[0] != key:
+            self._newest = (key, self.event(key, PlanEvent))
+        return self._newest[1]
+
+    def _rows_in(
         self,
         path: str,
         filters: list[tuple[str, str, object]] | None = None,
@@ -122,17 +132,15 @@ class LedgerFiles:
             raise self._unreadable_error(f"could not read the ledger file {full}", error) from error
         return rows
 
-    def read_all(self, paths: Iterable[str], events: Collection[str]) -> list[dict[str, object]]:
-        """The rows of many files that are events of these kinds, read at once."""
-        full = sorted({f"{self._root}/{path}" for path in paths})
-        if not full:
-            return []
+    def events_in(self, paths: Iterable[str], kinds: Collection[str]) -> list[LedgerEvent]:
+        """The events of these kinds in many files, read at once."""
+        full = sorted(f"{self._root}/{path}" for path in paths)
         try:
-            table = self._dataset(full).to_table(filter=pds.field("event").isin([*events]))
+            table = self._dataset(full).to_table(filter=pds.field("event").isin([*kinds]))
             rows: list[dict[str, object]] = table.to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable_error(f"could not read the ledger {self.path}", error) from error
-        return rows
+        return [from_row(row) for row in rows]
 
     def _unreadable_error(self, what: str, error: Exception) -> RangelandError:
         if not isinstance(error, FileNotFoundError):

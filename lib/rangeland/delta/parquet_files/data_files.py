@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -38,6 +38,22 @@ MAX_OPEN_FILES = 16
 PAGE_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriterSettings:
+    """The settings with which a task writes files. They hold the keys to the table's store in clear
+    text, but no ``repr`` shows those."""
+
+    table: StoreSettings | str
+    layout: TableLayout
+    compression: str = "zstd"
+    compression_level: int = 1
+    target_file_bytes: int = 256 << 20
+    name_prefix: str = "0"
+    """Part of every file's name: it identifies the plan."""
+    columns: LogColumns = PLAIN_COLUMNS
+    """The log's own columns, which identify records in errors."""
 
 
 @dataclass
@@ -61,39 +77,18 @@ class FileWriter:
 
     def __init__(
         self,
-        table: StoreSettings | str,
-        layout: TableLayout,
+        settings: FileWriterSettings,
         *,
-        compression: str = "zstd",
-        compression_level: int = 1,
-        target_file_bytes: int = 256 << 20,
-        name_prefix: str = "0",
         row_group_bytes: int = ROW_GROUP_BYTES,
         max_open_files: int = MAX_OPEN_FILES,
-        columns: LogColumns = PLAIN_COLUMNS,
     ) -> None:
-        """``name_prefix`` is part of every file's name. ``columns`` are the log's own columns,
-        which identify records: errors name them."""
-        self._store, self._root = open_store(table)
-        self._layout = layout
-        self._columns = columns
-        self._schema = layout.file_schema
-        self._stored = self._schema
-        if layout.mapped_schema:
-            self._stored = stored_fields(self._schema, layout.mapped_schema)
-        names = dict(zip(self._schema.names, self._stored.names, strict=True))
-        stats_columns = layout.stats_columns
-        self._stats_columns = (
-            None
-            if stats_columns is None
-            else frozenset(names[n] for n in stats_columns if n in names)
-        )
-        self._headers = {names[n] for n in names if n.lower() == "headers"}
-        self._codec = compression
-        self._level = compression_level if compression == "zstd" else None
-        self._target_bytes = target_file_bytes
-        self._group_bytes = min(row_group_bytes, target_file_bytes)
-        self._prefix = name_prefix
+        self._settings, self._layout = settings, settings.layout
+        self._store, self._root = open_store(settings.table)
+        self._stored = self._layout.file_schema
+        if self._layout.mapped_schema:
+            self._stored = stored_fields(self._stored, self._layout.mapped_schema)
+        self._stats_columns = _stats_columns(self._layout, self._stored)
+        self._group_bytes = min(row_group_bytes, settings.target_file_bytes)
         self._max_open = max_open_files
         self._open: dict[Values, _OpenFile] = {}  # least recently written first
         self._started: list[str] = []
@@ -101,7 +96,7 @@ class FileWriter:
         self._folders: set[str] = set()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes ownership of the batch, which must not be changed afterwards. Columns are matched
+        """Adds the rows of a batch, which must not be changed afterwards. Columns are matched
         by name, ignoring case, and cast if the table's type is wider."""
         for portion in self._portions(self._conform(batch)):
             for values, rows in split(portion, self._layout.partition_by):
@@ -110,8 +105,8 @@ class FileWriter:
     def close(self) -> list[DataFile]:
         """Finishes all files, flushes them to disk if the store is local, and returns them.
         Without rows there are no files."""
-        for values in list(self._open):
-            self._finish(values)
+        for file in list(self._open.values()):
+            self._finish(file)
         self._sync_folders()
         return self._done
 
@@ -141,15 +136,15 @@ class FileWriter:
             by_name = {name.lower(): index for index, name in enumerate(batch.schema.names)}
             columns = [_cast(batch, by_name, f) for f in self._layout.schema]
             conformed = pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
-        check_required_columns_are_filled(conformed, self._layout.required, self._columns)
+        check_required_columns_are_filled(conformed, self._layout.required, self._settings.columns)
         return conformed
 
     def _as_stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The columns of files, by their names in files."""
         if self._layout.keeps_partitions:
             rows = with_computed(rows, self._layout.partition_by)
-        rows = rows.select(self._schema.names)
-        return rows if self._stored is self._schema else relabel_columns(rows, self._stored)
+        rows = rows.select(self._layout.file_schema.names)
+        return relabel_columns(rows, self._stored) if self._layout.mapped_schema else rows
 
     def _portions(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """The batch, in portions if it is larger than a row group."""
@@ -162,89 +157,93 @@ class FileWriter:
     def _take(self, values: Values, rows: pa.RecordBatch) -> None:
         filling = self._open.get(values)
         if filling is not None and filling.waiting_bytes + rows.nbytes > self._group_bytes:
-            self._flush(filling)  # may also finish the file
-        pending = self._open.pop(values, None) or self._start(values)
-        self._open[values] = pending
-        pending.waiting.append(rows)
-        pending.waiting_bytes += rows.nbytes
+            self._write_group(filling)
+        file = self._open.pop(values, None) or self._start(values)
+        self._open[values] = file
+        file.waiting.append(rows)
+        file.waiting_bytes += rows.nbytes
         while sum(f.waiting_bytes for f in self._open.values()) > self._group_bytes:
-            self._flush(max(self._open.values(), key=lambda f: f.waiting_bytes))
+            self._write_group(max(self._open.values(), key=lambda f: f.waiting_bytes))
+
+    def _write_group(self, file: _OpenFile) -> None:
+        """Writes the waiting rows of a file, and finishes it if it is full."""
+        if self._flush(file):
+            self._finish(file)
 
     # --- files --------------------------------------------------------------------------
 
     def _start(self, values: Values) -> _OpenFile:
         if len(self._open) >= self._max_open:
-            self._finish(next(iter(self._open)))
-        ending = "parquet" if self._codec == "none" else f"{self._codec}.parquet"
-        name = f"part-{self._prefix}-{uuid.uuid4()}.{ending}"
+            self._finish(next(iter(self._open.values())))
+        codec = self._settings.compression
+        ending = "parquet" if codec == "none" else f"{codec}.parquet"
+        name = f"part-{self._settings.name_prefix}-{uuid.uuid4()}.{ending}"
         parent = folder(self._layout.partition_by, values)
         path = f"{parent}/{name}" if parent else name
-        stats = StatsCollector(self._stored, self._stats_columns)
-        return _OpenFile(path, values, stats)
+        return _OpenFile(path, values, StatsCollector(self._stored, self._stats_columns))
 
-    def _flush(self, pending: _OpenFile) -> None:
-        """Writes the waiting rows as one row group; finishes the file when it is full."""
-        if not pending.waiting:
-            return
-        table = pa.Table.from_batches(pending.waiting, schema=self._stored)
+    def _flush(self, file: _OpenFile) -> bool:
+        """Writes the waiting rows of a file as one row group, and says whether it is full."""
+        if not file.waiting:
+            return False
+        table = pa.Table.from_batches(file.waiting, schema=self._stored)
         try:
-            parquet = pending.parquet or self._create(pending, table)
+            parquet = file.parquet or self._create(file, table)
             parquet.write_table(table, row_group_size=table.num_rows)
-            size = pending.sink.tell()
+            size: int = file.sink.tell()
         except OSError as error:
-            raise store_error(error, self._full(pending.path), table.nbytes) from error
-        pending.stats.add(table)
-        pending.waiting = []
-        pending.waiting_bytes = 0
-        if size >= self._target_bytes:
-            self._finish(pending.values)
+            raise store_error(error, self._full(file.path), table.nbytes) from error
+        file.stats.add(table)
+        file.waiting = []
+        file.waiting_bytes = 0
+        return size >= self._settings.target_file_bytes
 
-    def _create(self, pending: _OpenFile, first: pa.Table) -> pq.ParquetWriter:
-        full = self._full(pending.path)
+    def _create(self, file: _OpenFile, first: pa.Table) -> pq.ParquetWriter:
+        full = self._full(file.path)
         parent = full.rsplit("/", 1)[0]
         if parent not in self._folders:
             if has_folders(self._store):
                 self._store.create_dir(parent, recursive=True)
             self._folders.add(parent)
-        self._started.append(pending.path)
-        pending.sink = self._store.open_output_stream(full)
+        self._started.append(file.path)
+        file.sink = self._store.open_output_stream(full)
+        codec, level = self._settings.compression, self._settings.compression_level
         row_bytes = max(1, first.nbytes // first.num_rows)
-        pending.parquet = pq.ParquetWriter(
-            pending.sink,
+        file.parquet = pq.ParquetWriter(
+            file.sink,
             self._stored,
-            compression=self._codec,
-            compression_level=self._level,
+            compression=codec,
+            compression_level=level if codec == "zstd" else None,
             data_page_size=PAGE_BYTES,
             write_batch_size=max(1, min(1024, PAGE_BYTES // row_bytes)),
             store_schema=False,
-            **_encodings(self._stored, self._headers),
+            **_encodings(self._layout.file_schema, self._stored),
         )
-        return pending.parquet
+        return file.parquet
 
-    def _finish(self, values: Values) -> None:
-        pending = self._open[values]
-        if pending.waiting:
-            self._flush(pending)
-        if self._open.pop(values, None) is None or pending.parquet is None:
-            return  # the flush filled and finished it
+    def _finish(self, file: _OpenFile) -> None:
+        self._flush(file)
+        del self._open[file.values]
+        if file.parquet is None:
+            return
         try:
-            pending.parquet.close()
-            size = pending.sink.tell()
-            pending.sink.close()
-            sync_file(self._store, self._full(pending.path))
+            file.parquet.close()
+            size = file.sink.tell()
+            file.sink.close()
+            sync_file(self._store, self._full(file.path))
         except OSError as error:
-            raise store_error(error, self._full(pending.path)) from error
-        fields = {"file": pending.path, "rows": pending.stats.rows, "bytes": size}
+            raise store_error(error, self._full(file.path)) from error
+        fields = {"file": file.path, "rows": file.stats.rows, "bytes": size}
         logger.debug("Wrote a file", extra=fields)
         names = [column.key for column in self._layout.partition_by]
         self._done.append(
             DataFile(
-                path=pending.path,
+                path=file.path,
                 size_bytes=size,
-                rows=pending.stats.rows,
-                stats=pending.stats.as_json(),
+                rows=file.stats.rows,
+                stats=file.stats.as_json(),
                 modified_at_ms=time.time_ns() // 1_000_000,
-                partition_values=dict(zip(names, values, strict=True)),
+                partition_values=dict(zip(names, file.values, strict=True)),
             )
         )
 
@@ -257,6 +256,19 @@ class FileWriter:
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}"
+
+
+def write_whole_file(store: pafs.FileSystem, full: str, table: pa.Table) -> int:
+    """Writes a Parquet file of one table, flushes it to disk if the store is local, and returns its
+    size. Raises like ``FileWriter``."""
+    try:
+        with store.open_output_stream(full) as sink:
+            pq.write_table(table, sink, compression="zstd", store_schema=False)
+            size: int = sink.tell()
+        sync_file(store, full)
+    except OSError as error:
+        raise store_error(error, full, table.nbytes) from error
+    return size
 
 
 def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> pa.Array:
@@ -277,18 +289,26 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
         ) from error
 
 
-def _encodings(schema: pa.Schema, headers: Collection[str]) -> dict[str, Any]:
-    """The encoding of each leaf column: a dictionary for repeating values, deltas for rising
-    numbers. ``headers`` are columns of a record's headers, whose keys repeat."""
+def _stats_columns(layout: TableLayout, stored: pa.Schema) -> frozenset[str] | None:
+    """The columns that get statistics, by their names in files; None for the first ones."""
+    if layout.stats_columns is None:
+        return None
+    names = zip(layout.file_schema.names, stored.names, strict=True)
+    return frozenset(in_files for name, in_files in names if name in layout.stats_columns)
+
+
+def _encodings(schema: pa.Schema, stored: pa.Schema) -> dict[str, Any]:
+    """The encoding of each leaf column, by its name in files: a dictionary for values that repeat,
+    as keys of headers do, and deltas for rising numbers."""
     dictionary, deltas, statistics = [], {}, []
-    for f in schema:
+    for name, f in zip(schema.names, stored, strict=True):
         if has_bounds(f.type):
             statistics.append(f.name)
         if pt.is_int64(f.type) or pt.is_timestamp(f.type):
             deltas[f.name] = "DELTA_BINARY_PACKED"
         elif pt.is_boolean(f.type) or pt.is_binary(f.type) or pt.is_large_binary(f.type):
             continue
-        elif f.name in headers and pt.is_list(f.type) and pt.is_struct(f.type.value_type):
+        elif name.lower() == "headers" and pt.is_list(f.type) and pt.is_struct(f.type.value_type):
             dictionary.append(f"{f.name}.list.element.{f.type.value_type.field(0).name}")
         elif not pt.is_nested(f.type):
             dictionary.append(f.name)
@@ -300,7 +320,7 @@ def _encodings(schema: pa.Schema, headers: Collection[str]) -> dict[str, Any]:
 
 
 def _close_quietly(parquet: pq.ParquetWriter | None, sink: Any) -> None:
-    """The file is about to be removed, so errors in closing it do not matter."""
+    """Closes a file that is about to be removed: errors do not matter."""
     for resource in (parquet, sink):
         if resource is not None:
             try:

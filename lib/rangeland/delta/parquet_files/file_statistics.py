@@ -171,7 +171,7 @@ def upper_prefix(text: str, length: int = STRING_PREFIX) -> str | None:
 
 
 def _decimal(value: Decimal) -> int | float | None:
-    """Most JSON parsers lose digits past 15, so None for numbers that have more."""
+    """The number for JSON; None if it has more than the 15 digits that most parsers keep."""
     if value == value.to_integral_value() and abs(value) < 10**15:
         return int(value)
     return float(value) if Decimal(repr(float(value))) == value else None

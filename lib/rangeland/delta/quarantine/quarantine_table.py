@@ -117,7 +117,8 @@ def _read(
 
 
 def _rows(table: pa.Table) -> list[dict[str, object]]:
-    """Intact records stay in Arrow: Python has no times after 9999."""
+    """The rows of the quarantine, in which intact records stay in Arrow: Python has no times after
+    9999."""
     name = "undecodable"
     if name not in table.column_names:
         rows: list[dict[str, object]] = table.to_pylist()

@@ -16,10 +16,10 @@ from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rangeland.decode.columns import HEADER
-from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store, sync_file
+from rangeland.delta.parquet_files.data_files import write_whole_file
+from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_schema.arrow_schema import UTC_MICROS
 from rangeland.logging_setup import partition_fields
@@ -141,17 +141,12 @@ class QuarantineWriter:
         self._sizes[index] = 0
         store, root = open_store(self._settings.table)
         name = f"part-{prefix_of(self._settings.plan)}-{uuid.uuid4()}.zstd.parquet"
-        full = f"{root}/{name}"
-        table = _table(rows)
         try:
             if has_folders(store):
                 store.create_dir(root, recursive=True)
-            with store.open_output_stream(full) as sink:
-                pq.write_table(table, sink, compression="zstd", store_schema=False)
-                size = sink.tell()
-            sync_file(store, full)
         except OSError as error:
-            raise store_error(error, full, table.nbytes) from error
+            raise store_error(error, root) from error
+        size = write_whole_file(store, f"{root}/{name}", _table(rows))
         stats = f'{{"numRecords":{len(rows)}}}'
         file = DataFile(name, size, len(rows), stats, time.time_ns() // 1_000_000)
         self._files.setdefault(index, []).append(file)

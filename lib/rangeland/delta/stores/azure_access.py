@@ -100,7 +100,8 @@ def azure_settings(where: TablePath, conf: HadoopSettings) -> AzureSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
-    """Settings may apply to a container, an account, or everything."""
+    """Translates the settings for one path, each of which may apply to a container, an account or
+    everything."""
 
     uri: str
     container: str

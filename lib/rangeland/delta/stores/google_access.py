@@ -96,7 +96,8 @@ def google_settings(where: TablePath, conf: HadoopSettings) -> GoogleSettings:
 
 
 def _check_others_are_unset(uri: str, conf: HadoopSettings) -> None:
-    """Settings whose names or values are not known in advance."""
+    """Raises TableRefused for settings that Arrow lacks and whose names or values are not known in
+    advance."""
     for name in sorted(conf.below(f"{_IMPERSONATED}.for.")):
         raise untranslatable_error(uri, name, do=f"set {_IMPERSONATED} instead")
     for name in sorted(conf.below("fs.gs.storage.http.headers.")):

@@ -13,7 +13,8 @@ _lock = threading.Lock()
 
 @contextmanager
 def environment_of(values: Iterable[tuple[str, str]]) -> Iterator[None]:
-    """One client is made at a time: the environment is that of the whole process."""
+    """Sets environment variables for the time of the block. One block runs at a time, since the
+    environment is that of the whole process."""
     variables = dict(values)
     if not variables:
         yield

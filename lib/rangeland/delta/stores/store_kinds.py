@@ -29,6 +29,8 @@ HDFS_SCHEMES = frozenset(["hdfs", "viewfs"])
 
 
 class StoreKind(StrEnum):
+    """The kind of a store, by what it does if two drivers create the same file."""
+
     LOCAL = "local"
     PUT_IF_ABSENT = "put-if-absent"
     SINGLE_DRIVER = "single-driver"
@@ -41,7 +43,6 @@ class StoreCapabilities:
     user, empty if none is needed."""
 
     kind: StoreKind
-    scheme: str
     log_store: str
     note: str = ""
 
@@ -68,7 +69,6 @@ def store_capabilities(
     if scheme == LOCAL_SCHEME:
         return StoreCapabilities(
             StoreKind.LOCAL,
-            scheme,
             log_store,
             "On a local path our commits take a file lock; Spark's own writers do not know it, "
             "so let nothing else write to this table while a run lands.",
@@ -76,10 +76,9 @@ def store_capabilities(
     if scheme in S3_SCHEMES:
         return _s3(scheme, log_store, has_conditions)
     if scheme in _SAFE_SCHEMES:
-        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
+        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, log_store)
     return StoreCapabilities(
         StoreKind.UNKNOWN,
-        scheme,
         log_store,
         f"It is not known whether {scheme} refuses to overwrite a file; run one driver at a time.",
     )
@@ -89,11 +88,10 @@ def _s3(scheme: str, log_store: str, has_conditions: bool) -> StoreCapabilities:
     setting = f"spark.delta.logStore.{scheme}.impl"
     exclusive = "a store with mutual exclusion (such as io.delta.storage.S3DynamoDBLogStore)"
     if not is_replaceable_log_store(log_store):
-        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
+        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, log_store)
     if has_conditions:
         return StoreCapabilities(
             StoreKind.PUT_IF_ABSENT,
-            scheme,
             log_store,
             "Any number of our drivers may commit at once. Spark's own writers (OPTIMIZE, MERGE, "
             "--replace) do not ask S3 to keep existing files: let nothing land while they run, or "
@@ -101,7 +99,6 @@ def _s3(scheme: str, log_store: str, has_conditions: bool) -> StoreCapabilities:
         )
     return StoreCapabilities(
         StoreKind.SINGLE_DRIVER,
-        scheme,
         log_store,
         "Two drivers that commit at the same moment can lose a commit on S3: this Hadoop does not "
         "ask the store to keep existing files. Use Hadoop 3.4.2 or later (Spark 4.1) and leave "

@@ -172,7 +172,7 @@ def all_fields(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def require_schema(schema_text: str) -> str:
-    """Checks a schema that somebody else may have written. Raises Unreadable if it is not one."""
+    """The text of a schema that somebody else may have written. Raises Unreadable if it is none."""
     try:
         if arrow_type(parse_json(schema_text)) is not None:
             return schema_text

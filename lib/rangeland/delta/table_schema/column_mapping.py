@@ -185,7 +185,7 @@ def _stored_field(field: pa.Field, column: Field | None) -> pa.Field:
 def _stored_type(
     kind: pa.DataType, delta: Any, path: str, nested: Mapping[str, int]
 ) -> pa.DataType:
-    """``path`` names the element, key or value in ``nested``."""
+    """The type of a column in files. ``path`` names the element, key or value in ``nested``."""
 
     def inner(field: pa.Field, part: str) -> pa.Field:
         where = f"{path}.{part}"

@@ -169,7 +169,7 @@ def follow(
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """Collects its findings in ``change``."""
+    """Merges the fields of rows into those of a table; ``change`` collects what that changes."""
 
     change: SchemaChange
     widens: bool
@@ -213,7 +213,8 @@ class _Merge:
     def _field(
         self, table_field: Mapping[str, Any], row_field: Mapping[str, Any], name: str
     ) -> Mapping[str, Any]:
-        """The widened types in a field are listed in its metadata, as Delta's protocol requires."""
+        """The merged field. Types that were widened are listed in its metadata, as Delta's protocol
+        requires."""
         kind = self._type(table_field["type"], row_field["type"], name)
         merged = {**table_field, "type": kind}
         if changes := _type_changes(table_field["type"], kind):

@@ -11,14 +11,9 @@ Parquet files that its own handler writes and pyarrow reads. Commits are made un
 
 from __future__ import annotations
 
-import atexit
 import logging
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +23,7 @@ from rangeland.delta.java_bridge import java_errors
 from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
 from rangeland.delta.java_bridge.java_errors import translate_java_errors
+from rangeland.delta.java_bridge.java_folder import folder_for_java
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_kinds import StoreCapabilities
@@ -104,7 +100,8 @@ class DeltaKernel:
             return None
 
     def _load(self, path: str, *, blind: bool) -> Snapshot:
-        """``blind``: commits on this snapshot are marked as blind appends."""
+        """The newest version of the table. Raises NoTable if there is none. ``blind``: commits on
+        this snapshot are marked as blind appends."""
         java = self._facade.snapshot(self.engine, path, blind)
         if java is None:
             raise java_errors.NoTable
@@ -203,9 +200,9 @@ class DeltaKernel:
     def commit(
         self, table: str | Snapshot, request: CommitRequest, is_ready: Callable[[], bool] = _always
     ) -> Committed | AlreadyCommitted | NotReady:
-        """One commit. ``is_ready`` is called while the table is locked, so no writer that honours
-        the lock can commit between its answer and this commit. Passing a Snapshot, which may be
-        old, saves loading one."""
+        """Makes one commit, unless the table already has its transaction. ``is_ready`` is asked
+        first, while the table is locked, so no writer that honours the lock can commit in between.
+        Passing a Snapshot, which may be old, saves loading one."""
         snapshot = self._snapshot_of(table)
         where, application, sequence = snapshot.path, request.application, request.sequence
         _check_version_is_expected(snapshot, request)
@@ -244,7 +241,8 @@ class DeltaKernel:
         return snapshot
 
     def _commit(self, snapshot: Snapshot, request: CommitRequest, text: str) -> Committed:
-        """``text``: the lines of its actions on files."""
+        """Commits with Delta Kernel and starts the maintenance. ``text``: the lines of the actions
+        on files."""
         if not snapshot.is_own:
             # The maintenance that a commit needs depends on that of the previous one.
             self._maintenance.wait_for(snapshot.path)
@@ -302,20 +300,6 @@ class DeltaKernel:
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))
         return warnings
-
-
-@contextmanager
-def folder_for_java(prefix: str) -> Iterator[str]:
-    """A temporary folder into which the JVM writes. If the call is interrupted, the JVM goes on and
-    may create the folder again, so it is then removed once more when this process ends."""
-    folder = tempfile.mkdtemp(prefix=prefix)
-    remove = partial(shutil.rmtree, folder, ignore_errors=True)
-    atexit.register(remove)
-    try:
-        yield folder
-    finally:
-        remove()
-    atexit.unregister(remove)
 
 
 def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) -> None:

@@ -84,7 +84,7 @@ def commit_metadata(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
 
 
 def _version(text: object) -> int | None:
-    """None if it is not a version: any writer may have written anything there."""
+    """The version that a text says; None if it is none: any writer may have written anything."""
     try:
         return decimal(str(text), "version", 0)
     except Unreadable:
@@ -98,6 +98,4 @@ def _metadata_of(
     parameters = dict(info.get("operationParameters") or {})
     target = parameters.get("version")
     restored = _version(target) if operation == "RESTORE" else None
-    return CommitMetadata(
-        version, stamp, operation, transactions, restored, parameters, operation == "RESTORE"
-    )
+    return CommitMetadata(version, stamp, operation, transactions, restored, parameters)

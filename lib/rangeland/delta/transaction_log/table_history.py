@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from typing import Any
 
 from rangeland.delta.java_bridge.java_errors import NoTable
+from rangeland.delta.java_bridge.java_folder import folder_for_java
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log.log_actions import commit_metadata
 
@@ -17,7 +17,7 @@ def read_commits(facade: Any, engine: Any, path: str, since: int) -> list[Commit
     earliest = _earliest(facade, engine, path, since)
     if earliest is None:
         return []
-    with tempfile.TemporaryDirectory(prefix="rangeland-log-") as folder:
+    with folder_for_java("rangeland-log-") as folder:
         target = os.path.join(folder, "log.json")
         facade.writeCommits(engine, path, earliest, f"file://{target}")
         with open(target, encoding="utf-8") as lines:

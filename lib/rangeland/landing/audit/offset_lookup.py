@@ -81,14 +81,14 @@ def _state_without_row(
 ) -> tuple[FindState, str]:
     """The state of an offset that is not known to have a row, and why. ``may_be_another``: there is
     a row, which may come from an earlier topic of the same name."""
-    if any(start <= offset < end for start, end in landed.gaps or ()):
+    if any(start <= offset < end for start, end in landed.rowless or ()):
         return FindState.NO_ROW, ""
     if landed.in_bytes:
         return FindState.NO_ROW if _is_whole(rows, landed) else FindState.NO_ROW_OR_HOLE, ""
     if may_be_another:
         return FindState.NO_ROW_OR_HOLE, "its row may come from an earlier topic of that name"
     is_full = landed.counts is not None and landed.counts.landed == landed.range.width
-    return FindState.HOLE if is_full or landed.gaps is not None else FindState.NO_ROW_OR_HOLE, ""
+    return FindState.HOLE if is_full or landed.rowless is not None else FindState.NO_ROW_OR_HOLE, ""
 
 
 def _files_of_newest(

@@ -48,8 +48,8 @@ class Verification:
 
 
 def examine(spark: SparkSession, target: LandingTarget) -> Verification:
-    """Reads three columns of the whole table, in the version that the target last read: rows that
-    land in the meantime are in a later one."""
+    """Compares the table with all its landings. Reads three columns of the whole table, in the
+    version that the target last read: rows that land in the meantime are in a later one."""
     landings = target.history.landings()
     landed_ranges = in_force(landed_ranges_of(landings, target.history.losses()))
     by_broker = any(landed_range.range.partition.broker for landed_range in landed_ranges)
@@ -70,8 +70,9 @@ def examine(spark: SparkSession, target: LandingTarget) -> Verification:
 
 
 def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[LandedRange]:
-    """The ranges of all landings, in order, with all losses in the ledger. A range without recorded
-    gaps ends where its log ended: its rows could not be counted once a later landing had cut it."""
+    """The ranges of all landings, in order, with all losses in the ledger. A range whose rowless
+    offsets were not recorded ends where its log ended: its rows could not be counted once a later
+    landing had cut it."""
     of_plans = (event for event in losses if event.plan_hash)
     by_plan = group_by(of_plans, lambda event: event.plan_id)
     landed_ranges = []
@@ -81,11 +82,11 @@ def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> li
             if event_range.counts is None:
                 continue
             pieces = [event_range]
-            if event_range.gaps is None:
+            if event_range.rowless is None:
                 pieces = without_still_to_come([event_range], losses_of_plan)
             where = pieces[0].range if len(pieces) == 1 else event_range.range
-            landed, gaps = event_range.counts.landed, event_range.gaps
-            landed_ranges.append(LandedRange(where, landed, gaps, event_range.in_bytes))
+            landed, rowless = event_range.counts.landed, event_range.rowless
+            landed_ranges.append(LandedRange(where, landed, rowless, event_range.in_bytes))
     return landed_ranges
 
 

@@ -1,4 +1,4 @@
-"""Carries one plan through to its commit: read, prove, prepare, commit.
+"""Carries one plan through to its commit: read, prove, check its rows, prepare, commit.
 
 A plan may be new, or in the ledger with or without an outcome. Each step is recorded before the
 next begins, so an interrupted plan resumes where it stopped. Which plan to finish is decided
@@ -22,7 +22,6 @@ from rangeland.delta.transaction_log.table_commit import (
     NotCommitted,
     RowsRefused,
     gone_files,
-    landed_at,
 )
 from rangeland.errors import (
     FOUND_BEFORE_PLANS,
@@ -50,7 +49,6 @@ from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import Prepared, check_same_plan
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
-from rangeland.model import DataFile
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
@@ -61,7 +59,7 @@ from rangeland.wording import count_noun
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
-"""Commits of one outcome while other writers change the rows that it replaces."""
+"""The most attempts to commit one outcome while other writers change the rows that it replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +80,14 @@ class CommittedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """Another driver has prepared this outcome in the meantime: it counts, and must be
+    """The outcome that another driver has prepared in the meantime: it counts, and must be
     committed."""
 
     outcome: OutcomeEvent
+
+
+Attempt = CommittedOutcome | NotCommitted | Superseded | ConcurrentChange
+"""What an attempt to commit an outcome ends in."""
 
 
 class PlanCommitter:
@@ -142,67 +144,70 @@ class PlanCommitter:
     def _commit(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> tuple[OutcomeEvent, CommittedOutcome]:
-        """Commits the outcome; if that is impossible, reads the plan again and commits the new one.
-        Returns the outcome that is in the table."""
-        outcome, landed = self._commit_newest(plan, outcome, since)
-        if isinstance(landed, CommittedOutcome):
-            return outcome, landed
-        # Another driver may have landed the files before they disappeared.
-        self._target.table.refresh_same_table()
-        if (landing := self._find_landing(plan, since)) is not None:
-            return outcome, landing
-        outcome = self._read_instead_of(plan, outcome, landed)
-        outcome, landed = self._commit_newest(plan, outcome, since)
-        if isinstance(landed, CommittedOutcome):
-            return outcome, landed
-        raise commit_error(plan, landed)
-
-    def _commit_newest(
-        self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> tuple[OutcomeEvent, CommittedOutcome | NotCommitted]:
-        """Tries to commit the outcome, or one that has superseded it, and again if another writer
-        has changed the rows that it replaces. Returns the outcome that was tried last."""
-        conflicts = 0
+        """Commits the outcome, or the one that counts instead: another driver's, or that of reading
+        the plan again, once, if this one cannot be committed. Returns the outcome that is in the
+        table."""
+        conflicts, was_read_again = 0, False
         while True:
-            try:
-                result = self._try_commit(plan, outcome, since)
-            except ConcurrentChange as conflict:
-                conflicts += 1
-                if conflicts == MAX_ATTEMPTS:
-                    raise
-                logger.info("Committing plan %s again: %s", plan.id, conflict.why)
-                self._target.table.refresh_same_table()
-                continue
-            if not isinstance(result, Superseded):
-                return outcome, result
-            outcome = result.outcome
+            match self._attempt(plan, outcome, since):
+                case CommittedOutcome() as landed:
+                    return outcome, landed
+                case Superseded(outcome=newer):
+                    outcome = newer
+                case ConcurrentChange() as conflict:
+                    conflicts += 1
+                    if conflicts == MAX_ATTEMPTS:
+                        raise conflict
+                    logger.info("Committing plan %s again: %s", plan.id, conflict.why)
+                    self._target.table.refresh_same_table()
+                case failure if was_read_again:
+                    raise commit_error(plan, failure)
+                case failure:
+                    # Another driver may have landed the files before they disappeared.
+                    self._target.table.refresh_same_table()
+                    if (landing := self._find_landing(plan, since)) is not None:
+                        return outcome, landing
+                    outcome = self._read_instead_of(plan, outcome, failure)
+                    conflicts, was_read_again = 0, True
 
-    def _try_commit(
-        self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> CommittedOutcome | NotCommitted | Superseded:
-        """Commits an outcome as its kind of plan requires. Does nothing if it has already
-        landed."""
+    def _attempt(self, plan: Plan, outcome: OutcomeEvent, since: int | None) -> Attempt:
+        """Tries once to commit an outcome as its kind of plan requires, the bytes in quarantine
+        first. Does nothing if it has already landed."""
         if (landing := self._find_landing(plan, since)) is not None:
             return landing
-        if outcome.quarantine_files or outcome.attempt:
-            if outcome.quarantine_files:
-                self._progress.step(
-                    f"keeping {count_noun(len(outcome.quarantine_files), 'file')} in quarantine"
-                )
-            if (gone_batches := self._target.quarantine.commit(outcome)) is not None:
-                return gone_batches
-        if self._constraints.are_any and (paths := self._target.table.gone_prepared_files(outcome)):
-            return FilesGone(paths)
-        files = [f.file for f in outcome.files]
-        if (refusal := self._constraints.violation_error(files, outcome.schema_json)) is not None:
-            return RowsRefused(refusal)
+        if (gone := self._commit_quarantine(outcome)) is not None:
+            return gone
+        if (failure := self._constraint_failure(outcome)) is not None:
+            return failure
         if plan.replaces:
             return self._replace(plan, outcome, since)
+        return self._add(plan, outcome, since)
+
+    def _commit_quarantine(self, outcome: OutcomeEvent) -> FilesGone | None:
+        """Commits what an outcome has in quarantine. A later attempt that has nothing there still
+        drops what the earlier one had."""
+        if not outcome.quarantine_files and not outcome.attempt:
+            return None
+        if outcome.quarantine_files:
+            count = count_noun(len(outcome.quarantine_files), "file")
+            self._progress.step(f"keeping {count} in quarantine")
+        return self._target.quarantine.commit(outcome)
+
+    def _constraint_failure(self, outcome: OutcomeEvent) -> FilesGone | RowsRefused | None:
+        """What prevents a commit if the table has constraints against which these rows have not
+        been checked."""
+        if self._constraints.are_any and (paths := self._target.table.gone_prepared_files(outcome)):
+            return FilesGone(paths)
+        refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
+        return None if refusal is None else RowsRefused(refusal)
+
+    def _add(self, plan: Plan, outcome: OutcomeEvent, since: int | None) -> Attempt:
+        """Adds the rows of an outcome to the table. Those of a repair take the place of rows that
+        something else has brought back in the meantime."""
         self._progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
         if not plan.kind.traits.repairs:
             return self._target.land(outcome, since)
         if self._replacement.has_rows_of(plan):
-            # Something else has brought the missing rows back: replace them with these.
             return self._replacement.land(plan, outcome, since)
         return self._target.land(outcome, since, self._target.table.gone_files())
 
@@ -210,13 +215,11 @@ class PlanCommitter:
         """The landing of a plan, if the table had it when it was last read."""
         if self._target.identity.landed_sequence(plan.application) < plan.sequence:
             return None
-        delta, path = self._target.table.delta, self._target.table.uri
-        version = landed_at(delta, path, plan.id, since or 0)
-        return CommittedOutcome(version, is_new=False)
+        return CommittedOutcome(self._target.table.landed_at(plan.id, since), is_new=False)
 
-    def _replace(
-        self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> CommittedOutcome | NotCommitted | Superseded:
+    def _replace(self, plan: Plan, outcome: OutcomeEvent, since: int | None) -> Attempt:
+        """Puts the rows of an outcome in place of those in the table, unless the plan was given
+        up."""
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self._target.land(outcome, since)
@@ -233,10 +236,10 @@ class PlanCommitter:
             if not (files := self._target.table.gone_files()):
                 raise
             gone_error = gone_rows_error(plan, files, error)
-            superseded = self._give_up(plan, gone_error, outcome.attempt + 1)
-            if superseded is None:
+            theirs = self._give_up(plan, gone_error, outcome.attempt + 1)
+            if theirs is None:
                 raise gone_error from error
-            return superseded
+            return Superseded(theirs)
         if differences is not None and isinstance(landed, CommittedOutcome):
             self.replaced = (self.replaced or ReplacedRange()) + differences
         return landed
@@ -285,12 +288,13 @@ class PlanCommitter:
         try:
             reading = read()
             results = self._prove(plan, reading, instead_of)
+            self._check_rows_can_land(plan, reading.files, is_new=instead_of is None)
         except plan.kind.traits.given_up_for as error:
             attempt = 0 if instead_of is None else instead_of.attempt + 1
-            superseded = self._give_up(plan, error, attempt)
-            if superseded is None:
+            theirs = self._give_up(plan, error, attempt)
+            if theirs is None:
                 raise
-            return superseded.outcome
+            return theirs
         preparation = self._prepare(plan, results, reading, instead_of)
         if not preparation.is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
@@ -301,30 +305,33 @@ class PlanCommitter:
     ) -> OutcomeEvent:
         """The outcome of a plan that several drivers have read: this driver's, or another's."""
         reading = PlanReceipts(receipts, files)
-        return self._prepare(plan, self._prove(plan, reading), reading).outcome
+        results = self._prove(plan, reading)
+        self._check_rows_can_land(plan, files, is_new=True)
+        return self._prepare(plan, results, reading).outcome
 
     def _prove(
         self, plan: Plan, reading: PlanReceipts, instead_of: OutcomeEvent | None = None
     ) -> list[RangeResult]:
-        """What became of each range. Raises for counts that do not add up, and for rows that may
-        not land."""
+        """What became of each range. Raises if counts do not add up, if a replacement would remove
+        rows that the log has lost, or if ranges that already count as landed are missing."""
         results = prove(plan, reading.receipts)
         if plan.replaces:
             check_all_read(plan, reading.receipts)
         if instead_of is not None:
             check_covers_outcome(instead_of, results)
-        elif plan.replaces:
-            self._replacement.check_rows_inside(plan, reading.files)
-        self._check_constraints_hold([f.file for f in reading.files])
         return results
 
-    def _check_constraints_hold(self, files: Sequence[DataFile]) -> None:
-        """Raises TableRefused for a row that the table's constraints do not allow. Reads nothing if
-        files of another driver are gone: the plan is then read again before its commit."""
-        if not self._constraints.are_any or gone_files(self._target.table.storage(), files):
+    def _check_rows_can_land(self, plan: Plan, files: Sequence[EventFile], *, is_new: bool) -> None:
+        """Raises TableRefused for rows that the table's constraints do not allow, or, the first
+        time that a plan is read, that lie outside the ranges to replace. If files of another driver
+        are gone, constraints are not checked: the plan is read again before its commit."""
+        if plan.replaces and is_new:
+            self._replacement.check_rows_inside(plan, files)
+        data_files = [f.file for f in files]
+        if not self._constraints.are_any or gone_files(self._target.table.storage(), data_files):
             return
         schema_json = self._target.schema.as_written(self._reader.schema_to_merge())
-        if (refusal := self._constraints.violation_error(files, schema_json)) is not None:
+        if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:
             raise refusal
 
     def _prepare(
@@ -345,13 +352,13 @@ class PlanCommitter:
             schema_json=self._reader.schema_to_merge(),
         )
 
-    def _give_up(self, plan: Plan, error: RangelandError, attempt: int) -> Superseded | None:
+    def _give_up(self, plan: Plan, error: RangelandError, attempt: int) -> OutcomeEvent | None:
         """Ends a plan that cannot succeed, without changing the table. If another driver has read
-        it successfully, does nothing and returns that outcome."""
+        it successfully, does nothing and returns that driver's outcome."""
         self._progress.step("giving up the plan")
         outcome = self._target.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
-            return Superseded(outcome)
+            return outcome
         self._target.land(outcome, None)
         return None
 

@@ -19,6 +19,7 @@ from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.parquet_files.data_files import FileWriterSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused
@@ -181,16 +182,16 @@ class SparkPlanReader:
         is_new: bool = False,
     ) -> TasksToRun:
         """``read_widths`` are the widths of slices that were read earlier, by index."""
-        writer = WriterSettings(
+        files = FileWriterSettings(
             table=self._target.table.delta.storage(str(self._target.table.path)),
             layout=self._target.schema.layout(self.row_schema),
             compression=self._job.sink.compression,
             compression_level=self._job.sink.compression_level,
             target_file_bytes=self._job.sink.target_file_bytes,
-            prefix=plan.hash[:12],
-            quarantine=self._target.quarantine.writer_settings(plan),
+            name_prefix=plan.hash[:12],
             columns=self._target.table.log_columns,
         )
+        writer = WriterSettings(files, self._target.quarantine.writer_settings(plan))
         tasks, settings = self.tasks(slices), self.read_settings(plan)
         if rate := self._job.limits.broker_bytes_per_second:
             rates = shared_rates(tasks, parallelism_of(self._spark), rate)

@@ -75,7 +75,7 @@ class QuarantinedRange:
 
     @property
     def read_filter(self) -> ReadFilter:
-        """All ranges of a plan have the same one."""
+        """The read filter of that landing. All ranges of a plan have the same one."""
         return self.isolation, self.tags
 
     @property
@@ -112,11 +112,7 @@ def _try_batches(
                 yield QuarantinedRange(without_bytes, isolation, why, tags)
     if remaining:
         plan_id, where = min(remaining, key=str)
-        raise Conflict(
-            f"the quarantine has no bytes of {where}",
-            why=f"{plan_id} put them there",
-            do="restore the folder _rangeland/quarantine beside the table's files",
-        )
+        raise _no_bytes_error(where, why=f"{plan_id} put them there")
 
 
 def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
@@ -183,6 +179,7 @@ def _trial(
 def _why_not(
     job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
 ) -> str:
+    """The reason why the bytes of a batch cannot be decoded now; empty if they can."""
     where = batch.range
     slice_ = Slice(0, where.partition, *where.interval)
     settings = _decode_settings(job, row_format, {0: batch.quarantined_bytes}, isolation)
@@ -301,11 +298,16 @@ def settings_of(
         by_slice |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
     for s in slices:
         if s.index not in by_slice:
-            raise Conflict(
-                f"the quarantine has no bytes of {s}",
-                do="restore the folder _rangeland/quarantine beside the table's files",
-            )
+            raise _no_bytes_error(s)
     return _decode_settings(job, row_format, by_slice, plan.isolation, plan.tags)
+
+
+def _no_bytes_error(where: Range | Slice, why: str = "") -> Conflict:
+    return Conflict(
+        f"the quarantine has no bytes of {where}",
+        why=why,
+        do="restore the folder _rangeland/quarantine beside the table's files",
+    )
 
 
 def _decode_settings(
@@ -315,8 +317,8 @@ def _decode_settings(
     isolation: Isolation,
     tags: tuple[str, ...] = (),
 ) -> ReadSettings:
-    """No broker is asked. The memory budget is the job's: a batch that was quarantined because it
-    was too large can be landed once the budget is raised."""
+    """The settings for decoding these bytes, without any broker. The memory budget is the job's: a
+    batch that was quarantined because it was too large can be landed once the budget is raised."""
     source = job.source
     cluster = ClusterSettings(
         source.dialect, (), isolation=isolation, max_batch_bytes=source.max_batch_bytes
@@ -330,7 +332,8 @@ def _decode_settings(
 
 
 def _of_old_records(row_format: RowFormat | None) -> RowFormat | None:
-    """Records without a known schema stay in quarantine: it may still be registered."""
+    """The row format for records from quarantine. Those without a known schema stay there: it may
+    still be registered."""
     return row_format and replace(row_format, written=LONG_AGO)
 
 

@@ -30,7 +30,13 @@ from rangeland.planning.table_audit import (
     other_incarnations,
 )
 from rangeland.spark.offset_scan import has_rows, table_frame
-from rangeland.spark.replace_where import compare, condition, prepared_frame, replace_rows
+from rangeland.spark.replace_where import (
+    ConcurrentChange,
+    compare,
+    condition,
+    prepared_frame,
+    replace_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,9 +97,10 @@ class Replacement:
 
     def land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
+    ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | ConcurrentChange:
         """Replaces the table's rows in the plan's ranges with those of an outcome that is not in
-        the table yet, in one commit, which also adds the columns that the table lacks."""
+        the table yet, in one commit, which also adds the columns that the table lacks. Returns a
+        ConcurrentChange if another writer has changed the rows first."""
         table, path = self._target.table, self._target.table.uri
         self._target.set_ledger_property()
         with lock_table(path):
@@ -105,9 +112,12 @@ class Replacement:
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)
-            replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
+            try:
+                replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
+            except ConcurrentChange as conflict:
+                return conflict
         table.refresh()
-        version = table_commit.landed_at(table.delta, path, outcome.plan_id, since or 0)
+        version = table.landed_at(outcome.plan_id, since)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
     def _swap(
@@ -115,9 +125,8 @@ class Replacement:
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
         path, table = self._target.table.uri, self._table()
-        files = [f.file for f in outcome.files]
         schema = self._target.schema.schema_of_files(change)
-        new = prepared_frame(self._spark, path, files, schema)
+        new = prepared_frame(self._spark, path, outcome.data_files, schema)
         return table, new, self._condition(table, plan)
 
     def _table(self) -> Any:

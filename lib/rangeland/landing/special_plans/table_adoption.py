@@ -114,7 +114,7 @@ def _unknown_ranges(
 
 
 def _ranges(partition: Partition, runs: Runs) -> list[Range]:
-    """Runs merged where they touch or overlap: an offset may have several rows."""
+    """The runs as ranges, merged where they touch or overlap: an offset may have several rows."""
     joined: list[Range] = []
     for first, until in sorted(zip(*(side.tolist() for side in runs), strict=True)):
         if joined and first <= joined[-1].until_offset:

@@ -11,16 +11,15 @@ clones lose it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 
 from rangeland.delta.ledger.events import PlanEvent
-from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_schema.column_mapping import stored_column
 from rangeland.errors import Conflict
 from rangeland.landing.target.target_ledger import TargetLedger
 from rangeland.landing.target.target_table import RETENTION_PROPERTY, TargetTable
+from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 
 LEDGER_PROPERTY = "rangeland.ledger"
@@ -28,27 +27,6 @@ _ADOPT = (
     "or, if the table is right, `rangeland adopt JOB.yaml`, which takes the rows that it "
     "has now as landed"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SeenLanding:
-    """The evidence that a plan with an outcome has landed, apart from the table's transaction."""
-
-    is_settled: bool
-    """A later plan was entered by a driver that saw this one in the table."""
-    is_in_history: bool
-    """The table's log has the commit with its transaction."""
-    is_history_whole: bool
-    """That log goes back to before the plan was made."""
-    has_files: bool
-    """The table has at least one of its files."""
-
-    @property
-    def has_landed(self) -> bool | None:
-        """Whether the outcome has landed; None if unknown."""
-        if self.is_settled or self.is_in_history or self.has_files:
-            return True
-        return False if self.is_history_whole else None
 
 
 class IdentityCheck:
@@ -69,9 +47,7 @@ class IdentityCheck:
         transactions older than ``delta.setTransactionRetentionDuration``. After that the ledger and
         the table's history decide. Raises Conflict if they do not show it."""
         landed_last = self._table.transaction_version(application)
-        if self._ledger.opened is None:
-            return landed_last
-        last = self._ledger.opened.last_sequence(application)
+        last = self._ledger.view.last_sequence(application)
         if landed_last >= last or 0 < landed_last == last - 1:
             return landed_last
         if landed_last:
@@ -79,15 +55,15 @@ class IdentityCheck:
         plan_id = PlanId(application, last)
         key = (plan_id, self._table.version)
         if key not in self._known:
-            self._known[key] = self._without_transaction(self._ledger.opened, plan_id)
+            self._known[key] = self._without_transaction(plan_id)
         return self._known[key]
 
-    def _without_transaction(self, ledger: Ledger, plan_id: PlanId) -> int:
-        last = plan_id.sequence
+    def _without_transaction(self, plan_id: PlanId) -> int:
+        last, ledger = plan_id.sequence, self._ledger.view
         plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)
         if plan is None or outcome is None or self._table.snapshot is None:
             return last - 1  # nothing is committed before its outcome is in the ledger
-        landed = self._landing(ledger, plan).has_landed
+        landed = self._has_landed(plan)
         if landed is None:
             raise Conflict(
                 f"it is unknown whether {plan_id} has landed in {self._table.name}",
@@ -99,29 +75,24 @@ class IdentityCheck:
             )
         return last if landed else last - 1
 
-    def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
-        """Checks the cheapest evidence first, and no more than needed. Commits since the table was
-        read do not count."""
-        made_at = plan.table_version or 0
-        if plan.plan_id not in ledger.possibly_unfinished():
-            return SeenLanding(True, False, False, False)
-        version = self._table.version or 0
+    def _has_landed(self, plan: PlanEvent) -> bool | None:
+        """Whether a plan with an outcome is in the table, whose transaction of it is gone; None if
+        unknown. Asks for the cheapest evidence first. Commits since the table was read do not
+        count."""
+        if plan.plan_id not in self._ledger.view.possibly_unfinished():
+            return True  # a later plan was entered by a driver that saw this one in the table
+        made_at, version = plan.table_version or 0, self._table.version or 0
         log = list(self._table.delta.commits(self._table.uri, made_at))
         commits = [c for c in log if made_at < c.version <= version]
-        is_in_history = any(c.transactions.get(plan.application) == plan.sequence for c in commits)
+        if any(c.transactions.get(plan.application) == plan.sequence for c in commits):
+            return True
+        # The log may go back to before the plan was made. Or the plan may have been made for a
+        # version that is in the log and newer than the one read.
         first = commits[0].version if commits else version + 1
-        # The plan may have been made for a version that is in the log and newer than the one read.
-        is_whole = first == made_at + 1 or any(c.version >= made_at > version for c in log)
-        if is_in_history or is_whole:
-            return SeenLanding(False, is_in_history, is_whole, False)
-        return SeenLanding(False, False, False, self._has_files_of(ledger, plan))
-
-    def _has_files_of(self, ledger: Ledger, plan: PlanEvent) -> bool:
-        outcome = ledger.outcome(plan.plan_id)
-        if outcome is None or self._table.snapshot is None:
+        if first == made_at + 1 or any(c.version >= made_at > version for c in log):
             return False
-        paths = {one.file.path for one in outcome.files}
-        return any(file.path in paths for file in self._table.snapshot.files()) if paths else False
+        outcome = self._ledger.view.outcome(plan.plan_id)
+        return True if outcome is not None and self._has_one_of(outcome.data_files) else None
 
     def _contradiction_error(self, application: str, landed_last: int, last: int) -> Conflict:
         return Conflict(
@@ -135,7 +106,7 @@ class IdentityCheck:
     def unknown_topics(self, topics: Collection[str], *, now: bool = False) -> list[str]:
         """The topics without a landing in the ledger, as of the last ``refresh`` or ``now``."""
         ledger = self._ledger.load_current() if now else self._ledger.opened
-        coverage = {} if ledger is None else ledger.coverage()
+        coverage = {} if ledger is None else ledger.view.coverage()
         return sorted(set(topics) - {partition.topic for partition in coverage})
 
     def unknown_topics_in_table(self, topics: Collection[str]) -> list[str]:
@@ -159,13 +130,13 @@ class IdentityCheck:
         """The error if table and ledger do not belong together. Cheap if all is well."""
         if self._ledger.opened is None:
             return self._without_ledger_error()
-        newest = self._ledger.opened.newest()
+        newest = self._ledger.opened.view.newest()
         if self._table.snapshot is None:
             return None if newest is None else self._without_table_error(newest)
         claimed = self._table.snapshot.property(LEDGER_PROPERTY)
         if claimed not in (None, self._ledger.opened.table_id) and self._has_files():
             return self._another_ledger_error()
-        if newest is None or self._is_table_of(self._ledger.opened, newest):
+        if newest is None or self._is_table_of(newest):
             return None
         return Conflict(
             f"the table {self._table.name} is not the one that its ledger belongs to",
@@ -183,6 +154,13 @@ class IdentityCheck:
             self._table.snapshot is not None
             and next(self._table.snapshot.files(), None) is not None
         )
+
+    def _has_one_of(self, files: Iterable[DataFile]) -> bool:
+        """Whether the table has at least one of these files."""
+        paths = {file.path for file in files}
+        if not paths or self._table.snapshot is None:
+            return False
+        return any(file.path in paths for file in self._table.snapshot.files())
 
     def _without_ledger_error(self) -> Conflict | None:
         if self._table.snapshot is None:
@@ -216,18 +194,18 @@ class IdentityCheck:
             do=f"restore the former folder, {_ADOPT}",
         )
 
-    def _is_table_of(self, ledger: Ledger, newest: PlanEvent) -> bool:
+    def _is_table_of(self, newest: PlanEvent) -> bool:
         """Whether this is the ledger's table, by its id. Ledgers of version 0.1.0 have no ids: for
         them, the table must have something that was landed."""
         if self._table.snapshot is None:
             return False
         if newest.table_id is not None:
             return newest.table_id == self._table.snapshot.table_id
+        ledger = self._ledger.view
         recent = ledger.possibly_unfinished()
         settled = [
             outcome for _, outcome in ledger.prepared_plans() if outcome.plan_id not in recent
         ]
         if not settled or any(self._table.transaction_version(o.application) for o in settled[-5:]):
             return True
-        paths = {one.file.path for outcome in settled for one in outcome.files}
-        return any(file.path in paths for file in self._table.snapshot.files())
+        return self._has_one_of(file for outcome in settled for file in outcome.data_files)

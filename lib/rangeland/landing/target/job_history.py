@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
-from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import Bug, Conflict
@@ -75,12 +74,10 @@ class JobHistory:
         """The position after the last landing in the ledger, with the last sequence in it or in the
         table, without checking that the two agree."""
         sequence = self._table.transaction_version(application)
-        if self._ledger.opened is None:
-            return JobPosition({}, Coverage(), sequence + 1)
-        outcome = next(self._ledger.opened.outcomes(application), None)
-        plan = self._ledger.opened.plan(outcome.plan_id) if outcome else None
+        outcome = next(self._ledger.view.outcomes(application), None)
+        plan = self._ledger.view.plan(outcome.plan_id) if outcome else None
         checkpoint = {} if plan is None else self._checkpoint(plan)
-        last = max(sequence, self._ledger.opened.last_sequence(application))
+        last = max(sequence, self._ledger.view.last_sequence(application))
         return JobPosition(checkpoint, self._coverage(), last + 1)
 
     def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
@@ -98,19 +95,17 @@ class JobHistory:
 
     def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""
-        if self._ledger.opened is None:
-            return []
-        if plan_id is not None and not self._ledger.opened.has_losses(plan_id):
-            return []
-        return self._ledger.opened.losses(plan_id)
+        return self._ledger.view.losses(plan_id)
 
     def _plan_entry(self, plan_id: PlanId) -> PlanEvent | None:
+        """A plan that the table has landed, as it is in the ledger; None for sequence 0, and
+        without a ledger."""
         if self._ledger.opened is None or plan_id.sequence <= 0:
             return None
-        event = self._ledger.opened.plan(plan_id)
+        event = self._ledger.view.plan(plan_id)
         if event is None:
             self._ledger.opened.refresh()
-            event = self._ledger.opened.plan(plan_id)
+            event = self._ledger.view.plan(plan_id)
         if event is None:
             raise Conflict(
                 f"the table says that {plan_id.application} has landed {plan_id.sequence}, but the "
@@ -122,11 +117,9 @@ class JobHistory:
         return event
 
     def _coverage(self) -> Coverage:
-        if self._ledger.opened is None:
-            return Coverage()
         return coverage_of(
             Range(partition, span.from_offset, span.until_offset, span.topic_id)
-            for partition, spans in self._ledger.opened.coverage().items()
+            for partition, spans in self._ledger.view.coverage().items()
             for span in spans
         )
 
@@ -135,7 +128,7 @@ class JobHistory:
         ``make_options`` drops the isolation where it makes no difference."""
         reads: list[LandedRead] = []
         remaining = list(ranges)
-        for event, outcome in reversed(self._ledger.prepared_plans()):
+        for event, outcome in reversed(self._ledger.view.prepared_plans()):
             if not remaining:
                 break
             covered = coverage_of(one.range for one in outcome.ranges)
@@ -166,21 +159,19 @@ class JobHistory:
 
     def clusters(self) -> set[Cluster]:
         """All clusters from which records are known to have landed in this table."""
-        plans = (_plan_of(event) for event, _ in self._ledger.prepared_plans())
+        plans = (_plan_of(event) for event, _ in self._ledger.view.prepared_plans())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
     def unfinished_plans(self) -> list[EnteredPlan]:
         """Plans of any job that are entered and not in the table, oldest first."""
-        if self._ledger.opened is None:
-            return []
-        plans = []
-        for plan_id in self._ledger.opened.possibly_unfinished():
+        plans, ledger = [], self._ledger.view
+        for plan_id in ledger.possibly_unfinished():
             if self._identity.landed_sequence(plan_id.application) >= plan_id.sequence:
                 continue
-            event = self._ledger.opened.plan(plan_id)
+            event = ledger.plan(plan_id)
             if event is None:
                 raise Bug(f"the ledger names plan {plan_id} and does not have it")
-            outcome = self._ledger.opened.outcome(plan_id)
+            outcome = ledger.outcome(plan_id)
             plans.append(EnteredPlan(_plan_of(event), event.table_version, outcome))
         return plans
 
@@ -191,9 +182,7 @@ class JobHistory:
 
     def plan_with_outcome(self, plan: Plan) -> EnteredPlan | None:
         """The same plan with its outcome, if it was entered earlier and has one."""
-        if self._ledger.opened is None:
-            return None
-        outcome = self._ledger.opened.outcome(plan.id)
+        outcome = self._ledger.view.outcome(plan.id)
         if outcome is None or outcome.plan_hash != plan.hash:
             return None
         return EnteredPlan(plan, None, outcome)
@@ -202,9 +191,7 @@ class JobHistory:
         """A RESTORE, or a commit that replaced all rows, that may have removed rows of this job:
         one since the job entered a plan that is not a repair, or a repair that has landed
         everything that was missing."""
-        if self._ledger.opened is None or self._table.snapshot is None:
-            return None
-        planned_at = self._last_planned_at(self._ledger.opened)
+        planned_at = None if self._table.snapshot is None else self._last_planned_at()
         if planned_at is None:
             return None
         delta, path = self._table.delta, self._table.uri
@@ -212,21 +199,21 @@ class JobHistory:
         restored = table_commit.last_restore(delta, path, planned_at, commits)
         return restored or table_commit.last_replacement(commits)
 
-    def _last_planned_at(self, ledger: Ledger) -> int | None:
+    def _last_planned_at(self) -> int | None:
         """The version of the table for which the job's newest plan was made, not counting repairs
         that left rows missing; 0 if there are only such repairs. Any other plan is entered only if
         no rows are missing, or to adopt the table."""
         planned_at = None
-        for event in ledger.plans_of(self._job.name):
-            if not _is_repair(event) or self._has_repaired_all(ledger, event):
+        for event in self._ledger.view.plans(job=self._job.name):
+            if not _is_repair(event) or self._has_repaired_all(event):
                 return event.table_version
             planned_at = 0
         return planned_at
 
-    def _has_repaired_all(self, ledger: Ledger, event: PlanEvent) -> bool:
+    def _has_repaired_all(self, event: PlanEvent) -> bool:
         """Whether table and ledger show each missing row as restored, or its loss as recorded. A
         policy may have held some of them, before or while the plan was read."""
-        outcome = ledger.outcome(event.plan_id)
+        outcome = self._ledger.view.outcome(event.plan_id)
         landed = self._table.transaction_version(event.application)
         if outcome is None or landed < event.sequence or not _plan_of(event).repairs_all:
             return False
@@ -261,10 +248,9 @@ class JobHistory:
     def is_untouched(self) -> bool:
         """Whether nothing can have landed here yet: there is no table, and the ledger is empty or
         missing; or there is no ledger, and the table has never been written to."""
-        ledger = self._ledger.opened
         if self._table.snapshot is None:
-            return ledger is None or ledger.newest() is None
-        if ledger is not None:
+            return self._ledger.view.newest() is None
+        if self._ledger.opened is not None:
             return False
         return self._table.version == 0 and not any(True for _ in self._table.snapshot.files())
 
@@ -279,7 +265,7 @@ class JobHistory:
             )
         sequences: dict[str, int] = {}
         landings = []
-        for plan, outcome in self._ledger.opened.prepared_plans():
+        for plan, outcome in self._ledger.view.prepared_plans():
             application = plan.application
             if application not in sequences:
                 sequences[application] = self._last_sequence(application)
@@ -298,9 +284,7 @@ class JobHistory:
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
         """The marks at which the newest plans of an application begin and end. A group's offset may
         be either, since a first run may begin at the group's offset."""
-        if self._ledger.opened is None:
-            return set()
-        events = list(islice(self._ledger.opened.plans(application), limit))
+        events = list(islice(self._ledger.view.plans(application=application), limit))
         plans = [_plan_of(event) for event in events]
         ends = {(p, m.until_offset) for e in events for p, m in self._checkpoint(e).items()}
         ends |= {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
@@ -308,16 +292,14 @@ class JobHistory:
 
     def newest_outcomes(self, application: str, limit: int) -> list[OutcomeEvent]:
         """The newest outcomes of an application, newest first."""
-        if self._ledger.opened is None:
-            return []
-        return list(islice(self._ledger.opened.outcomes(application), limit))
+        return list(islice(self._ledger.view.outcomes(application), limit))
 
     def pace(self, application: str) -> list[tuple[int, float]]:
         """(bytes of the log, seconds from plan to outcome) of the newest two outcomes, newest
         first."""
         speeds = []
         for outcome in self.newest_outcomes(application, 2):
-            plan = self._ledger.require().plan(outcome.plan_id)
+            plan = self._ledger.view.plan(outcome.plan_id)
             if plan is not None:
                 size = sum(one.range.estimated_bytes for one in outcome.ranges)
                 speeds.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))

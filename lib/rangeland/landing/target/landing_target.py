@@ -143,9 +143,16 @@ class LandingTarget:
             leaders = {e.range.partition: e.leader or "" for e in instead_of.ranges}
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
-        outcome = self._outcome(plan, results, files, receipts, leaders)
+        schema_ids = sum_by_key(pair for r in receipts.values() for pair in r.schema_ids)
         schema_json = plan.schema_json if schema_json is None else schema_json
-        outcome = replace(outcome, attempt=attempt, schema_json=self.schema.as_written(schema_json))
+        outcome = replace(
+            self._empty_outcome(plan, attempt),
+            ranges=tuple(_event_range(result, leaders) for result in results),
+            files=tuple(files),
+            quarantine_files=tuple(f for r in receipts.values() for f in r.quarantine_files),
+            schema_ids=tuple(sorted(schema_ids.items())),
+            schema_json=self.schema.as_written(schema_json),
+        )
         return self._prepare(plan, outcome, losses)
 
     def _prepare(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> Prepared:
@@ -155,7 +162,7 @@ class LandingTarget:
             _log_prepared(plan, mine, losses)
             return Prepared(mine, is_mine=True)
         ledger.refresh()
-        theirs = ledger.outcome(plan.id)
+        theirs = ledger.view.outcome(plan.id)
         if theirs is None:
             raise Bug(f"the outcome of {plan.id} exists and cannot be read")
         check_same_plan(plan, theirs)
@@ -165,8 +172,8 @@ class LandingTarget:
         """The parts of a plan that drivers have read so far, and its outcome if it has one."""
         ledger = self.ledger.require()
         ledger.refresh()
-        outcome = ledger.outcome(plan.id)
-        parts = [] if outcome is not None else ledger.parts(plan.id)
+        outcome = ledger.view.outcome(plan.id)
+        parts = [] if outcome is not None else ledger.view.parts(plan.id)
         return parts, outcome
 
     def append_part(
@@ -195,9 +202,8 @@ class LandingTarget:
     def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEvent:
         """Writes an outcome that lands nothing, with the losses that caused it. Returns the outcome
         that counts, which may be another driver's."""
-        outcome = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
         events = losses_of_given_up(plan, losses, _now_ms(), attempt)
-        return self._prepare(plan, outcome, events).outcome
+        return self._prepare(plan, self._empty_outcome(plan, attempt), events).outcome
 
     def record_losses(
         self, sequence: int, seen: Iterable[DecidedLoss], seen_at_ms: int | None = None
@@ -232,7 +238,7 @@ class LandingTarget:
         request = CommitRequest(
             outcome.application,
             outcome.sequence,
-            [f.file for f in outcome.files],
+            outcome.data_files,
             removed=gone,
             properties={LEDGER_PROPERTY: self.ledger.require().table_id},
             schema_json=outcome.schema_json,
@@ -254,39 +260,26 @@ class LandingTarget:
         table_commit.land(self.table.delta, snapshot, request)
         self.table.refresh()
 
-    def _outcome(
-        self,
-        plan: Plan,
-        results: Iterable[RangeResult],
-        files: Iterable[EventFile],
-        receipts: Mapping[int, Receipt],
-        leaders: Mapping[Partition, str | None],
-    ) -> OutcomeEvent:
-        """``leaders`` fill in where the receipts do not say which broker served a range."""
-        schema_ids = sum_by_key(pair for r in receipts.values() for pair in r.schema_ids)
+    def _empty_outcome(self, plan: Plan, attempt: int) -> OutcomeEvent:
+        """An outcome of a plan that lands nothing."""
         return OutcomeEvent(
             application=plan.application,
             job=plan.job,
             sequence=plan.sequence,
             plan_hash=plan.hash,
-            ranges=tuple(
-                EventRange(
-                    o.range,
-                    o.counts,
-                    o.leader or leaders.get(o.range.partition),
-                    o.gaps,
-                    o.in_bytes,
-                )
-                for o in results
-            ),
-            files=tuple(files),
+            ranges=(),
+            files=(),
             written_at_ms=_now_ms(),
-            quarantine_files=tuple(
-                file for receipt in receipts.values() for file in receipt.quarantine_files
-            ),
+            attempt=attempt,
             table_id=self.table.table_id,
-            schema_ids=tuple(sorted(schema_ids.items())),
         )
+
+
+def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> EventRange:
+    """The range of a result as the ledger records it. ``leaders`` fill in where the receipts do not
+    say which broker served it."""
+    leader = result.leader or leaders.get(result.range.partition)
+    return EventRange(result.range, result.counts, leader, result.rowless, result.in_bytes)
 
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:

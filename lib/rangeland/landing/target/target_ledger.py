@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
 from rangeland.landing.target.target_table import TargetTable
@@ -68,8 +68,8 @@ class TargetLedger:
 
     def _landed_without_outcome(self) -> set[PlanId]:
         """Plans that are in the table and had no outcome in the ledger when that was read."""
-        plan_ids = [] if self.opened is None else self.opened.without_outcome()
         landed_last = self._table.transaction_version
+        plan_ids = self.view.without_outcome()
         return {p for p in plan_ids if landed_last(p.application) >= p.sequence}
 
     def load_current(self) -> Ledger | None:
@@ -79,23 +79,23 @@ class TargetLedger:
         ledger = Ledger(self._table.delta, self._table.path)
         return ledger if ledger.exists() else None
 
+    @property
+    def view(self) -> LedgerView:
+        """The events of the ledger; none if there is no ledger yet."""
+        return LedgerView() if self.opened is None else self.opened.view
+
     def require(self) -> Ledger:
         """The ledger; raises Bug if there is none."""
         if self.opened is None:
             raise Bug(f"the ledger of {self._table.name} is not open")
         return self.opened
 
-    def prepared_plans(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
-        """All plans that have an outcome, oldest first, with their outcomes; none without a
-        ledger."""
-        return [] if self.opened is None else self.opened.prepared_plans()
-
     def open_or_create(self, path: str) -> None:
         self.opened = self.opened or Ledger(self._table.delta, path).open_or_create()
 
     def compact(self) -> str:
-        """See ``Ledger.compact``. Everything has landed by then, so a failure is only a warning,
-        which is returned."""
+        """Compacts the ledger (``Ledger.compact``). Returns a warning if that failed, otherwise an
+        empty text: everything has landed by then."""
         try:
             self.require().compact()
         except RangelandError as error:
@@ -108,7 +108,7 @@ class TargetLedger:
         self._table.register(LEDGER_SUFFIX, self.require().path)
 
     def add_columns_if_lacking(self) -> None:
-        """Ledgers of earlier versions lack the newest columns."""
+        """Adds the columns that the ledger lacks because an earlier version created it."""
         ledger = self.require()
         if ledger.missing_columns_sql():
             with lock_table(ledger.path):

@@ -25,16 +25,14 @@ class TargetQuarantine:
         return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
 
     def commit(self, outcome: OutcomeEvent) -> FilesGone | None:
-        """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
+        """Commits the quarantined batches of an outcome, before the outcome itself, in place of
+        those that an earlier attempt had. Idempotent."""
         quarantine = self._open()
-        if not outcome.quarantine_files:
-            if outcome.attempt:
-                quarantine.commit(outcome)  # drops the bytes that an earlier attempt had kept
-            return None
         if paths := quarantine.gone_files(outcome):
             return FilesGone(paths)
         quarantine.commit(outcome)
-        self._table.register(QUARANTINE_SUFFIX, quarantine.path)
+        if outcome.quarantine_files:
+            self._table.register(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
     def batches(self, is_wanted: IsWanted) -> Iterator[QuarantinedBatch]:

@@ -25,7 +25,7 @@ from rangeland.delta.transaction_log.table_snapshot import Snapshot
 from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.target.target_schema import TargetSchema
-from rangeland.model import DataFile
+from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import literal, quote_name
 
 if TYPE_CHECKING:
@@ -186,14 +186,17 @@ class TargetTable:
             return 0
         return self.snapshot.transaction_version(application) or 0
 
+    def landed_at(self, plan_id: PlanId, since: int | None) -> int | None:
+        """See ``table_commit.landed_at``. ``since``: None for a table that did not exist yet."""
+        return table_commit.landed_at(self.delta, self.uri, plan_id, since or 0)
+
     def gone_files(self) -> list[AddedFile]:
         """The files that the table names and its store no longer has. Files that a shallow clone
         shares with another table are not checked."""
         if self.snapshot is None:
             return []
         own = [f for f in self.snapshot.files() if ":/" not in f.path]
-        data_files = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
-        paths = set(table_commit.gone_files(self.storage(), data_files))
+        paths = set(table_commit.gone_files(self.storage(), own))
         return [f for f in own if f.path in paths]
 
     def change_by(self, schema_json: str) -> SchemaChange:
@@ -214,7 +217,7 @@ class TargetTable:
 
     def gone_prepared_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
-        return table_commit.gone_files(self.storage(), [f.file for f in outcome.files])
+        return table_commit.gone_files(self.storage(), outcome.data_files)
 
     @property
     def uri(self) -> str:

@@ -1,0 +1,135 @@
+"""What a replacement that Spark could not write ends with."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+
+from rangeland.errors import ALL_OR_NOTHING, WITH_ROOM, Conflict, StorageFailed, TableRefused
+from rangeland.planning.plan import PlanId
+from rangeland.spark.replace_where import ConcurrentChange, replace_rows
+
+DELTA = "io.delta.exceptions."
+
+
+class JavaException:
+    """An exception of Java, as py4j hands it over."""
+
+    def __init__(self, *chain: tuple[str, str]) -> None:
+        (self._name, self._message), *causes = chain
+        self._cause = JavaException(*causes) if causes else None
+
+    def getClass(self) -> Any:
+        return SimpleNamespace(getName=lambda: self._name)
+
+    def getMessage(self) -> str:
+        return self._message
+
+    def getCause(self) -> JavaException | None:
+        return self._cause
+
+
+class Captured(Exception):
+    """An error of PySpark that keeps the exception it was made from."""
+
+    def __init__(self, *chain: tuple[str, str]) -> None:
+        super().__init__("[INTERNAL_ERROR] a query failed")
+        self._origin = JavaException(*chain)
+
+
+class ConcurrentAppendException(Exception):
+    """The class of this name that the package ``delta`` makes, which keeps no original."""
+
+
+def from_java(*chain: tuple[str, str]) -> Py4JJavaError:
+    error = Py4JJavaError.__new__(Py4JJavaError)
+    error.java_exception = JavaException(*chain)
+    return error
+
+
+class Frame:
+    """Rows whose write fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self.write = self
+
+    def format(self, *_: object) -> Frame:
+        return self
+
+    mode = option = format
+
+    def options(self, **_: object) -> Frame:
+        return self
+
+    def save(self, path: str) -> None:
+        raise self._error
+
+
+def failure_of(error: Exception) -> Any:
+    with pytest.raises((Conflict, StorageFailed)) as caught:
+        replace_rows(cast(Any, Frame(error)), "lake/t", "true", PlanId("rangeland/j/replace/1", 1))
+    assert caught.value.what == "could not replace rows of lake/t"
+    assert caught.value.__cause__ is error
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        from_java((f"{DELTA}ConcurrentAppendException", "[DELTA_CONCURRENT_APPEND] first\nmore")),
+        from_java((f"{DELTA}ConcurrentDeleteReadException", "first")),
+        from_java((f"{DELTA}MetadataChangedException", "first")),
+        from_java((f"{DELTA}ProtocolChangedException", "first")),
+        Captured((f"{DELTA}ConcurrentTransactionException", "first")),
+        ConcurrentAppendException("first"),
+    ],
+    ids=["appended", "deleted", "metadata", "protocol", "captured", "a class of delta"],
+)
+def test_a_change_by_another_writer_is_known_by_the_class_of_the_exception(
+    error: Exception,
+) -> None:
+    failure = failure_of(error)
+    assert isinstance(failure, ConcurrentChange)
+    assert failure.why.startswith("another writer has changed them: ")
+    assert failure.why.endswith("first")
+
+
+def test_a_conflict_inside_another_failure_is_not_one() -> None:
+    job = ("org.apache.spark.SparkException", "Job aborted")
+    inside = ("java.util.ConcurrentModificationException", "")
+    assert type(failure_of(from_java(job, inside))) is StorageFailed
+
+
+def test_a_store_that_is_full_or_denies_access_is_named() -> None:
+    job = ("org.apache.spark.SparkException", "Job aborted due to stage failure")
+    full = failure_of(from_java(job, ("java.io.IOException", "No space left on device")))
+    assert (type(full), full.retry, full.data) == (StorageFailed, WITH_ROOM, ALL_OR_NOTHING)
+    denied = ("org.apache.hadoop.security.AccessControlException", "Permission denied: user=me")
+    for error in (from_java(job, denied), Captured(job, denied)):
+        refused = failure_of(error)
+        assert (type(refused), refused.data) == (TableRefused, ALL_OR_NOTHING)
+        assert "grant write permission" in refused.do
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        from_java(
+            ("org.apache.spark.SparkException", "[FAILED_READ_FILE.FILE_NOT_EXIST] gone"),
+            ("org.apache.spark.SparkFileNotFoundException", "File part-1 does not exist"),
+        ),
+        from_java(("org.apache.spark.SparkException", "Job aborted: ExecutorLostFailure")),
+        from_java(("org.apache.spark.sql.catalyst.analysis.TableNotFoundException", "no table")),
+        Py4JNetworkError("the JVM has gone"),
+        RuntimeError(""),
+    ],
+    ids=["a file is gone", "an executor is gone", "the table is gone", "no JVM", "no message"],
+)
+def test_any_other_failure_may_pass(error: Exception) -> None:
+    failure = failure_of(error)
+    assert (type(failure), failure.data) == (StorageFailed, ALL_OR_NOTHING)
+    assert failure.why
