@@ -28,7 +28,7 @@ from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
-from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
+from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_broker
 from rangeland.fetch.slice_state import (
@@ -155,11 +155,11 @@ class FetchLoop:
         or the run ends. If a replica may have sent them, its leader is asked."""
         state = self._current(request)
         sender, first, end = state.broker.sender, state.next_offset, state.slice.until_offset
-        judgement = judge_damage(error, sender, self.policy, state.slice, first, end)
-        if isinstance(judgement, ReadAtLeader):
+        loss = judge_damage(error, sender, self.policy, state.slice, first, end)
+        if loss is None:
             self._turn_to_leader(state, error.what)
         else:
-            self._move(state, Observation(SliceEvent.DAMAGED, loss=judgement))
+            self._move(state, Observation(SliceEvent.DAMAGED, loss=loss))
 
     def on_replaced(self, request: SliceRequest) -> None:
         """An entry ended at this offset, and now an intact one in its place extends past it. Only
