@@ -843,7 +843,7 @@ def test_a_suspicion_of_something_else_has_a_clock_of_its_own() -> None:
 def test_a_failed_attempt_that_shows_something_else_ends_a_suspicion() -> None:
     state = loop_of(slice_(0, P0)).states[0]
     suspected_since(state, LossKind.TRUNCATED, "odd", 1_000)
-    state.back_off(Observation(SliceEvent.RETRIABLE_ERROR, "odd"), 2_000, PATIENCE)
+    state.back_off(Observation(SliceEvent.NO_RECORDS, "odd"), 2_000, PATIENCE)
     assert state.suspicion is None
 
 
@@ -931,5 +931,5 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
 
 def test_what_the_table_loses_is_never_left_out() -> None:
     loop = loop_of(slice_(0, P0))
-    with pytest.raises(Bug, match="after DAMAGED, offsets are lost"):
-        loop._move(loop.states[0], Observation(SliceEvent.DAMAGED))
+    with pytest.raises(Bug, match="after LOST, offsets are lost"):
+        loop._move(loop.states[0], Observation(SliceEvent.LOST))

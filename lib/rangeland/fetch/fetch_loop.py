@@ -97,7 +97,7 @@ class FetchLoop:
         limit_ms = self.limits.no_progress_ms
         if state.retry.stuck_ms > limit_ms:
             loss = slice_failures.stuck_loss(state, self.policy, self.now_ms, limit_ms)
-            self._move(state, Observation(SliceEvent.DEADLINE, loss=loss))
+            self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
     def sender_of(self, request: SliceRequest) -> Sender:
         """The sender of the response to this request."""
@@ -159,7 +159,7 @@ class FetchLoop:
         if loss is None:
             self._turn_to_leader(state, error.what)
         else:
-            self._move(state, Observation(SliceEvent.DAMAGED, loss=loss))
+            self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
     def on_replaced(self, request: SliceRequest) -> None:
         """An entry ended at this offset, and now an intact one in its place extends past it. Only
@@ -170,7 +170,7 @@ class FetchLoop:
         )
         if not self._asks_leader(request, evidence):
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
-            self._move(state, Observation(SliceEvent.REPLACED, loss=loss))
+            self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
     def on_empty(self, request: SliceRequest, readable_end: int | None, throttled: bool) -> None:
         """A response without records and without an error proves nothing: a quota, a slow disk or
@@ -179,18 +179,18 @@ class FetchLoop:
         sender = state.broker.sender
         if sender is Sender.REPLICA:
             observation = doubt(state, "it answered without records")
-            event = SliceEvent.RETRIABLE_ERROR if throttled else observation.event
+            event = SliceEvent.NO_RECORDS if throttled else observation.event
             reason = observation.reason
         elif readable_end is None:
             # Idle, truncated and deleted logs look the same here, so the end is requested.
-            event, reason = SliceEvent.EMPTY_AT_END, "its leader answered without records"
+            event, reason = SliceEvent.NO_RECORDS_AT_END, "its leader answered without records"
         elif readable_end >= state.slice.until_offset:
             state.size.is_alone = True
-            event, answer = SliceEvent.EMPTY_BELOW_END, "its leader answered without records"
+            event, answer = SliceEvent.NO_RECORDS, "its leader answered without records"
             reason = f"{answer}, though its log is readable up to {readable_end}"
         else:
             # Newer brokers also answer as followers: the plan's leader may lag now.
-            event = SliceEvent.EMPTY_AT_END if sender.proves_end else SliceEvent.STALE_LEADER
+            event = SliceEvent.NO_RECORDS_AT_END if sender.proves_end else SliceEvent.LEADER_FAILED
             reason = f"its leader's log is readable up to {readable_end} only"
         self._move(state, Observation(event, reason))
 
@@ -208,13 +208,13 @@ class FetchLoop:
         is_first = state.retry.failures == 0 and not self.leader_only
         match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
-                self._move(state, Observation(SliceEvent.RETRIABLE_ERROR, reason))
+                self._move(state, Observation(SliceEvent.NO_RECORDS, reason))
             case ErrorMeaning.FIND_LEADER if hint and is_first and state.broker.is_newer(hint):
                 self._move(state, Observation(SliceEvent.LEADER_HINTED, reason))
                 state.broker.follow_hint(hint)
             case ErrorMeaning.FIND_LEADER | ErrorMeaning.RECREATED:
                 # Whether the topic was recreated is decided by its id, in the metadata.
-                self._move(state, Observation(SliceEvent.STALE_LEADER, reason))
+                self._move(state, Observation(SliceEvent.LEADER_FAILED, reason))
             case ErrorMeaning.OUT_OF_RANGE:
                 self._move(state, Observation(SliceEvent.OUT_OF_RANGE, reason))
             case ErrorMeaning.CORRUPT:
@@ -256,7 +256,7 @@ class FetchLoop:
         for state in self.states.values():
             if state.broker.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
                 is_leader = state.broker.replica is None
-                event = SliceEvent.CONNECTION_LOST if is_leader else SliceEvent.REPLICA_FAILED
+                event = SliceEvent.LEADER_FAILED if is_leader else SliceEvent.REPLICA_FAILED
                 self._move(state, Observation(event, reason))
                 if is_slow:
                     state.size.shrink(self.limits)
@@ -339,6 +339,6 @@ class FetchLoop:
 
     def _turn_to_leader(self, state: SliceState, evidence: str) -> None:
         if state.broker.sender.proves_range:
-            self._move(state, Observation(SliceEvent.STALE_LEADER, evidence))
+            self._move(state, Observation(SliceEvent.LEADER_FAILED, evidence))
         else:
             self._move(state, doubt(state, evidence))

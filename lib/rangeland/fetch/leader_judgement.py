@@ -37,14 +37,14 @@ def judge_log_range(
     if next_offset < log_start:
         evidence = f"{reason}; the nearest valid offset is {log_start}"
         loss = loss_of(state, policy, LossKind.EXPIRED, evidence, log_start)
-        return Observation(SliceEvent.STARTS_LATER, loss=loss)
+        return Observation(SliceEvent.LOST, loss=loss)
     if written_end is not None and max(written_end, log_end) <= next_offset:
         return _judge_short_end(state, policy, now_ms, written_end, has_epochs=has_epochs)
     if next_offset > log_end:
         # A leader that has just taken over may lag for a moment.
         evidence = f"{reason}; its log ends at {log_end}"
         suspicion = state.suspicion_of(LossKind.TRUNCATED, evidence, now_ms)
-        return _suspect(SliceEvent.ENDS_EARLIER, suspicion)
+        return _suspect(SliceEvent.LEADER_FAILED, suspicion)
     return Observation(SliceEvent.IN_RANGE, reason)
 
 
@@ -61,7 +61,7 @@ def _judge_short_end(
         return _suspect(SliceEvent.ENDS_HERE, suspicion)
     evidence += f"; asked {reports} times, with metadata from other brokers if any"
     loss = loss_of(state, policy, LossKind.TRUNCATED, evidence)
-    return Observation(SliceEvent.ENDS_EARLIER_FOR_SURE, loss=loss)
+    return Observation(SliceEvent.LOST, loss=loss)
 
 
 def judge_leader(
@@ -92,7 +92,7 @@ def judge_leader(
         if now_ms - suspicion.since_ms < OTHER_TOPIC_MS:
             return _suspect(SliceEvent.NO_LEADER, suspicion)
         loss = loss_of(state, policy, LossKind.RECREATED, evidence)
-        return Observation(SliceEvent.RECREATED, loss=loss)
+        return Observation(SliceEvent.LOST, loss=loss)
     if leader.address == state.left_leader and state.retry.failures <= 1:
         # Metadata has nothing new.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)
@@ -106,6 +106,6 @@ def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
 def doubt(state: SliceState, evidence: str) -> Observation:
     """A replica did not send usable records: it may lag or be damaged, so its leader is asked."""
     is_detour = state.broker.replica is not None
-    event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.STAND_IN_FAILED
+    event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.LEADER_FAILED
     reason = f"{state.broker.address}, a replica that may lag, is read; {evidence}"
     return Observation(event, reason)
