@@ -22,10 +22,9 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_size import RESPONSES_TO_GROW
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
-from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
+from rangeland.fetch.pacing import RESPONSES_TO_GROW, SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import Observation, Phase, SliceEvent, SliceState, move_on
 from rangeland.loss import Action, LossKind

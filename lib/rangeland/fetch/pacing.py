@@ -1,6 +1,8 @@
 """How much is requested from a broker, and when: request sizes, waits between attempts, throttling.
 
-There is no clock here: the caller passes the time. A slice waits after a failure, longer each time.
+There is no clock here: the caller passes the time. A slice requests less after slow responses, more
+again after timely ones, and more for an entry that did not fit. It waits after a failure, longer
+each time.
 A broker that throttles a client says how long to send no more requests; newer ones do not read any
 until then. The job's own byte rate is a token bucket that each response empties: the next request
 waits until the rate covers the bytes received. So a single response may come at full speed, and the
@@ -17,6 +19,8 @@ from rangeland.model import Address, Slice
 
 SHORT_END_PAUSE_MS = 500
 """The pause before a log that ends too early is asked again."""
+RESPONSES_TO_GROW = 4
+"""How many responses must come in time before more is requested again, at first."""
 _MOST_DOUBLINGS = 10
 
 Rates = tuple[tuple[Address, int], ...]
@@ -72,6 +76,90 @@ def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
         fetch_bytes=min(limits.fetch_bytes, most),
         request_bytes=min(limits.request_bytes, most),
     )
+
+
+@dataclass(slots=True)
+class FetchSize:
+    bytes: int
+    is_alone: bool = False
+    """The next request has no other slices, so that nothing limits its size."""
+    slowed_from: int = 0
+    """The size before responses were too slow; 0 if none was."""
+    responses: int = 0
+    """How many responses have come in time since."""
+    responses_to_grow: int = RESPONSES_TO_GROW
+
+    def shrink(self, limits: FetchLimits) -> None:
+        """A response was too slow: the next request is smaller, and is for this slice alone. Each
+        time, twice as many timely responses are needed before the size grows again."""
+        self.slowed_from = max(self.slowed_from, self.bytes)
+        self.responses, self.responses_to_grow = 0, self.responses_to_grow * 2
+        self.bytes = max(self.bytes // 2, min(limits.smallest_fetch_bytes, self.bytes))
+        self.is_alone = True
+
+    def grow_back(self) -> None:
+        """A response came in time. After enough of them more is requested, up to the size
+        before."""
+        if self.bytes >= self.slowed_from:
+            return
+        self.responses += 1
+        if self.responses >= self.responses_to_grow:
+            self.responses, self.bytes = 0, min(self.bytes * 2, self.slowed_from)
+
+    def double(self, limits: FetchLimits) -> None:
+        """A batch did not fit: the next request is larger, and is for this slice alone."""
+        self.bytes = min(self.bytes * 2, limits.largest_fetch_bytes)
+        self.is_alone = True
+
+
+def first_fetch_size(slice_: Slice, limits: FetchLimits) -> FetchSize:
+    if slice_.estimated_bytes <= 0:
+        return FetchSize(limits.fetch_bytes)
+    # A quarter above the estimate, so that a small slice is one response and not two.
+    guess = slice_.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
+    return FetchSize(min(limits.fetch_bytes, guess))
+
+
+@dataclass(slots=True)
+class RetryState:
+    progress_at_ms: int
+    resume_at_ms: int = 0
+    failures: int = 0
+    last_failure: str = ""
+    tried_at_ms: int = 0
+    """When the latest attempt failed."""
+    stuck_since_ms: int | None = None
+    """When the first attempt since the last progress failed."""
+    throttled_ms: int = 0
+
+    @property
+    def stuck_ms(self) -> int:
+        """How long it has been stuck: from the first failed attempt since the last progress to the
+        latest. Time spent elsewhere, for example in a slow writer, does not count."""
+        return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
+
+    def on_progress(self, now_ms: int) -> None:
+        self.progress_at_ms = now_ms
+        self.stuck_since_ms = None
+
+    def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
+        """An attempt failed: the next one waits, longer each time."""
+        self.failures += 1
+        self.last_failure = reason
+        self.tried_at_ms = now_ms
+        if self.stuck_since_ms is None:
+            self.stuck_since_ms = now_ms
+        self.resume_at_ms = now_ms + retry_delay_ms(self.failures, limits)
+
+    def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
+        """Its broker throttles this client: the time does not count as stuck, up to a limit."""
+        if self.stuck_since_ms is not None:
+            excused_ms = max(0, min(throttle_ms, limits.most_throttled_ms - self.throttled_ms))
+            self.throttled_ms += excused_ms
+            self.stuck_since_ms += excused_ms
+
+    def forget_failures(self) -> None:
+        self.throttled_ms = self.failures = 0
 
 
 @dataclass(slots=True)

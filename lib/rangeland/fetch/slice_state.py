@@ -17,10 +17,14 @@ from typing import Any, Final
 
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import Bug, RangelandError
-from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
-from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
+from rangeland.fetch.pacing import (
+    SHORT_END_PAUSE_MS,
+    FetchLimits,
+    FetchSize,
+    RetryState,
+    first_fetch_size,
+)
 from rangeland.fetch.replica_choice import ServingBroker
-from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Address, Slice
