@@ -425,7 +425,7 @@ def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
         assert request.max_bytes == size
         loop.on_too_small(request)
     request = ask(loop).requests[0]
-    with pytest.raises(BadRecord, match="no complete batch at offset 0 in 300 bytes"):
+    with pytest.raises(BadRecord, match="no complete entry at offset 0 in 300 bytes"):
         loop.on_too_small(request)
 
 

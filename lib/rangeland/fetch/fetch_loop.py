@@ -129,7 +129,7 @@ class FetchLoop:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
-        """Complete batches came; reading continues at ``next_offset``. False if they are useless
+        """Complete entries came; reading continues at ``next_offset``. False if they are useless
         and the leader is asked instead of its replica."""
         state = self._current(request)
         if next_offset <= state.next_offset:
@@ -143,10 +143,10 @@ class FetchLoop:
         return True
 
     def on_too_small(self, request: SliceRequest) -> None:
-        """Bytes came without a complete batch: the fetch size is below the batch size."""
+        """Bytes came without a complete entry: the fetch size is below the size of the entry."""
         state = self._current(request)
         if state.size.bytes >= self.limits.largest_fetch_bytes:
-            self.on_damaged(request, slice_failures.batch_size_error(state, self.capabilities))
+            self.on_damaged(request, slice_failures.entry_size_error(state, self.capabilities))
         else:
             self._move(state, Observation(SliceEvent.TOO_SMALL))
 

@@ -107,7 +107,7 @@ class FetchSize:
             self.responses, self.bytes = 0, min(self.bytes * 2, self.slowed_from)
 
     def double(self, limits: FetchLimits) -> None:
-        """A batch did not fit: the next request is larger, and is for this slice alone."""
+        """An entry did not fit: the next request is larger, and is for this slice alone."""
         self.bytes = min(self.bytes * 2, limits.largest_fetch_bytes)
         self.is_alone = True
 

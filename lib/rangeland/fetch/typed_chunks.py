@@ -3,7 +3,7 @@
 Keys and values of a whole chunk are decoded at once. A record that cannot be decoded ends the
 reading, or it is skipped or quarantined: then it has no row, and its offset counts as lost or
 quarantined. Offsets that follow one another are one loss. Quarantine keeps the intact records, not
-the bytes of their batch, so that each can be landed by itself.
+the bytes of their entry, so that each can be landed by itself.
 
 A loss covers whole entries. In most logs each record is one. Where offsets are bytes, the records
 of an entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
