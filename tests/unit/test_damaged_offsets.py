@@ -76,7 +76,7 @@ def lost(found: Sequence[SliceChunk]) -> list[tuple[int, int]]:
 
 
 def offsets(found: Sequence[SliceChunk]) -> list[int]:
-    read = [c.batch for c in found if isinstance(c, ReadChunk) and c.batch is not None]
+    read = [c.rows for c in found if isinstance(c, ReadChunk) and c.rows is not None]
     return [offset for batch in read for offset in batch.column(OFFSET.name).to_pylist()]
 
 

@@ -211,7 +211,7 @@ class PieceDecoder:
             from_offset=at,
             until_offset=until,
             counts=decoded.counts,
-            batch=decoded.batch,
+            rows=decoded.batch,
             leader=piece.leader,
             entry_span=until - at if self._in_bytes else None,
         )

@@ -85,10 +85,10 @@ class SliceReader:
         for chunk in self._decode(piece):
             chunk = replace(chunk, bytes_read=size)
             size = 0
-            if isinstance(chunk, LostChunk) or chunk.batch is None:
+            if isinstance(chunk, LostChunk) or chunk.rows is None:
                 yield chunk
                 continue
-            chunk = replace(chunk, batch=with_partition(chunk.batch, self._partitions[piece.index]))
+            chunk = replace(chunk, rows=with_partition(chunk.rows, self._partitions[piece.index]))
             yield from [chunk] if self._typing is None else self._typing.type_rows(chunk)
 
     def _decode(self, piece: Piece) -> Iterator[SliceChunk]:
