@@ -75,9 +75,9 @@ def lead(
 
 def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
     loop = loop_of(slice_(0, P0, 5, 100))
-    for position, following in ((5, 40), (40, 99), (99, 120)):
-        step = ask(loop, position)
-        assert (step.leader, [w.offset for w in step.requests]) == (B1, [position])
+    for next_offset, following in ((5, 40), (40, 99), (99, 120)):
+        step = ask(loop, next_offset)
+        assert (step.leader, [w.offset for w in step.requests]) == (B1, [next_offset])
         loop.on_records(step.requests[0], following)
     assert loop.next(200) == AllRead()
 
@@ -132,7 +132,7 @@ def test_two_slices_of_one_index_are_our_bug() -> None:
 # --- failover ---------------------------------------------------------------------------
 
 
-def test_not_leader_asks_for_the_new_leader_at_once_and_goes_on_at_the_same_position() -> None:
+def test_not_leader_asks_for_the_new_leader_at_once_and_continues_at_the_same_offset() -> None:
     loop = loop_of(slice_(0, P0))
     loop.on_records(ask(loop).requests[0], 30)
     loop.on_error(ask(loop, 1).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
@@ -483,8 +483,8 @@ def _next_ask(loop: FetchLoop) -> SendFetch:
     return step
 
 
-def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> int:
-    """A leader whose log is readable up to the position of a slice, and that says of its end
+def _cut_short(loop: FetchLoop, readable_end: int, ends: Iterator[int | None]) -> int:
+    """A leader whose log is readable up to the next offset of a slice, and that says of its end
     what ``ends`` has. How many times it was asked for that."""
     now, asked = 0, 0
     while loop.states[0].phase is not Phase.DONE:
@@ -495,9 +495,9 @@ def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> in
                 loop.on_leaders(lead(B1))
             case SendLogRange(_, request):
                 asked += 1
-                loop.on_log_range(request, 0, position, next(ends))
+                loop.on_log_range(request, 0, readable_end, next(ends))
             case SendFetch(_, requests):
-                loop.on_empty(requests[0], position, throttled=False)
+                loop.on_empty(requests[0], readable_end, throttled=False)
     return asked
 
 

@@ -77,7 +77,7 @@ class FetchLoop:
 
     def next(self, now_ms: int) -> Step:
         """The next step. If a slice has made no progress for too long, raises Unreachable, or
-        RangeLost if a loss was suspected, unless the policy is to go on."""
+        RangeLost if a loss was suspected, unless the policy is to continue."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
@@ -115,9 +115,9 @@ class FetchLoop:
     # --- outcomes of a fetch ----------------------------------------------------------
 
     def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """A response of ``size`` bytes came; its outcome for each slice is reported next. Within
-        limits, the time for which a broker throttles this client does not count as a lack of
-        progress."""
+        """Accounts for a response of ``size`` bytes; its outcome for each slice is reported next.
+        Within limits, the time for which a broker throttles this client does not count as a lack
+        of progress."""
         self.now_ms = now_ms
         # Brokers throttle for the window of a quota, which is seconds: days are a broker's mistake.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
@@ -129,8 +129,8 @@ class FetchLoop:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
-        """Complete entries came; reading continues at ``next_offset``. False if they are useless
-        and the leader is asked instead of its replica."""
+        """Continues at ``next_offset``, after complete entries. False if they are all older and the
+        leader is asked instead of the replica that sent them."""
         state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
@@ -143,7 +143,7 @@ class FetchLoop:
         return True
 
     def on_too_small(self, request: SliceRequest) -> None:
-        """Bytes came without a complete entry: the fetch size is below the size of the entry."""
+        """Requests more bytes, since those that came hold no complete entry."""
         state = self._current(request)
         if state.size.bytes >= self.limits.largest_fetch_bytes:
             self.on_damaged(request, slice_failures.entry_size_error(state, self.capabilities))
@@ -151,8 +151,8 @@ class FetchLoop:
             self._move(state, Observation(SliceEvent.TOO_SMALL))
 
     def on_damaged(self, request: SliceRequest, error: BadRecord) -> None:
-        """Damaged bytes came, and the offset after them is unknown, so the partition is held there,
-        or the run ends. If a replica may have sent them, its leader is asked."""
+        """Holds the partition at damaged bytes whose end is unknown, or ends the run. If a replica
+        may have sent them, its leader is asked first."""
         state = self._current(request)
         sender, first, end = state.broker.sender, state.next_offset, state.slice.until_offset
         loss = judge_damage(error, sender, self.policy, state.slice, first, end)
@@ -162,8 +162,9 @@ class FetchLoop:
             self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
     def on_replaced(self, request: SliceRequest) -> None:
-        """An entry ended at this offset, and now an intact one in its place extends past it. Only
-        a leader that metadata has confirmed is believed."""
+        """Treats the rest of the slice as truncated: an entry ended at this offset, and now an
+        intact one in its place extends past it. If its sender does not prove that, the leader is
+        asked first."""
         state = self._current(request)
         evidence = (
             f"an entry ended at {state.next_offset}, and now one in its place extends past it"
@@ -173,8 +174,8 @@ class FetchLoop:
             self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
     def on_empty(self, request: SliceRequest, readable_end: int | None, throttled: bool) -> None:
-        """A response without records and without an error proves nothing: a quota, a slow disk or
-        slow remote storage look the same as a log without records. The slice is asked for again."""
+        """Asks for the slice again. A response without records and without an error proves nothing:
+        a quota, a slow disk or slow remote storage look the same as a log without records."""
         state = self._current(request)
         sender = state.broker.sender
         if sender is Sender.REPLICA:
@@ -197,8 +198,9 @@ class FetchLoop:
     def on_error(
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
-        """The response has an error code called ``name`` for the partition. ``hint``: the leader
-        that the broker named along with it."""
+        """Does what the meaning of an error code calls for: retries, looks for the leader or the
+        log's range, or ends the run. ``name``: the code's. ``hint``: the leader that the broker
+        named along with it."""
         state = self._current(request)
         reason = f"{state.broker.address} answered {name} at offset {state.next_offset}"
         if state.broker.replica is not None:
@@ -233,9 +235,7 @@ class FetchLoop:
     def on_log_range(
         self, request: SliceRequest, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
-        """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
-        outside it or at its end. ``written_end``: the end including records that are not readable
-        yet, if known."""
+        """Does what the range of the leader's log calls for; see ``judge_log_range``."""
         state = self._current(request, Phase.MEASURING)
         observation = judge_log_range(
             state,
@@ -251,8 +251,8 @@ class FetchLoop:
         self._move(state, observation)
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
-        """The connection to a leader broke, and reconnecting once did not help. ``is_slow``: no
-        complete response came in time, so less is requested."""
+        """Leaves a broker whose connection broke, and to which reconnecting once did not help.
+        ``is_slow``: no complete response came in time, so less is requested."""
         for state in self.states.values():
             if state.broker.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
                 is_leader = state.broker.replica is None
@@ -262,8 +262,8 @@ class FetchLoop:
                     state.size.shrink(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
-        """The broker prefers that this replica is read. True if another broker is read next, so
-        that a response without records is not a failure."""
+        """Reads the replica that the broker prefers, if it can. True if another broker is read
+        next, so that a response without records is not a failure."""
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False
@@ -280,9 +280,9 @@ class FetchLoop:
         unknown: Collection[Partition] = (),
         unreachable: Mapping[Partition, str] | None = None,
     ) -> None:
-        """Metadata came, or no broker could be asked for it. A partition that is not in ``leaders``
-        has no known leader yet; ``unreachable`` may have the reason. ``unknown``: partitions that
-        do not exist according to the cluster."""
+        """Reads from the leaders that metadata names. A partition that is not in ``leaders`` has no
+        known leader yet; ``unreachable`` may have the reason, for example that no broker could be
+        asked. ``unknown``: partitions that do not exist according to the cluster."""
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
         for state in [s for s in finding if s.retry.resume_at_ms <= self.now_ms]:
             partition = state.slice.partition

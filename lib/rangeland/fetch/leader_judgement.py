@@ -28,9 +28,9 @@ def judge_log_range(
     *,
     has_epochs: bool,
 ) -> Observation:
-    """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
-    outside it or at its end. ``written_end``: the end including records that are not readable yet,
-    if known."""
+    """The meaning of a log that its leader calls readable in ``[log_start, log_end)``, for a slice
+    whose next offset was outside it or at its end. ``written_end``: the end including records that
+    are not readable yet, if known."""
     reason, next_offset = state.retry.last_failure, state.next_offset
     if not state.broker.sender.proves_range:
         return doubt(state, f"its log is [{log_start}, {log_end})")
@@ -51,8 +51,8 @@ def judge_log_range(
 def _judge_short_end(
     state: SliceState, policy: Policy, now_ms: int, written_end: int, *, has_epochs: bool
 ) -> Observation:
-    """The leader has nothing at or after the next offset, where the slice goes on. It may no longer
-    be the leader, so its report counts the second time, after new metadata."""
+    """The meaning of a log that ends at or before the next offset, where the slice continues. Its
+    sender may no longer be the leader, so its report counts the second time, after new metadata."""
     evidence = f"the log of its leader {state.broker.address} ends at {written_end}"
     reports = state.short_ends + (1 if state.broker.sender.proves_end else 0)
     is_long = has_epochs or (reports > 1 and now_ms - state.short_end_at_ms >= SHORT_END_MS)
@@ -73,9 +73,9 @@ def judge_leader(
     is_unknown: bool,
     why_none: str,
 ) -> Observation:
-    """Metadata came, or no broker could be asked for it. ``why_none``: the reason if there is no
-    leader. ``is_unknown``: the partition does not exist according to the cluster, which is believed
-    if it is still so at the deadline."""
+    """The meaning of the leader that metadata names, None if there is none. ``why_none``: the
+    reason for that. ``is_unknown``: the partition does not exist according to the cluster, which is
+    believed if it is still so at the deadline."""
     if leader is None and is_unknown:
         evidence = "the cluster no longer names this partition"
         suspicion = state.suspicion_of(LossKind.VANISHED, evidence, now_ms)
@@ -104,7 +104,8 @@ def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
 
 
 def doubt(state: SliceState, evidence: str) -> Observation:
-    """A replica did not send usable records: it may lag or be damaged, so its leader is asked."""
+    """The observation that a replica sent nothing usable: it may lag or be damaged, so its leader
+    is asked."""
     is_detour = state.broker.replica is not None
     event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.LEADER_FAILED
     reason = f"{state.broker.address}, a replica that may lag, is read; {evidence}"

@@ -45,7 +45,7 @@ MAX_LOST_GAPS = 10_000
 def located_damage_error(
     error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
 ) -> BadRecord:
-    """The same error, with the partition and leader, which only the consumer knows."""
+    """The error of a decoder, with the partition and leader, which a decoder does not know."""
     located = error.with_words(
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
@@ -90,7 +90,7 @@ def judge_damage(
 ) -> DecidedLoss | Fail | None:
     """The loss by damage that begins at the offset ``first``, None if that is unknown: it is
     skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on. The
-    run ends if the policy is to fail, or if reading cannot go on after the damage. None if the
+    run ends if the policy is to fail, or if reading cannot continue after the damage. None if the
     sender does not prove the damage, so that the leader has to be read."""
     if not sender.proves_damage:
         return None
@@ -162,8 +162,8 @@ def stated_cleanup(topic: str, settings: ReadSettings) -> CleanupPolicy | None:
 def judge_cleanup(
     topic: str, reported: CleanupPolicy | NoSeedAnswered, settings: ReadSettings
 ) -> CleanupPolicy | Fail:
-    """The cleanup policy of a topic according to brokers and ZooKeeper. The run ends if one that
-    may know could not be asked."""
+    """The cleanup policy of a topic according to brokers and ZooKeeper, or the error that ends the
+    run if they could not be asked."""
     if isinstance(reported, NoSeedAnswered):
         why = "; ".join(f"{address}: {why}" for address, why in reported.tried.items())
         return Fail(_unanswered_error(topic, why))

@@ -67,7 +67,8 @@ def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second:
 
 
 def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
-    """Requests of about a second's worth, so that a slow reader pauses often and briefly."""
+    """The limits with requests of about a second's worth, so that a slow reader pauses often and
+    briefly."""
     if not rates:
         return limits
     most = max(min(rate for _, rate in rates), limits.smallest_fetch_bytes)
@@ -90,16 +91,15 @@ class FetchSize:
     responses_to_grow: int = RESPONSES_TO_GROW
 
     def shrink(self, limits: FetchLimits) -> None:
-        """A response was too slow: the next request is smaller, and is for this slice alone. Each
-        time, twice as many timely responses are needed before the size grows again."""
+        """Makes the next request smaller, and for this slice alone, after a response that was too
+        slow. Each time, twice as many timely responses are needed before the size grows again."""
         self.slowed_from = max(self.slowed_from, self.bytes)
         self.responses, self.responses_to_grow = 0, self.responses_to_grow * 2
         self.bytes = max(self.bytes // 2, min(limits.smallest_fetch_bytes, self.bytes))
         self.is_alone = True
 
     def grow_back(self) -> None:
-        """A response came in time. After enough of them more is requested, up to the size
-        before."""
+        """Requests more after enough timely responses, up to the size before they were too slow."""
         if self.bytes >= self.slowed_from:
             return
         self.responses += 1
@@ -107,7 +107,7 @@ class FetchSize:
             self.responses, self.bytes = 0, min(self.bytes * 2, self.slowed_from)
 
     def double(self, limits: FetchLimits) -> None:
-        """An entry did not fit: the next request is larger, and is for this slice alone."""
+        """Makes the next request larger, and for this slice alone, after an entry did not fit."""
         self.bytes = min(self.bytes * 2, limits.largest_fetch_bytes)
         self.is_alone = True
 
@@ -143,7 +143,7 @@ class RetryState:
         self.stuck_since_ms = None
 
     def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
-        """An attempt failed: the next one waits, longer each time."""
+        """Lets the next attempt wait after one that failed, longer each time."""
         self.failures += 1
         self.last_failure = reason
         self.tried_at_ms = now_ms
@@ -152,7 +152,8 @@ class RetryState:
         self.resume_at_ms = now_ms + retry_delay_ms(self.failures, limits)
 
     def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
-        """Its broker throttles this client: the time does not count as stuck, up to a limit."""
+        """Does not count time for which the broker throttles this client as stuck, up to a
+        limit."""
         if self.stuck_since_ms is not None:
             excused_ms = max(0, min(throttle_ms, limits.most_throttled_ms - self.throttled_ms))
             self.throttled_ms += excused_ms
@@ -174,7 +175,8 @@ class Throttle:
     """The time, in ms, until which nothing is sent to a broker."""
 
     def on_response(self, address: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """A response of ``size`` bytes came, with the request to pause for ``throttle_ms``."""
+        """Leaves the broker alone for as long as a response of ``size`` bytes takes at the job's
+        rate, and for the ``throttle_ms`` that it asks for."""
         until = now_ms + throttle_ms
         rate = self.rate_of(address)
         if rate and size:

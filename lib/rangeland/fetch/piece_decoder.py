@@ -77,7 +77,7 @@ class LostPiece:
 Piece = FetchedPiece | LostPiece
 
 
-# --- what comes of it, apart from chunks --------------------------------------------------
+# --- what comes of it, besides chunks ------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class PieceDecoder:
             state.next_offset = end.until_offset
 
     def on_cleanup(self, topic: str, answer: CleanupPolicy | NoSeedAnswered) -> None:
-        """How the log of a topic is cleaned, according to its brokers."""
+        """Takes the brokers' answer to how the log of a topic is cleaned."""
         self._cleanup[topic] = judge_cleanup(topic, answer, self._settings)
 
     def _decode_before(self, state: _PieceState, lost: LostChunk) -> _Section:
@@ -306,7 +306,7 @@ class PieceDecoder:
 
 
 def _misplaced_error(first: int, after: int) -> BadRecord:
-    """The bytes that were quarantined for these offsets claim to have other offsets."""
+    """The error for bytes that were quarantined for these offsets and claim to have others."""
     return BadRecord(
         f"the bytes quarantined for offsets {first} to {after - 1} contain none of them",
         why="the offset stored with them is wrong, and no checksum covers it",

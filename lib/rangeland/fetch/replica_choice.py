@@ -37,22 +37,23 @@ class Sender(Enum):
 
     @property
     def proves_gap(self) -> bool:
-        """The log lacks the offsets that are missing between two of its entries."""
+        """Whether the log lacks the offsets that are missing between two of its entries."""
         return self is Sender.LEADER_AGAIN
 
     @property
     def proves_end(self) -> bool:
-        """The log ends where it reports, though it may have to report it again."""
+        """Whether the log ends where it reports, though it may have to report it again."""
         return self in (Sender.LEADER_AGAIN, Sender.LEADER)
 
     @property
     def proves_damage(self) -> bool:
-        """Records that it sends damaged are damaged in the log, and its refusals are final."""
+        """Whether records that it sends damaged are damaged in the log, and its refusals are
+        final."""
         return self.proves_end or self is Sender.ONLY_BROKER
 
     @property
     def proves_range(self) -> bool:
-        """It knows where the log begins, so that earlier offsets have expired."""
+        """Whether it knows where the log begins, so that earlier offsets have expired."""
         return self.proves_damage or self is Sender.UNCONFIRMED_LEADER
 
 
@@ -115,7 +116,8 @@ class ServingBroker:
         return ReplicaMove.ELSEWHERE
 
     def on_leader(self, leader: Leader, now_ms: int) -> None:
-        """Metadata came. A replica that is not in it is not looked for again for a while."""
+        """Reads the leader that metadata names, or the replica that was looked for. If metadata
+        does not have that one, it is not looked for again for a while."""
         self.leader, self.replica, self.is_confirmed = leader, None, True
         if self.wanted_replica is None:
             return
@@ -133,13 +135,14 @@ class ServingBroker:
         return is_later and hint.address not in (None, leader.address)
 
     def follow_hint(self, hint: Leader) -> None:
-        """Another broker has named the new leader, which saves a metadata request. The name is
-        unconfirmed, so only the first failure follows a hint: a wrong one costs one round."""
+        """Reads the new leader that another broker has named, which saves a metadata request. The
+        name is unconfirmed, so only the first failure follows a hint: a wrong one costs one
+        round."""
         self.leader = replace(self.leader, address=hint.address, epoch=hint.epoch)
         self.replica, self.is_confirmed = None, False
 
     def return_to_leader(self, now_ms: int) -> None:
-        """The replica has failed: only the leader is read for a while."""
+        """Reads only the leader for a while, after a replica has failed."""
         self.replica = None
         self.stays = True
         self.until_ms = now_ms + DETOUR_MS

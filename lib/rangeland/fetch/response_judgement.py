@@ -159,9 +159,9 @@ class AskForNextEntry(RecordsQuestion):
 
 @dataclass(frozen=True, slots=True)
 class AskLogEnd:
-    """Ask where the log ends: the records go on after the readable end, which a broker determines
-    before it reads. Either the log has grown, or the stored offset of the last record is
-    damaged."""
+    """Ask where the log ends: the records continue after the readable end, which a broker
+    determines before it reads. Either the log has grown, or the stored offset of the last record
+    is damaged."""
 
     next_offset: int
 
@@ -292,9 +292,9 @@ def _judge_left_out(
 def _judge_next_entry(
     response: SliceResponse, claimed_end: int, answer: FetchedPartition | None
 ) -> Take | Inconclusive:
-    """The last entry is damaged. If an intact entry crosses its claimed end, it ends where that one
-    begins; otherwise at its claimed end. The log goes on, so an answer without records proves
-    nothing."""
+    """Takes everything up to the end of the last entry, which is damaged: it ends where an intact
+    entry begins that crosses its claimed end, otherwise at that end. The log continues, so an
+    answer without records proves nothing."""
     if answer is None or not len(answer.records):
         return Inconclusive()
     if not _has_entry_across(response, answer, claimed_end):
@@ -316,7 +316,8 @@ def _judge_gap_entry(
 
 
 def _begins_with(answer: FetchedPartition | None, entry: memoryview) -> bool | None:
-    """None for an answer without records, which proves nothing."""
+    """Whether the answer begins with the entry; None for one without records, which proves
+    nothing."""
     if answer is None or not len(answer.records):
         return None
     return answer.records[: len(entry)] == entry

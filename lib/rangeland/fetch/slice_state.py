@@ -54,7 +54,7 @@ class SliceEvent(Enum):
     REPLICA_PREFERRED = "the broker names a replica whose address is unknown"
     OUT_OF_RANGE = "the leader has no such offset"
     TOO_SMALL = "no complete entry fits into the bytes that were requested"
-    NO_RECORDS = "an error that may pass, or no records although the log goes on"
+    NO_RECORDS = "an error that may pass, or no records although the log continues"
     NO_RECORDS_AT_END = "no records, and the log ends here, or its end was not reported"
     IN_RANGE = "the log contains the next offset"
     ENDS_HERE = "the log has nothing from the next offset on; not certain yet"
@@ -78,7 +78,7 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The run ends with this error: the policy is to fail, or reading cannot go on."""
+    """The run ends with this error: the policy is to fail, or reading cannot continue."""
 
     error: RangelandError
 
@@ -180,7 +180,7 @@ class SliceState:
         )
 
     def count_short_end(self, now_ms: int) -> None:
-        """The leader reports such an end. It counts once metadata has named the leader."""
+        """Counts a report of such an end, if metadata has named its sender as the leader."""
         self.short_ends += 1 if self.broker.sender.proves_end else 0
         if self.short_ends <= 1:
             self.short_end_at_ms = now_ms
@@ -191,7 +191,7 @@ class SliceState:
         return broker.address == other.address and broker.stays == other.stays
 
     def advance(self, next_offset: int, now_ms: int) -> None:
-        """Everything before ``next_offset`` has been delivered, or is lost."""
+        """Moves to ``next_offset``: everything before it has been delivered, or is lost."""
         self.next_offset = next_offset
         self.retry.on_progress(now_ms)
         if next_offset >= self.slice.until_offset:

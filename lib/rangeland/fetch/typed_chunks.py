@@ -73,6 +73,8 @@ class TypedChunks:
                 return
 
     def _type_rows(self, chunk: ReadChunk, decoded: DecodedRows) -> SliceChunk:
+        """The chunk with its decoded rows, without those that the policy leaves out; or the loss of
+        its slice's rest if the policy is to hold."""
         rows: pa.RecordBatch = chunk.rows
         slice_ = self._slices[chunk.slice_index]
         typed = replace(chunk, rows=decoded.batch, schema_ids=decoded.schema_ids)
@@ -282,7 +284,8 @@ def _runs(
 def _rows_to_keep(
     rows: pa.RecordBatch, row_range: range, run: Sequence[UndecodableRow], reason: str
 ) -> UndecodableRecords:
-    """Other records of the same entry have no reason."""
+    """The rows of whole entries, each with the reason why it cannot be decoded; none for the others
+    of its entry."""
     by_row = {failure.row: failure for failure in run}
     blamed = [by_row.get(row) for row in row_range]
     records = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(row_range.start, len(row_range))
