@@ -157,7 +157,7 @@ class FetchLoop:
         sender, first, end = state.broker.sender, state.next_offset, state.slice.until_offset
         loss = judge_damage(error, sender, self.policy, state.slice, first, end)
         if loss is None:
-            self._turn_to_leader(state, error.what)
+            self._move(state, doubt(state, error.what))
         else:
             self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
@@ -255,9 +255,7 @@ class FetchLoop:
         ``is_slow``: no complete response came in time, so less is requested."""
         for state in self.states.values():
             if state.broker.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
-                is_leader = state.broker.replica is None
-                event = SliceEvent.LEADER_FAILED if is_leader else SliceEvent.REPLICA_FAILED
-                self._move(state, Observation(event, reason))
+                self._move(state, Observation(state.failure, reason))
                 if is_slow:
                     state.size.shrink(self.limits)
 
@@ -334,11 +332,5 @@ class FetchLoop:
         state = self.states[request.index]
         if state.broker.sender.proves_damage:
             return False
-        self._turn_to_leader(state, evidence)
+        self._move(state, doubt(state, evidence))
         return True
-
-    def _turn_to_leader(self, state: SliceState, evidence: str) -> None:
-        if state.broker.sender.proves_range:
-            self._move(state, Observation(SliceEvent.LEADER_FAILED, evidence))
-        else:
-            self._move(state, doubt(state, evidence))

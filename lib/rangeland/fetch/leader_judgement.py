@@ -104,9 +104,8 @@ def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
 
 
 def doubt(state: SliceState, evidence: str) -> Observation:
-    """The observation that a replica sent nothing usable: it may lag or be damaged, so its leader
-    is asked."""
-    is_detour = state.broker.replica is not None
-    event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.LEADER_FAILED
-    reason = f"{state.broker.address}, a replica that may lag, is read; {evidence}"
-    return Observation(event, reason)
+    """The observation that the broker has sent what it does not prove, so that the leader is asked:
+    it may be a replica that lags, or no longer the leader."""
+    is_leader = state.broker.sender.proves_range
+    which = "" if is_leader else f"{state.broker.address}, a replica that may lag, is read; "
+    return Observation(state.failure, which + evidence)

@@ -164,6 +164,12 @@ class SliceState:
         )
 
     @property
+    def failure(self) -> SliceEvent:
+        """The event if the broker that is read returns nothing usable."""
+        is_leader = self.broker.replica is None
+        return SliceEvent.LEADER_FAILED if is_leader else SliceEvent.REPLICA_FAILED
+
+    @property
     def log_fields(self) -> dict[str, Any]:
         """The fields of its log lines."""
         return partition_fields(self.slice.partition, self.next_offset)
