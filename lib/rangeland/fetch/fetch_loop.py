@@ -30,7 +30,7 @@ from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
 from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
-from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_broker
+from rangeland.fetch.replica_choice import Sender, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,
     Move,
@@ -260,17 +260,18 @@ class FetchLoop:
                     state.size.shrink(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
-        """Reads the replica that the broker prefers, if it can. True if another broker is read
+        """Turns to the replica that the broker prefers. True if another broker is read
         next, so that a response without records is not a failure."""
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False
-        move = state.broker.prefer(replica_id, self.now_ms)
-        if move is ReplicaMove.FIND:
+        if not state.broker.prefer(replica_id, self.now_ms):
+            return False
+        if state.broker.wanted_replica is not None:
             self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
-        elif move is ReplicaMove.ELSEWHERE:
+        else:
             logger.info("Reading from the replica %s", state.broker.address, extra=state.log_fields)
-        return move is not ReplicaMove.STAY
+        return True
 
     def on_leaders(
         self,

@@ -57,12 +57,6 @@ class Sender(Enum):
         return self.proves_damage or self is Sender.UNCONFIRMED_LEADER
 
 
-class ReplicaMove(Enum):
-    STAY = "the same broker is asked next"
-    ELSEWHERE = "another broker is asked next"
-    FIND = "the replica's address must be found first"
-
-
 @dataclass(slots=True)
 class ServingBroker:
     """The replica that one slice is read from."""
@@ -71,6 +65,7 @@ class ServingBroker:
     capabilities: Capabilities = field(default_factory=Capabilities)
     replica: Address | None = None
     wanted_replica: int | None = None
+    """The id of the replica to read once metadata has its address."""
     leader_only: bool = False
     """Only the leader is read, for a second time."""
     stays: bool = False
@@ -102,18 +97,19 @@ class ServingBroker:
             self.replica = None
             self.stays = False
 
-    def prefer(self, replica_id: int, now_ms: int) -> ReplicaMove:
-        """Decides whether to read the replica that the current broker prefers."""
+    def prefer(self, replica_id: int, now_ms: int) -> bool:
+        """Turns to the replica that the current broker prefers, or lets its address be found first.
+        False if it is read already, or may not be read now."""
         address = self._address_of(replica_id)
         if self.stays or (address is not None and address == self.address):
-            return ReplicaMove.STAY
+            return False
         if replica_id == self.capabilities.leader_id and self.sender is not Sender.REPLICA:
-            return ReplicaMove.STAY
+            return False
         if address is None:
             self.wanted_replica = replica_id
-            return ReplicaMove.FIND
-        self._read_at(address, now_ms)
-        return ReplicaMove.ELSEWHERE
+        else:
+            self._read_at(address, now_ms)
+        return True
 
     def on_leader(self, leader: Leader, now_ms: int) -> None:
         """Reads the leader that metadata names, or the replica that was looked for. If metadata
