@@ -275,8 +275,8 @@ class LocalProtocolError(RangelandError):
 class Damage:
     """Bytes of a log that cannot be decoded, as offsets.
 
-    The damaged batch begins at ``base_offset``; reading can resume at ``next_offset``, None if the
-    end of the batch is unknown. ``good_until``: everything before it has been decoded, if that is
+    The damaged entry begins at ``base_offset``; reading can resume at ``next_offset``, None if the
+    end of the entry is unknown. ``good_until``: everything before it has been decoded, if that is
     known. ``has_bytes``: the broker still returns the bytes, so they can be kept."""
 
     base_offset: int
@@ -306,7 +306,7 @@ class DamagedLog:
 class BadRecord(RangelandError):
     """Bytes of the log cannot be decoded: checksum, magic, codec or layout.
 
-    ``damage`` is None if the offset of the batch is unknown, ``log`` if the partition is."""
+    ``damage`` is None if the offset of the entry is unknown, ``log`` if the partition is."""
 
     exit_code = 65
     acts = "the owner of the topic"

@@ -92,7 +92,7 @@ TRAITS: Final[Mapping[LossKind, LossTraits]] = {
     ),
     LossKind.CORRUPT: LossTraits(
         "their bytes cannot be decoded",
-        "restore the log from a good replica, or go on without the batch with "
+        "restore the log from a good replica, or go on without the entry with "
         "`policy: {corrupt: skip}`, which records what is lost",
         (Action.FAIL, Action.SKIP, Action.HOLD, Action.QUARANTINE),
         is_found_by_reading=True,
@@ -195,7 +195,7 @@ def partition_facts(partition: Partition) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DamagedBytes:
-    """The bytes of a batch that cannot be decoded, and what else decoding them takes."""
+    """The bytes of an entry that cannot be decoded, and what else decoding them takes."""
 
     records: bytes
     """The bytes as they came."""

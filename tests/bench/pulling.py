@@ -109,9 +109,9 @@ def read(server: str) -> Round:
     messages = size = 0
     started, used = time.perf_counter(), time.process_time()
     for chunk in read_slices(slices, ReadSettings(settings)):
-        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-            messages += chunk.batch.num_rows
-            size += pc.sum(pc.binary_length(chunk.batch.column("value"))).as_py()
+        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+            messages += chunk.rows.num_rows
+            size += pc.sum(pc.binary_length(chunk.rows.column("value"))).as_py()
     taken, used = time.perf_counter() - started, time.process_time() - used
     return Round(taken, used, messages, size)
 

@@ -70,7 +70,7 @@ def read(
     for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
         if isinstance(chunk, ReadChunk):
-            rows += rows_of(chunk.batch)
+            rows += rows_of(chunk.rows)
     return Read(sorted(rows), tally.receipts())
 
 

@@ -90,8 +90,8 @@ def read(
     batches = []
     for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
-        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-            batches.append(chunk.batch)
+        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+            batches.append(chunk.rows)
     table = pa.Table.from_batches(batches, schema=row_schema())
     table = table.sort_by(
         [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]

@@ -80,8 +80,8 @@ def read(
     rows: list[Row] = []
     for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
-        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-            rows += chunk.batch.to_pylist()
+        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+            rows += chunk.rows.to_pylist()
     rows.sort(key=lambda row: (row["broker"], row["partition"], row["offset"]))
     return Read(rows, tally.receipts())
 

@@ -132,7 +132,7 @@ def read_and_kill(racked: Racked, settings: ClusterSettings) -> tuple[list[str],
     offsets: list[int] = []
     for chunk in read_slices([slice_of(racked.log)], ReadSettings(settings), SMALL):
         assert isinstance(chunk, ReadChunk)
-        offsets += chunk.batch.column("offset").to_pylist()
+        offsets += chunk.rows.column("offset").to_pylist()
         if chunk.leader not in served:
             served.append(chunk.leader)
             if chunk.leader == racked.follower_address:

@@ -67,8 +67,8 @@ def test_the_reading_goes_on_at_the_next_leader(
     leaders: list[str] = []
     for chunk in read_slices([slice_], ReadSettings(settings), SMALL):
         tally.add(chunk)
-        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-            values += chunk.batch.column("value").to_pylist()
+        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+            values += chunk.rows.column("value").to_pylist()
         if not leaders:
             cluster.kill(killed)
         leaders.append(chunk.leader)

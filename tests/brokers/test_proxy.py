@@ -61,8 +61,8 @@ def read(settings: ClusterSettings, topic: str) -> tuple[list[bytes], Counts]:
     tally, values = ReceiptBuilder(slices), list[bytes]()
     for chunk in read_slices(slices, ReadSettings(settings), SMALL):
         tally.add(chunk)
-        if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-            values += chunk.batch.column("value").to_pylist()
+        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+            values += chunk.rows.column("value").to_pylist()
     return sorted(values), Counts.sum(receipt.counts for receipt in tally.receipts())
 
 

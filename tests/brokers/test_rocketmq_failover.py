@@ -55,7 +55,7 @@ def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_after_it(
     for chunk in slice_reading.read_slices([slice_of(log)], ReadSettings(settings), patience):
         tally.add(chunk)
         assert isinstance(chunk, ReadChunk)
-        seen += chunk.batch.column("value").to_pylist()
+        seen += chunk.rows.column("value").to_pylist()
         if pair.process().running:
             assert chunk.leader == pair.address()
             pair.kill()

@@ -47,7 +47,7 @@ def test_what_the_master_has_on_disk_only_is_read_from_the_slave_that_it_suggest
         pair.address(),
         pair.address("broker-a-slave"),
     ]
-    batches = [chunk.batch for chunk in chunks if isinstance(chunk, ReadChunk)]
+    batches = [chunk.rows for chunk in chunks if isinstance(chunk, ReadChunk)]
     rows = [value for batch in batches for value in batch.column("value").to_pylist()]
     assert rows == values
     assert sum((chunk.counts for chunk in chunks), Counts()) == Counts(landed=len(values))

@@ -258,8 +258,8 @@ def read_log(
     with patch.object(slice_reading, "FetchThread", fetcher_of):
         for chunk in slice_reading.read_slices([slice_], settings):
             tally.add(chunk)
-            if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-                columns = [name for name in chunk.batch.schema.names if "imestamp" not in name]
-                rows += chunk.batch.select(columns).to_pylist()
+            if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+                columns = [name for name in chunk.rows.schema.names if "imestamp" not in name]
+                rows += chunk.rows.select(columns).to_pylist()
     (receipt,) = tally.receipts()
     return Read(rows, receipt)

@@ -109,7 +109,7 @@ def typed(known: Known, payload: bytes) -> tuple[Counts, list[str], list[Any]]:
     for one in found:
         receipts.add(one)
     (receipt,) = receipts.receipts()
-    batches = [one.batch for one in found if isinstance(one, ReadChunk)]
+    batches = [one.rows for one in found if isinstance(one, ReadChunk)]
     values = [v for batch in batches for v in batch.column("value").to_pylist()]
     return receipt.counts, [one.evidence for one in receipt.losses], values
 

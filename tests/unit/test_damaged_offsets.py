@@ -26,11 +26,11 @@ from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.piece_decoder import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.response_reader import FetchedPiece
-from rangeland.fetch.slice_reading import _PieceDecoder, read_slices
+from rangeland.fetch.slice_reading import SliceReader, read_slices
 from rangeland.fetch.slice_state import Phase
 from rangeland.loss import Action, DamagedBytes, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Slice
@@ -76,7 +76,7 @@ def lost(found: Sequence[SliceChunk]) -> list[tuple[int, int]]:
 
 
 def offsets(found: Sequence[SliceChunk]) -> list[int]:
-    read = [c.batch for c in found if isinstance(c, ReadChunk) and c.batch is not None]
+    read = [c.rows for c in found if isinstance(c, ReadChunk) and c.rows is not None]
     return [offset for batch in read for offset in batch.column(OFFSET.name).to_pylist()]
 
 
@@ -415,8 +415,8 @@ def read_through(action: Action, *responses: bytes, until: int = 12) -> list[Sli
         taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, sender=Sender.LEADER))
-    reader = _PieceDecoder(load_dialect("kafka"), settings)
-    return list(reader.read(iter(pieces), [piece]))
+    reader = SliceReader([piece], settings, load_dialect("kafka"))
+    return list(reader.read(iter(pieces)))
 
 
 def test_a_batch_does_not_begin_before_the_end_of_the_response_before() -> None:

@@ -132,9 +132,7 @@ def receipt_of(chunk: ReadChunk, row_format: RowFormat, action: Action) -> tuple
         receipts.add(one)
         found.append(one)
     (receipt,) = receipts.receipts()
-    return receipt, pa.Table.from_batches(
-        [one.batch for one in found if isinstance(one, ReadChunk)]
-    )
+    return receipt, pa.Table.from_batches([one.rows for one in found if isinstance(one, ReadChunk)])
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])

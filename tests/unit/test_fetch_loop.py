@@ -22,10 +22,9 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_size import RESPONSES_TO_GROW
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
-from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
+from rangeland.fetch.pacing import RESPONSES_TO_GROW, SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import Observation, Phase, SliceEvent, SliceState, move_on
 from rangeland.loss import Action, LossKind
@@ -76,9 +75,9 @@ def lead(
 
 def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
     loop = loop_of(slice_(0, P0, 5, 100))
-    for position, following in ((5, 40), (40, 99), (99, 120)):
-        step = ask(loop, position)
-        assert (step.leader, [w.offset for w in step.requests]) == (B1, [position])
+    for next_offset, following in ((5, 40), (40, 99), (99, 120)):
+        step = ask(loop, next_offset)
+        assert (step.leader, [w.offset for w in step.requests]) == (B1, [next_offset])
         loop.on_records(step.requests[0], following)
     assert loop.next(200) == AllRead()
 
@@ -133,7 +132,7 @@ def test_two_slices_of_one_index_are_our_bug() -> None:
 # --- failover ---------------------------------------------------------------------------
 
 
-def test_not_leader_asks_for_the_new_leader_at_once_and_goes_on_at_the_same_position() -> None:
+def test_not_leader_asks_for_the_new_leader_at_once_and_continues_at_the_same_offset() -> None:
     loop = loop_of(slice_(0, P0))
     loop.on_records(ask(loop).requests[0], 30)
     loop.on_error(ask(loop, 1).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
@@ -426,7 +425,7 @@ def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
         assert request.max_bytes == size
         loop.on_too_small(request)
     request = ask(loop).requests[0]
-    with pytest.raises(BadRecord, match="no complete batch at offset 0 in 300 bytes"):
+    with pytest.raises(BadRecord, match="no complete entry at offset 0 in 300 bytes"):
         loop.on_too_small(request)
 
 
@@ -484,8 +483,8 @@ def _next_ask(loop: FetchLoop) -> SendFetch:
     return step
 
 
-def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> int:
-    """A leader whose log is readable up to the position of a slice, and that says of its end
+def _cut_short(loop: FetchLoop, readable_end: int, ends: Iterator[int | None]) -> int:
+    """A leader whose log is readable up to the next offset of a slice, and that says of its end
     what ``ends`` has. How many times it was asked for that."""
     now, asked = 0, 0
     while loop.states[0].phase is not Phase.DONE:
@@ -496,9 +495,9 @@ def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> in
                 loop.on_leaders(lead(B1))
             case SendLogRange(_, request):
                 asked += 1
-                loop.on_log_range(request, 0, position, next(ends))
+                loop.on_log_range(request, 0, readable_end, next(ends))
             case SendFetch(_, requests):
-                loop.on_empty(requests[0], position, throttled=False)
+                loop.on_empty(requests[0], readable_end, throttled=False)
     return asked
 
 
@@ -843,7 +842,7 @@ def test_a_suspicion_of_something_else_has_a_clock_of_its_own() -> None:
 def test_a_failed_attempt_that_shows_something_else_ends_a_suspicion() -> None:
     state = loop_of(slice_(0, P0)).states[0]
     suspected_since(state, LossKind.TRUNCATED, "odd", 1_000)
-    state.back_off(Observation(SliceEvent.RETRIABLE_ERROR, "odd"), 2_000, PATIENCE)
+    state.back_off(Observation(SliceEvent.NO_RECORDS, "odd"), 2_000, PATIENCE)
     assert state.suspicion is None
 
 
@@ -931,5 +930,5 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
 
 def test_what_the_table_loses_is_never_left_out() -> None:
     loop = loop_of(slice_(0, P0))
-    with pytest.raises(Bug, match="after DAMAGED, offsets are lost"):
-        loop._move(loop.states[0], Observation(SliceEvent.DAMAGED))
+    with pytest.raises(Bug, match="after LOST, offsets are lost"):
+        loop._move(loop.states[0], Observation(SliceEvent.LOST))

@@ -269,7 +269,7 @@ def test_what_is_damaged_is_quarantined_and_all_around_it_is_landed(magic: int) 
         quarantined_bytes={0: DamagedBytes(encode_all(stored), (), "")},
     )
     chunks = list(read_slices([Slice(0, Partition("t", 0), 3, 38, 0)], settings))
-    read = [c.batch for c in chunks if isinstance(c, ReadChunk) and c.batch is not None]
+    read = [c.rows for c in chunks if isinstance(c, ReadChunk) and c.rows is not None]
     rows = [offset for batch in read for offset in batch.column("offset").to_pylist()]
     assert rows == [*range(3, 7), *range(8, 20), *range(30, 38)]
     assert Counts.sum(c.counts for c in chunks) == Counts(landed=24, quarantined=11)

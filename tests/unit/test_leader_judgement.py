@@ -64,8 +64,8 @@ def range_seen(
         ((30, 31, None), SliceEvent.IN_RANGE, None),
         ((0, 30, None), SliceEvent.IN_RANGE, None),  # its end with what is not readable is unknown
         ((0, 30, 31), SliceEvent.IN_RANGE, None),
-        ((0, 20, None), SliceEvent.ENDS_EARLIER, LossKind.TRUNCATED),
-        ((0, 20, 31), SliceEvent.ENDS_EARLIER, LossKind.TRUNCATED),
+        ((0, 20, None), SliceEvent.LEADER_FAILED, LossKind.TRUNCATED),
+        ((0, 20, 31), SliceEvent.LEADER_FAILED, LossKind.TRUNCATED),
         ((0, 30, 30), SliceEvent.ENDS_HERE, LossKind.TRUNCATED),
         ((0, 20, 20), SliceEvent.ENDS_HERE, LossKind.TRUNCATED),
     ],
@@ -80,7 +80,7 @@ def test_a_log_range_is_one_event(
 
 def test_a_log_that_starts_later_has_expired_up_to_its_start() -> None:
     seen = range_seen(state_of(), 40, 200, 200)
-    assert seen.event is SliceEvent.STARTS_LATER
+    assert seen.event is SliceEvent.LOST
     assert isinstance(seen.loss, DecidedLoss)
     assert (seen.loss.interval, seen.loss.kind) == ((30, 40), LossKind.EXPIRED)
     assert seen.loss.evidence == "odd; the nearest valid offset is 40"
@@ -106,7 +106,7 @@ def test_a_short_end_is_believed_once_it_was_reported_often_and_long_enough(
     state = state_of(is_confirmed=is_confirmed)
     state.short_ends, state.short_end_at_ms = reports, since_ms
     seen = range_seen(state, 0, 30, 30, has_epochs=has_epochs)
-    assert (seen.event is SliceEvent.ENDS_EARLIER_FOR_SURE) is is_lost
+    assert (seen.event is SliceEvent.LOST) is is_lost
     assert (seen.loss is not None) is is_lost
     assert (state.short_ends, state.short_end_at_ms) == (reports, since_ms), "nothing is changed"
 
@@ -178,6 +178,6 @@ def test_another_topic_id_is_believed_once_it_was_named_long_enough() -> None:
     state.suspicion = replace(named_b, since_ms=NOW - OTHER_TOPIC_MS)
     assert leader_seen(state, Leader(B2, topic_id="C")).event is SliceEvent.NO_LEADER
     seen = leader_seen(state, Leader(B2, topic_id="B"))
-    assert seen.event is SliceEvent.RECREATED
+    assert seen.event is SliceEvent.LOST
     assert isinstance(seen.loss, DecidedLoss)
     assert (seen.loss.interval, seen.loss.kind) == ((30, 100), LossKind.RECREATED)

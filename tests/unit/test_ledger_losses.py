@@ -11,10 +11,9 @@ from rangeland.delta.ledger.events import EventRange, LossEvent, OffsetSpan, Out
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord, Damage
-from rangeland.fetch.fetch_size import FetchSize
 from rangeland.fetch.loss_judgement import located_damage_error
+from rangeland.fetch.pacing import FetchSize, RetryState
 from rangeland.fetch.replica_choice import ServingBroker
-from rangeland.fetch.retry_state import RetryState
 from rangeland.fetch.slice_failures import unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState
 from rangeland.landing.target.loss_records import (

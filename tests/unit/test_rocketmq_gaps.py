@@ -151,8 +151,8 @@ def read(
         rows: list[int] = []
         for chunk in read_slices([slice_], settings, QUICK):
             tally.add(chunk)
-            if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-                rows += chunk.batch.column("offset").to_pylist()
+            if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+                rows += chunk.rows.column("offset").to_pylist()
         return rows, Counts.sum(receipt.counts for receipt in tally.receipts())
 
 

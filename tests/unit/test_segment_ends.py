@@ -76,7 +76,7 @@ def test_a_segment_may_end_with_a_batch_after_a_gap() -> None:
 @pytest.mark.parametrize("action", [Action.FAIL, Action.SKIP, Action.QUARANTINE])
 @pytest.mark.parametrize("base", [41, 42, 44, 56, 104, 1 << 40])
 def test_a_batch_that_says_it_is_in_the_next_segment_is_damaged(base: int, action: Action) -> None:
-    with pytest.raises(BadRecord, match="the batch at offset 24 cannot be decoded"):
+    with pytest.raises(BadRecord, match="the entry at offset 24 cannot be decoded"):
         read(base, action)
 
 

@@ -79,9 +79,9 @@ def typed(given: ReadChunk, action: Action, row_format: RowFormat = TEXT) -> Rea
 
 def test_good_records_become_text_and_counts_stay() -> None:
     found = typed(chunk({100: b"a", 103: None, 104: b""}), Action.FAIL)
-    assert found.batch.column("value").to_pylist() == ["a", None, ""]
-    assert found.batch.schema == TEXT.schema(columns.row_schema())
-    assert found.batch.schema.field("key").type == pa.binary()
+    assert found.rows.column("value").to_pylist() == ["a", None, ""]
+    assert found.rows.schema == TEXT.schema(columns.row_schema())
+    assert found.rows.schema.field("key").type == pa.binary()
     assert found.counts == Counts(landed=3, compacted=17)
     assert found.lost_records == ()
 
@@ -168,8 +168,8 @@ def test_records_that_a_transform_fails_on_are_left_out_like_others(
     assert typing is not None
     [found] = typing.type_rows(chunk({100: b"a", 101: b"b", 105: b"c"}))
     assert isinstance(found, ReadChunk)
-    assert found.batch.column("offset").to_pylist() == [101, 105]
-    assert found.batch.schema.equals(typed_rows("kafka", row_format))
+    assert found.rows.column("offset").to_pylist() == [101, 105]
+    assert found.rows.schema.equals(typed_rows("kafka", row_format))
     assert found.counts == Counts(landed=2, compacted=17, quarantined=1)
     ((loss, kept),) = [(one.loss, one.quarantined_bytes) for one in found.lost_records]
     assert (loss.from_offset, loss.until_offset) == (100, 101)
@@ -194,7 +194,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
     ):
         [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).type_rows(whole)
         assert isinstance(found, ReadChunk)
-        assert found.batch.column("offset").to_pylist() == landed
+        assert found.rows.column("offset").to_pylist() == landed
         ((loss, quarantined),) = [(one.loss, one.quarantined_bytes) for one in found.lost_records]
         assert (loss.from_offset, loss.until_offset) == (120, 140)
         assert found.counts.landed == len(landed)
@@ -244,7 +244,7 @@ def test_kept_records_are_read_again_with_another_format(tmp_path: Path) -> None
     bytes_only = ReadSettings(KAFKA, quarantined_bytes={0: kept})
     (found,) = read_slices([piece], bytes_only)
     assert isinstance(found, ReadChunk)
-    assert found.batch.equals(rows({101: BAD, 102: BAD}))
+    assert found.rows.equals(rows({101: BAD, 102: BAD}))
     assert found.counts == Counts(landed=2)
     with pytest.raises(UndecodablePayload):
         list(
@@ -252,7 +252,7 @@ def test_kept_records_are_read_again_with_another_format(tmp_path: Path) -> None
         )
     (half,) = read_slices([Slice(0, P, 102, 103)], bytes_only)
     assert isinstance(half, ReadChunk)
-    assert half.batch.column("offset").to_pylist() == [102]
+    assert half.rows.column("offset").to_pylist() == [102]
 
 
 def test_a_trial_tells_which_kept_records_can_be_decoded(tmp_path: Path) -> None:
@@ -310,8 +310,8 @@ def test_a_flat_table_has_the_fields_after_the_columns_of_the_log() -> None:
     ]
     assert all(f.nullable for f in typed_rows("kafka", flat))
     found = typed(chunk({100: b"x,1", 101: b"-", 102: None}), Action.SKIP, flat)
-    assert found.batch.schema.equals(typed_rows("kafka", flat))
-    assert found.batch.select(["_offset", "a", "b", "_rescued_data"]).to_pylist() == [
+    assert found.rows.schema.equals(typed_rows("kafka", flat))
+    assert found.rows.select(["_offset", "a", "b", "_rescued_data"]).to_pylist() == [
         {"_offset": 100, "a": "x", "b": 1, "_rescued_data": "{}"},
         {"_offset": 102, "a": None, "b": None, "_rescued_data": None},
     ]
@@ -331,7 +331,7 @@ def test_a_nested_table_has_a_struct_whose_fields_may_be_null() -> None:
     assert schema.names[-1] == "bornTimestamp"
     assert RESCUED.name not in schema.names
     found = typed(chunk({100: b"x,1", 102: None}), Action.SKIP, nested)
-    assert found.batch.column("value").to_pylist() == [{"a": "x", "b": 1}, None]
+    assert found.rows.column("value").to_pylist() == [{"a": "x", "b": 1}, None]
 
 
 @pytest.mark.parametrize("names", [("a", "A"), ("_offset", "b"), ("b", "_Key")])

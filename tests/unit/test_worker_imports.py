@@ -46,7 +46,7 @@ for rows in (None, formats):
     writer = FileWriter(FileWriterSettings(sys.argv[1], layout, target_file_bytes=1 << 28, **names))
     for chunk in read_slices([piece], settings):
         receipts.add(chunk)
-        writer.write(chunk.batch)
+        writer.write(chunk.rows)
     (file,) = writer.close()
     (receipt,) = receipts.receipts()
     assert receipt.counts.landed == 4

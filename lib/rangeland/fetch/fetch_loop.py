@@ -28,9 +28,9 @@ from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
-from rangeland.fetch.loss_judgement import ReadAtLeader, judge_damage
+from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
-from rangeland.fetch.replica_choice import ReplicaMove, Sender, initial_broker
+from rangeland.fetch.replica_choice import Sender, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,
     Move,
@@ -77,7 +77,7 @@ class FetchLoop:
 
     def next(self, now_ms: int) -> Step:
         """The next step. If a slice has made no progress for too long, raises Unreachable, or
-        RangeLost if a loss was suspected, unless the policy is to go on."""
+        RangeLost if a loss was suspected, unless the policy is to continue."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
@@ -97,7 +97,7 @@ class FetchLoop:
         limit_ms = self.limits.no_progress_ms
         if state.retry.stuck_ms > limit_ms:
             loss = slice_failures.stuck_loss(state, self.policy, self.now_ms, limit_ms)
-            self._move(state, Observation(SliceEvent.DEADLINE, loss=loss))
+            self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
     def sender_of(self, request: SliceRequest) -> Sender:
         """The sender of the response to this request."""
@@ -115,9 +115,9 @@ class FetchLoop:
     # --- outcomes of a fetch ----------------------------------------------------------
 
     def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """A response of ``size`` bytes came; its outcome for each slice is reported next. Within
-        limits, the time for which a broker throttles this client does not count as a lack of
-        progress."""
+        """Accounts for a response of ``size`` bytes; its outcome for each slice is reported next.
+        Within limits, the time for which a broker throttles this client does not count as a lack
+        of progress."""
         self.now_ms = now_ms
         # Brokers throttle for the window of a quota, which is seconds: days are a broker's mistake.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
@@ -129,8 +129,8 @@ class FetchLoop:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
-        """Complete batches came; reading continues at ``next_offset``. False if they are useless
-        and the leader is asked instead of its replica."""
+        """Continues at ``next_offset``, after complete entries. False if they are all older and the
+        leader is asked instead of the replica that sent them."""
         state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
@@ -143,62 +143,64 @@ class FetchLoop:
         return True
 
     def on_too_small(self, request: SliceRequest) -> None:
-        """Bytes came without a complete batch: the fetch size is below the batch size."""
+        """Requests more bytes, since those that came hold no complete entry."""
         state = self._current(request)
         if state.size.bytes >= self.limits.largest_fetch_bytes:
-            self.on_damaged(request, slice_failures.batch_size_error(state, self.capabilities))
+            self.on_damaged(request, slice_failures.entry_size_error(state, self.capabilities))
         else:
             self._move(state, Observation(SliceEvent.TOO_SMALL))
 
     def on_damaged(self, request: SliceRequest, error: BadRecord) -> None:
-        """Damaged bytes came, and the offset after them is unknown, so the partition is held there,
-        or the run ends. If a replica may have sent them, its leader is asked."""
+        """Holds the partition at damaged bytes whose end is unknown, or ends the run. If a replica
+        may have sent them, its leader is asked first."""
         state = self._current(request)
         sender, first, end = state.broker.sender, state.next_offset, state.slice.until_offset
-        judgement = judge_damage(error, sender, self.policy, state.slice, first, end)
-        if isinstance(judgement, ReadAtLeader):
-            self._turn_to_leader(state, error.what)
+        loss = judge_damage(error, sender, self.policy, state.slice, first, end)
+        if loss is None:
+            self._move(state, doubt(state, error.what))
         else:
-            self._move(state, Observation(SliceEvent.DAMAGED, loss=judgement))
+            self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
     def on_replaced(self, request: SliceRequest) -> None:
-        """An entry ended at this offset, and now an intact one in its place extends past it. Only
-        a leader that metadata has confirmed is believed."""
+        """Treats the rest of the slice as truncated: an entry ended at this offset, and now an
+        intact one in its place extends past it. If its sender does not prove that, the leader is
+        asked first."""
         state = self._current(request)
         evidence = (
             f"an entry ended at {state.next_offset}, and now one in its place extends past it"
         )
         if not self._asks_leader(request, evidence):
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
-            self._move(state, Observation(SliceEvent.REPLACED, loss=loss))
+            self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
     def on_empty(self, request: SliceRequest, readable_end: int | None, throttled: bool) -> None:
-        """A response without records and without an error proves nothing: a quota, a slow disk or
-        slow remote storage look the same as a log without records. The slice is asked for again."""
+        """Asks for the slice again. A response without records and without an error proves nothing:
+        a quota, a slow disk or slow remote storage look the same as a log without records."""
         state = self._current(request)
         sender = state.broker.sender
         if sender is Sender.REPLICA:
             observation = doubt(state, "it answered without records")
-            event = SliceEvent.RETRIABLE_ERROR if throttled else observation.event
+            event = SliceEvent.NO_RECORDS if throttled else observation.event
             reason = observation.reason
         elif readable_end is None:
             # Idle, truncated and deleted logs look the same here, so the end is requested.
-            event, reason = SliceEvent.EMPTY_AT_END, "its leader answered without records"
+            event, reason = SliceEvent.NO_RECORDS_AT_END, "its leader answered without records"
         elif readable_end >= state.slice.until_offset:
             state.size.is_alone = True
-            event, answer = SliceEvent.EMPTY_BELOW_END, "its leader answered without records"
+            event, answer = SliceEvent.NO_RECORDS, "its leader answered without records"
             reason = f"{answer}, though its log is readable up to {readable_end}"
         else:
             # Newer brokers also answer as followers: the plan's leader may lag now.
-            event = SliceEvent.EMPTY_AT_END if sender.proves_end else SliceEvent.STALE_LEADER
+            event = SliceEvent.NO_RECORDS_AT_END if sender.proves_end else SliceEvent.LEADER_FAILED
             reason = f"its leader's log is readable up to {readable_end} only"
         self._move(state, Observation(event, reason))
 
     def on_error(
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None
     ) -> None:
-        """The response has an error code called ``name`` for the partition. ``hint``: the leader
-        that the broker named along with it."""
+        """Does what the meaning of an error code calls for: retries, looks for the leader or the
+        log's range, or ends the run. ``name``: the code's. ``hint``: the leader that the broker
+        named along with it."""
         state = self._current(request)
         reason = f"{state.broker.address} answered {name} at offset {state.next_offset}"
         if state.broker.replica is not None:
@@ -208,13 +210,13 @@ class FetchLoop:
         is_first = state.retry.failures == 0 and not self.leader_only
         match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
-                self._move(state, Observation(SliceEvent.RETRIABLE_ERROR, reason))
+                self._move(state, Observation(SliceEvent.NO_RECORDS, reason))
             case ErrorMeaning.FIND_LEADER if hint and is_first and state.broker.is_newer(hint):
                 self._move(state, Observation(SliceEvent.LEADER_HINTED, reason))
                 state.broker.follow_hint(hint)
             case ErrorMeaning.FIND_LEADER | ErrorMeaning.RECREATED:
                 # Whether the topic was recreated is decided by its id, in the metadata.
-                self._move(state, Observation(SliceEvent.STALE_LEADER, reason))
+                self._move(state, Observation(SliceEvent.LEADER_FAILED, reason))
             case ErrorMeaning.OUT_OF_RANGE:
                 self._move(state, Observation(SliceEvent.OUT_OF_RANGE, reason))
             case ErrorMeaning.CORRUPT:
@@ -233,9 +235,7 @@ class FetchLoop:
     def on_log_range(
         self, request: SliceRequest, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
-        """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
-        outside it or at its end. ``written_end``: the end including records that are not readable
-        yet, if known."""
+        """Does what the range of the leader's log calls for; see ``judge_log_range``."""
         state = self._current(request, Phase.MEASURING)
         observation = judge_log_range(
             state,
@@ -251,28 +251,27 @@ class FetchLoop:
         self._move(state, observation)
 
     def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
-        """The connection to a leader broke, and reconnecting once did not help. ``is_slow``: no
-        complete response came in time, so less is requested."""
+        """Leaves a broker whose connection broke, and to which reconnecting once did not help.
+        ``is_slow``: no complete response came in time, so less is requested."""
         for state in self.states.values():
             if state.broker.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
-                is_leader = state.broker.replica is None
-                event = SliceEvent.CONNECTION_LOST if is_leader else SliceEvent.REPLICA_FAILED
-                self._move(state, Observation(event, reason))
+                self._move(state, Observation(state.failure, reason))
                 if is_slow:
                     state.size.shrink(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
-        """The broker prefers that this replica is read. True if another broker is read next, so
-        that a response without records is not a failure."""
+        """Turns to the replica that the broker prefers. True if another broker is read
+        next, so that a response without records is not a failure."""
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False
-        move = state.broker.prefer(replica_id, self.now_ms)
-        if move is ReplicaMove.FIND:
+        if not state.broker.prefer(replica_id, self.now_ms):
+            return False
+        if state.broker.wanted_replica is not None:
             self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
-        elif move is ReplicaMove.ELSEWHERE:
+        else:
             logger.info("Reading from the replica %s", state.broker.address, extra=state.log_fields)
-        return move is not ReplicaMove.STAY
+        return True
 
     def on_leaders(
         self,
@@ -280,9 +279,9 @@ class FetchLoop:
         unknown: Collection[Partition] = (),
         unreachable: Mapping[Partition, str] | None = None,
     ) -> None:
-        """Metadata came, or no broker could be asked for it. A partition that is not in ``leaders``
-        has no known leader yet; ``unreachable`` may have the reason. ``unknown``: partitions that
-        do not exist according to the cluster."""
+        """Reads from the leaders that metadata names. A partition that is not in ``leaders`` has no
+        known leader yet; ``unreachable`` may have the reason, for example that no broker could be
+        asked. ``unknown``: partitions that do not exist according to the cluster."""
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
         for state in [s for s in finding if s.retry.resume_at_ms <= self.now_ms]:
             partition = state.slice.partition
@@ -334,11 +333,5 @@ class FetchLoop:
         state = self.states[request.index]
         if state.broker.sender.proves_damage:
             return False
-        self._turn_to_leader(state, evidence)
+        self._move(state, doubt(state, evidence))
         return True
-
-    def _turn_to_leader(self, state: SliceState, evidence: str) -> None:
-        if state.broker.sender.proves_range:
-            self._move(state, Observation(SliceEvent.STALE_LEADER, evidence))
-        else:
-            self._move(state, doubt(state, evidence))

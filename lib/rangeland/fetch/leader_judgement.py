@@ -28,31 +28,31 @@ def judge_log_range(
     *,
     has_epochs: bool,
 ) -> Observation:
-    """The leader's log is readable in ``[log_start, log_end)``, and the slice's next offset was
-    outside it or at its end. ``written_end``: the end including records that are not readable yet,
-    if known."""
+    """The meaning of a log that its leader calls readable in ``[log_start, log_end)``, for a slice
+    whose next offset was outside it or at its end. ``written_end``: the end including records that
+    are not readable yet, if known."""
     reason, next_offset = state.retry.last_failure, state.next_offset
     if not state.broker.sender.proves_range:
         return doubt(state, f"its log is [{log_start}, {log_end})")
     if next_offset < log_start:
         evidence = f"{reason}; the nearest valid offset is {log_start}"
         loss = loss_of(state, policy, LossKind.EXPIRED, evidence, log_start)
-        return Observation(SliceEvent.STARTS_LATER, loss=loss)
+        return Observation(SliceEvent.LOST, loss=loss)
     if written_end is not None and max(written_end, log_end) <= next_offset:
         return _judge_short_end(state, policy, now_ms, written_end, has_epochs=has_epochs)
     if next_offset > log_end:
         # A leader that has just taken over may lag for a moment.
         evidence = f"{reason}; its log ends at {log_end}"
         suspicion = state.suspicion_of(LossKind.TRUNCATED, evidence, now_ms)
-        return _suspect(SliceEvent.ENDS_EARLIER, suspicion)
+        return _suspect(SliceEvent.LEADER_FAILED, suspicion)
     return Observation(SliceEvent.IN_RANGE, reason)
 
 
 def _judge_short_end(
     state: SliceState, policy: Policy, now_ms: int, written_end: int, *, has_epochs: bool
 ) -> Observation:
-    """The leader has nothing at or after the next offset, where the slice goes on. It may no longer
-    be the leader, so its report counts the second time, after new metadata."""
+    """The meaning of a log that ends at or before the next offset, where the slice continues. Its
+    sender may no longer be the leader, so its report counts the second time, after new metadata."""
     evidence = f"the log of its leader {state.broker.address} ends at {written_end}"
     reports = state.short_ends + (1 if state.broker.sender.proves_end else 0)
     is_long = has_epochs or (reports > 1 and now_ms - state.short_end_at_ms >= SHORT_END_MS)
@@ -61,7 +61,7 @@ def _judge_short_end(
         return _suspect(SliceEvent.ENDS_HERE, suspicion)
     evidence += f"; asked {reports} times, with metadata from other brokers if any"
     loss = loss_of(state, policy, LossKind.TRUNCATED, evidence)
-    return Observation(SliceEvent.ENDS_EARLIER_FOR_SURE, loss=loss)
+    return Observation(SliceEvent.LOST, loss=loss)
 
 
 def judge_leader(
@@ -73,9 +73,9 @@ def judge_leader(
     is_unknown: bool,
     why_none: str,
 ) -> Observation:
-    """Metadata came, or no broker could be asked for it. ``why_none``: the reason if there is no
-    leader. ``is_unknown``: the partition does not exist according to the cluster, which is believed
-    if it is still so at the deadline."""
+    """The meaning of the leader that metadata names, None if there is none. ``why_none``: the
+    reason for that. ``is_unknown``: the partition does not exist according to the cluster, which is
+    believed if it is still so at the deadline."""
     if leader is None and is_unknown:
         evidence = "the cluster no longer names this partition"
         suspicion = state.suspicion_of(LossKind.VANISHED, evidence, now_ms)
@@ -92,7 +92,7 @@ def judge_leader(
         if now_ms - suspicion.since_ms < OTHER_TOPIC_MS:
             return _suspect(SliceEvent.NO_LEADER, suspicion)
         loss = loss_of(state, policy, LossKind.RECREATED, evidence)
-        return Observation(SliceEvent.RECREATED, loss=loss)
+        return Observation(SliceEvent.LOST, loss=loss)
     if leader.address == state.left_leader and state.retry.failures <= 1:
         # Metadata has nothing new.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)
@@ -104,8 +104,8 @@ def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
 
 
 def doubt(state: SliceState, evidence: str) -> Observation:
-    """A replica did not send usable records: it may lag or be damaged, so its leader is asked."""
-    is_detour = state.broker.replica is not None
-    event = SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.STAND_IN_FAILED
-    reason = f"{state.broker.address}, a replica that may lag, is read; {evidence}"
-    return Observation(event, reason)
+    """The observation that the broker has sent what it does not prove, so that the leader is asked:
+    it may be a replica that lags, or no longer the leader."""
+    is_leader = state.broker.sender.proves_range
+    which = "" if is_leader else f"{state.broker.address}, a replica that may lag, is read; "
+    return Observation(state.failure, which + evidence)

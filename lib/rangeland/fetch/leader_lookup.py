@@ -88,8 +88,8 @@ class AskedLeader:
     def log_edge(
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> int:
-        """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost,
-        also if the response has no offset."""
+        """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost
+        if the response has none, too."""
         partition = self.request.partition
         leaders = {partition: Leader(self.address, self.request.epoch)}
         result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
@@ -113,8 +113,8 @@ class AskedLeader:
         return readable_end if epoch_end is None and leader.copies == 1 else epoch_end
 
     def _epoch_end(self, leader: Leader) -> int | None:
-        """None if the broker cannot or may not report it. Raises ConnectionLost if it has to be
-        asked again."""
+        """The end of the leader's epoch in its log; None if the broker cannot or may not report it.
+        Raises ConnectionLost if it has to be asked again."""
         dialect, partition, epoch = self.brokers.dialect, self.request.partition, self.request.epoch
         if epoch is None:
             return None

@@ -1,9 +1,8 @@
 """Judges damage and gaps in a log. The result is a loss with its action, or the error that ends the
-run, or a value that says what has to be done first. Nothing here does it.
+run; None if the sender does not prove the damage or gap, so that the leader has to be read first.
 
 **Damage** is found twice: when the end of a response is determined, and when its records are
-decoded. It is judged by ``BadRecord.damage`` and by its sender: if the sender does not prove it,
-the leader is read.
+decoded. It is judged by ``BadRecord.damage`` and by its sender.
 
 **A gap** lies between two entries, and the decoder that finds it does not know its cause.
 Compaction explains it if the topic's configuration contains `compact`, or if the job file names the
@@ -21,7 +20,7 @@ kept there was removed later; the next record written then shows the gap. Plain 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
@@ -40,23 +39,13 @@ MAX_LOST_GAPS = 10_000
 """The most gaps of one slice that are recorded as lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAtLeader:
-    """The sender does not prove the damage or gap, so the leader has to be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """Compaction explains all gaps of the topic, so they are not losses."""
-
-
 # --- damage -----------------------------------------------------------------------------------
 
 
 def located_damage_error(
     error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
 ) -> BadRecord:
-    """The same error, with the partition and leader, which only the consumer knows."""
+    """The error of a decoder, with the partition and leader, which a decoder does not know."""
     located = error.with_words(
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
@@ -98,12 +87,13 @@ def judge_damage(
     slice_: Slice,
     first: int | None,
     until_offset: int,
-) -> DecidedLoss | ReadAtLeader | Fail:
+) -> DecidedLoss | Fail | None:
     """The loss by damage that begins at the offset ``first``, None if that is unknown: it is
     skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on. The
-    run ends if the policy is to fail, or if reading cannot go on after the damage."""
+    run ends if the policy is to fail, or if reading cannot continue after the damage. None if the
+    sender does not prove the damage, so that the leader has to be read."""
     if not sender.proves_damage:
-        return ReadAtLeader()
+        return None
     if first is None:
         return Fail(error)
     evidence, damage = f"{error.what}: {error.why}", error.damage
@@ -138,12 +128,11 @@ def judge_gap(
     slice_: Slice,
     from_offset: int,
     until_offset: int,
-) -> DecidedLoss | Compacted | ReadAtLeader | Fail:
-    """The loss by a gap in the log of a topic with this cleanup policy."""
-    if cleanup.compacts:
-        return Compacted()
+) -> DecidedLoss | Fail | None:
+    """The loss by a gap in the log of a topic whose cleanup policy does not explain it. None if the
+    sender does not prove the gap, so that the leader has to be read."""
     if not sender.proves_gap:
-        return ReadAtLeader()
+        return None
     evidence = (
         "the log has nothing at these offsets and continues after them, and compaction is not "
         f"known to be the reason: {cleanup.evidence}"
@@ -173,8 +162,8 @@ def stated_cleanup(topic: str, settings: ReadSettings) -> CleanupPolicy | None:
 def judge_cleanup(
     topic: str, reported: CleanupPolicy | NoSeedAnswered, settings: ReadSettings
 ) -> CleanupPolicy | Fail:
-    """The cleanup policy of a topic according to brokers and ZooKeeper. The run ends if one that
-    may know could not be asked."""
+    """The cleanup policy of a topic according to brokers and ZooKeeper, or the error that ends the
+    run if they could not be asked."""
     if isinstance(reported, NoSeedAnswered):
         why = "; ".join(f"{address}: {why}" for address, why in reported.tried.items())
         return Fail(_unanswered_error(topic, why))

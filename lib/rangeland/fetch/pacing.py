@@ -1,6 +1,8 @@
 """How much is requested from a broker, and when: request sizes, waits between attempts, throttling.
 
-There is no clock here: the caller passes the time. A slice waits after a failure, longer each time.
+There is no clock here: the caller passes the time. A slice requests less after slow responses, more
+again after timely ones, and more for an entry that did not fit. It waits after a failure, longer
+each time.
 A broker that throttles a client says how long to send no more requests; newer ones do not read any
 until then. The job's own byte rate is a token bucket that each response empties: the next request
 waits until the rate covers the bytes received. So a single response may come at full speed, and the
@@ -17,6 +19,8 @@ from rangeland.model import Address, Slice
 
 SHORT_END_PAUSE_MS = 500
 """The pause before a log that ends too early is asked again."""
+RESPONSES_TO_GROW = 4
+"""How many responses must come in time before more is requested again, at first."""
 _MOST_DOUBLINGS = 10
 
 Rates = tuple[tuple[Address, int], ...]
@@ -63,7 +67,8 @@ def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second:
 
 
 def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
-    """Requests of about a second's worth, so that a slow reader pauses often and briefly."""
+    """The limits with requests of about a second's worth, so that a slow reader pauses often and
+    briefly."""
     if not rates:
         return limits
     most = max(min(rate for _, rate in rates), limits.smallest_fetch_bytes)
@@ -72,6 +77,90 @@ def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:
         fetch_bytes=min(limits.fetch_bytes, most),
         request_bytes=min(limits.request_bytes, most),
     )
+
+
+@dataclass(slots=True)
+class FetchSize:
+    bytes: int
+    is_alone: bool = False
+    """The next request has no other slices, so that nothing limits its size."""
+    slowed_from: int = 0
+    """The size before responses were too slow; 0 if none was."""
+    responses: int = 0
+    """How many responses have come in time since."""
+    responses_to_grow: int = RESPONSES_TO_GROW
+
+    def shrink(self, limits: FetchLimits) -> None:
+        """Makes the next request smaller, and for this slice alone, after a response that was too
+        slow. Each time, twice as many timely responses are needed before the size grows again."""
+        self.slowed_from = max(self.slowed_from, self.bytes)
+        self.responses, self.responses_to_grow = 0, self.responses_to_grow * 2
+        self.bytes = max(self.bytes // 2, min(limits.smallest_fetch_bytes, self.bytes))
+        self.is_alone = True
+
+    def grow_back(self) -> None:
+        """Requests more after enough timely responses, up to the size before they were too slow."""
+        if self.bytes >= self.slowed_from:
+            return
+        self.responses += 1
+        if self.responses >= self.responses_to_grow:
+            self.responses, self.bytes = 0, min(self.bytes * 2, self.slowed_from)
+
+    def double(self, limits: FetchLimits) -> None:
+        """Makes the next request larger, and for this slice alone, after an entry did not fit."""
+        self.bytes = min(self.bytes * 2, limits.largest_fetch_bytes)
+        self.is_alone = True
+
+
+def first_fetch_size(slice_: Slice, limits: FetchLimits) -> FetchSize:
+    if slice_.estimated_bytes <= 0:
+        return FetchSize(limits.fetch_bytes)
+    # A quarter above the estimate, so that a small slice is one response and not two.
+    guess = slice_.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
+    return FetchSize(min(limits.fetch_bytes, guess))
+
+
+@dataclass(slots=True)
+class RetryState:
+    progress_at_ms: int
+    resume_at_ms: int = 0
+    failures: int = 0
+    last_failure: str = ""
+    tried_at_ms: int = 0
+    """When the latest attempt failed."""
+    stuck_since_ms: int | None = None
+    """When the first attempt since the last progress failed."""
+    throttled_ms: int = 0
+
+    @property
+    def stuck_ms(self) -> int:
+        """How long it has been stuck: from the first failed attempt since the last progress to the
+        latest. Time spent elsewhere, for example in a slow writer, does not count."""
+        return 0 if self.stuck_since_ms is None else self.tried_at_ms - self.stuck_since_ms
+
+    def on_progress(self, now_ms: int) -> None:
+        self.progress_at_ms = now_ms
+        self.stuck_since_ms = None
+
+    def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
+        """Lets the next attempt wait after one that failed, longer each time."""
+        self.failures += 1
+        self.last_failure = reason
+        self.tried_at_ms = now_ms
+        if self.stuck_since_ms is None:
+            self.stuck_since_ms = now_ms
+        self.resume_at_ms = now_ms + retry_delay_ms(self.failures, limits)
+
+    def excuse(self, throttle_ms: int, limits: FetchLimits) -> None:
+        """Does not count time for which the broker throttles this client as stuck, up to a
+        limit."""
+        if self.stuck_since_ms is not None:
+            excused_ms = max(0, min(throttle_ms, limits.most_throttled_ms - self.throttled_ms))
+            self.throttled_ms += excused_ms
+            self.stuck_since_ms += excused_ms
+
+    def forget_failures(self) -> None:
+        self.throttled_ms = self.failures = 0
 
 
 @dataclass(slots=True)
@@ -86,7 +175,8 @@ class Throttle:
     """The time, in ms, until which nothing is sent to a broker."""
 
     def on_response(self, address: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """A response of ``size`` bytes came, with the request to pause for ``throttle_ms``."""
+        """Leaves the broker alone for as long as a response of ``size`` bytes takes at the job's
+        rate, and for the ``throttle_ms`` that it asks for."""
         until = now_ms + throttle_ms
         rate = self.rate_of(address)
         if rate and size:

@@ -18,9 +18,9 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.fetch_values import FetchContext, ResponseSpan
 from rangeland.dialects.row_schema import rows_of
+from rangeland.fetch.piece_decoder import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReadChunk, SliceChunk
-from rangeland.fetch.response_reader import FetchedPiece
 from rangeland.fetch.typed_chunks import entries_of, reason_of, typing_of
 from rangeland.loss import DamagedBytes, UndecodableRecords
 from rangeland.model import Counts, Range, Slice
@@ -56,14 +56,14 @@ def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterato
         intact = settings.quarantined_bytes[slice_.index]
         if not isinstance(intact, UndecodableRecords):
             continue
-        rows = _inside(intact, slice_.from_offset, slice_.until_offset)
-        batch = with_partition(rows.select(_records(schema)), slice_.partition)
+        kept = _inside(intact, slice_.from_offset, slice_.until_offset)
+        rows = with_partition(kept.select(_records(schema)), slice_.partition)
         chunk = ReadChunk(
             slice_.index,
             from_offset=slice_.from_offset,
             until_offset=slice_.until_offset,
-            counts=Counts(landed=batch.num_rows),
-            batch=batch,
+            counts=Counts(landed=rows.num_rows),
+            rows=rows,
             entry_span=slice_.width if in_bytes else None,
         )
         yield from [chunk] if typing is None else typing.type_rows(chunk)
@@ -82,13 +82,13 @@ def decodable(
 ) -> list[tuple[Range, str]]:
     """The parts of a range of intact records, each with the reason why it cannot be decoded, empty
     if it can be now. They were kept without a gap, so each entry reaches to the next one."""
-    rows = _inside(intact, where.from_offset, where.until_offset)
-    batch = with_partition(rows.select(_records(rows_of(dialect))), where.partition)
-    entries = entries_of(batch, where.until_offset, in_bytes=True)
+    kept = _inside(intact, where.from_offset, where.until_offset)
+    rows = with_partition(kept.select(_records(rows_of(dialect))), where.partition)
+    entries = entries_of(rows, where.until_offset, in_bytes=True)
     reasons: dict[int, str] = {}
     if row_format is not None:
         begin = 0
-        for decoded in row_format.decoder(where.partition.topic).decode(batch):
+        for decoded in row_format.decoder(where.partition.topic).decode(rows):
             for failure in decoded.undecodable:
                 entry = int(entries.of_row[begin + failure.row])
                 reasons.setdefault(entry, f"{failure.field}: {reason_of(failure)}")

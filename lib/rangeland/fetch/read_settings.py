@@ -33,7 +33,7 @@ class ReadSettings:
     """Records without a row because the transform fails on them, by slice and offset, with the
     reason."""
     quarantined_bytes: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
-    """Quarantined batches to read instead of a log, by slice; then no broker is asked."""
+    """Bytes in quarantine to read instead of a log, by slice; then no broker is asked."""
     compacted: tuple[str, ...] = ()
     """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers report."""
     asks_zookeeper: bool = False

@@ -45,8 +45,8 @@ class ReadChunk:
     from_offset: int
     until_offset: int
     counts: Counts
-    batch: Any = None
-    """The rows, as a RecordBatch or None."""
+    rows: Any = None
+    """A RecordBatch, or None without rows."""
     leader: str = ""
     bytes_read: int = 0
     entry_span: int | None = None
@@ -57,7 +57,7 @@ class ReadChunk:
 
     @property
     def row_count(self) -> int:
-        return 0 if self.batch is None else int(self.batch.num_rows)
+        return 0 if self.rows is None else int(self.rows.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def rowless_intervals(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int
         if chunk.from_offset < chunk.until_offset:
             yield chunk.from_offset, chunk.until_offset
         return
-    offsets = chunk.batch.column(column).to_numpy()
+    offsets = chunk.rows.column(column).to_numpy()
     edges = np.concatenate(([chunk.from_offset - 1], offsets, [chunk.until_offset]))
     for index in np.flatnonzero(np.diff(edges) > 1):
         yield int(edges[index]) + 1, int(edges[index + 1])

@@ -37,29 +37,24 @@ class Sender(Enum):
 
     @property
     def proves_gap(self) -> bool:
-        """The log lacks the offsets that are missing between two of its entries."""
+        """Whether the log lacks the offsets that are missing between two of its entries."""
         return self is Sender.LEADER_AGAIN
 
     @property
     def proves_end(self) -> bool:
-        """The log ends where it reports, though it may have to report it again."""
+        """Whether the log ends where it reports, though it may have to report it again."""
         return self in (Sender.LEADER_AGAIN, Sender.LEADER)
 
     @property
     def proves_damage(self) -> bool:
-        """Records that it sends damaged are damaged in the log, and its refusals are final."""
+        """Whether records that it sends damaged are damaged in the log, and its refusals are
+        final."""
         return self.proves_end or self is Sender.ONLY_BROKER
 
     @property
     def proves_range(self) -> bool:
-        """It knows where the log begins, so that earlier offsets have expired."""
+        """Whether it knows where the log begins, so that earlier offsets have expired."""
         return self.proves_damage or self is Sender.UNCONFIRMED_LEADER
-
-
-class ReplicaMove(Enum):
-    STAY = "the same broker is asked next"
-    ELSEWHERE = "another broker is asked next"
-    FIND = "the replica's address must be found first"
 
 
 @dataclass(slots=True)
@@ -70,6 +65,7 @@ class ServingBroker:
     capabilities: Capabilities = field(default_factory=Capabilities)
     replica: Address | None = None
     wanted_replica: int | None = None
+    """The id of the replica to read once metadata has its address."""
     leader_only: bool = False
     """Only the leader is read, for a second time."""
     stays: bool = False
@@ -101,21 +97,23 @@ class ServingBroker:
             self.replica = None
             self.stays = False
 
-    def prefer(self, replica_id: int, now_ms: int) -> ReplicaMove:
-        """Decides whether to read the replica that the current broker prefers."""
+    def prefer(self, replica_id: int, now_ms: int) -> bool:
+        """Turns to the replica that the current broker prefers, or lets its address be found first.
+        False if it is read already, or may not be read now."""
         address = self._address_of(replica_id)
         if self.stays or (address is not None and address == self.address):
-            return ReplicaMove.STAY
+            return False
         if replica_id == self.capabilities.leader_id and self.sender is not Sender.REPLICA:
-            return ReplicaMove.STAY
+            return False
         if address is None:
             self.wanted_replica = replica_id
-            return ReplicaMove.FIND
-        self._read_at(address, now_ms)
-        return ReplicaMove.ELSEWHERE
+        else:
+            self._read_at(address, now_ms)
+        return True
 
     def on_leader(self, leader: Leader, now_ms: int) -> None:
-        """Metadata came. A replica that is not in it is not looked for again for a while."""
+        """Reads the leader that metadata names, or the replica that was looked for. If metadata
+        does not have that one, it is not looked for again for a while."""
         self.leader, self.replica, self.is_confirmed = leader, None, True
         if self.wanted_replica is None:
             return
@@ -133,13 +131,14 @@ class ServingBroker:
         return is_later and hint.address not in (None, leader.address)
 
     def follow_hint(self, hint: Leader) -> None:
-        """Another broker has named the new leader, which saves a metadata request. The name is
-        unconfirmed, so only the first failure follows a hint: a wrong one costs one round."""
+        """Reads the new leader that another broker has named, which saves a metadata request. The
+        name is unconfirmed, so only the first failure follows a hint: a wrong one costs one
+        round."""
         self.leader = replace(self.leader, address=hint.address, epoch=hint.epoch)
         self.replica, self.is_confirmed = None, False
 
     def return_to_leader(self, now_ms: int) -> None:
-        """The replica has failed: only the leader is read for a while."""
+        """Reads only the leader for a while, after a replica has failed."""
         self.replica = None
         self.stays = True
         self.until_ms = now_ms + DETOUR_MS

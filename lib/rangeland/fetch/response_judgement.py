@@ -36,7 +36,7 @@ class SliceResponse:
     isolation: Isolation
     floor: int = 0
     """The requested offset, if an entry ended there: then the next one begins there or later. 0 if
-    that is unknown, for example because a slice begins in the middle of a batch."""
+    that is unknown, for example because a slice begins in the middle of an entry."""
     cut_why: str | None = None
     """Why an earlier response was damaged at the requested offset, and was cut off there."""
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -159,9 +159,9 @@ class AskForNextEntry(RecordsQuestion):
 
 @dataclass(frozen=True, slots=True)
 class AskLogEnd:
-    """Ask where the log ends: the records go on after the readable end, which a broker determines
-    before it reads. Either the log has grown, or the stored offset of the last record is
-    damaged."""
+    """Ask where the log ends: the records continue after the readable end, which a broker
+    determines before it reads. Either the log has grown, or the stored offset of the last record
+    is damaged."""
 
     next_offset: int
 
@@ -216,7 +216,7 @@ def judge_records(
             if not _begins_with(answer, gap.entry):
                 return Inconclusive()  # the cleaner has taken the entry meanwhile
             why = f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are"
-            return _damaged_batch(response, why, Damage(response.offset))
+            return _damaged_entry(response, why, Damage(response.offset))
         case _:
             assert_never(question)
 
@@ -226,7 +226,7 @@ def judge_log_end(response: SliceResponse, question: AskLogEnd, log_end: int) ->
     if question.next_offset <= log_end:
         return Take(question.next_offset)
     why = f"it ends at offset {question.next_offset}, and the log ends at {log_end}"
-    return _damaged_batch(response, why)
+    return _damaged_entry(response, why)
 
 
 def judge_silence(question: Question, why: str) -> Judgement:
@@ -286,15 +286,15 @@ def _judge_left_out(
         return _judge_end(response, question.next_offset)
     # The entry is still damaged, or only the one before it came.
     damage = Damage(response.offset, question.first_offset, has_bytes=False)
-    return _damaged_batch(response, question.why, damage)
+    return _damaged_entry(response, question.why, damage)
 
 
 def _judge_next_entry(
     response: SliceResponse, claimed_end: int, answer: FetchedPartition | None
 ) -> Take | Inconclusive:
-    """The last entry is damaged. If an intact entry crosses its claimed end, it ends where that one
-    begins; otherwise at its claimed end. The log goes on, so an answer without records proves
-    nothing."""
+    """Takes everything up to the end of the last entry, which is damaged: it ends where an intact
+    entry begins that crosses its claimed end, otherwise at that end. The log continues, so an
+    answer without records proves nothing."""
     if answer is None or not len(answer.records):
         return Inconclusive()
     if not _has_entry_across(response, answer, claimed_end):
@@ -316,7 +316,8 @@ def _judge_gap_entry(
 
 
 def _begins_with(answer: FetchedPartition | None, entry: memoryview) -> bool | None:
-    """None for an answer without records, which proves nothing."""
+    """Whether the answer begins with the entry; None for one without records, which proves
+    nothing."""
     if answer is None or not len(answer.records):
         return None
     return answer.records[: len(entry)] == entry
@@ -337,8 +338,8 @@ def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset:
         return False
 
 
-def _damaged_batch(response: SliceResponse, why: str, damage: Damage | None = None) -> Damaged:
-    what = f"the batch at offset {response.offset} cannot be decoded"
+def _damaged_entry(response: SliceResponse, why: str, damage: Damage | None = None) -> Damaged:
+    what = f"the entry at offset {response.offset} cannot be decoded"
     return _located(response, BadRecord(what, why=why, damage=damage))
 
 

@@ -5,17 +5,16 @@ and reports the result to the loop. Only bytes to decode are returned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, FetchedPartition
+from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader
+from rangeland.fetch.piece_decoder import EntryEnd, FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_judgement import (
     AskLogEnd,
     Damaged,
@@ -34,50 +33,7 @@ from rangeland.fetch.response_judgement import (
     judge_silence,
 )
 from rangeland.fetch.slice_state import SliceRequest
-from rangeland.loss import DecidedLoss
 from rangeland.model import Address, Latest
-
-
-@dataclass(frozen=True, slots=True)
-class EntryEnd:
-    """The end of an entry in the log of a leader. If another leader has replaced the end of the
-    log, one of its entries may begin before that offset."""
-
-    offset: int
-    leader: str
-    epoch: int | None
-
-    def is_seen_by(self, leader: str, epoch: int | None) -> bool:
-        """Whether an entry ends there for this leader, too, if that is known."""
-        if self.epoch is not None and epoch is not None:
-            return self.epoch == epoch
-        return self.leader == leader
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedPiece:
-    """Raw bytes of one slice, from the requested offset on. ``epoch``: the leader's, if known."""
-
-    index: int
-    from_offset: int
-    until_offset: int
-    records: memoryview
-    aborted: tuple[tuple[int, int], ...] = ()
-    leader: str = ""
-    context: FetchContext = NO_CONTEXT
-    sender: Sender = Sender.LEADER
-    epoch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LostPiece:
-    """Offsets of one slice that could not be fetched."""
-
-    index: int
-    loss: DecidedLoss
-
-
-Piece = FetchedPiece | LostPiece
 
 
 class ResponseReader:

@@ -105,8 +105,8 @@ def older_records_error(
     state: SliceState, next_offset: int, capabilities: Capabilities
 ) -> BadRecord:
     return BadRecord(
-        f"{state.slice.partition}: a fetch at offset {state.next_offset} gave batches that "
-        f"end at {next_offset}",
+        f"{state.slice.partition}: a fetch at offset {state.next_offset} returned entries "
+        f"that end at {next_offset}",
         why="the response has only older records, so reading would never end",
         do=look_at("the log segment", capabilities),
         log=DamagedLog(state.slice.partition, state.next_offset),
@@ -114,12 +114,12 @@ def older_records_error(
     )
 
 
-def batch_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord:
+def entry_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord:
     return BadRecord(
-        f"{state.slice.partition}: no complete batch at offset {state.next_offset} in "
+        f"{state.slice.partition}: no complete entry at offset {state.next_offset} in "
         f"{state.size.bytes} bytes",
-        why="batches of this size are not supported, or its length field is damaged",
-        do=look_at("the batch", capabilities),
+        why="entries of this size are not supported, or its length field is damaged",
+        do=look_at("the entry", capabilities),
         log=DamagedLog(state.slice.partition, state.next_offset),
         **_state_facts(state),
     )

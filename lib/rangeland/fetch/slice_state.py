@@ -17,10 +17,14 @@ from typing import Any, Final
 
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import Bug, RangelandError
-from rangeland.fetch.fetch_size import FetchSize, first_fetch_size
-from rangeland.fetch.pacing import SHORT_END_PAUSE_MS, FetchLimits
+from rangeland.fetch.pacing import (
+    SHORT_END_PAUSE_MS,
+    FetchLimits,
+    FetchSize,
+    RetryState,
+    first_fetch_size,
+)
 from rangeland.fetch.replica_choice import ServingBroker
-from rangeland.fetch.retry_state import RetryState
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Address, Slice
@@ -45,27 +49,18 @@ class Phase(Enum):
 
 class SliceEvent(Enum):
     REPLICA_FAILED = "the replica that is read instead of the leader returned nothing usable"
-    STAND_IN_FAILED = "the replica that stands in for a missing leader returned nothing usable"
-    RETRIABLE_ERROR = "an error that may pass"
-    STALE_LEADER = "the broker does not lead the partition, or its leadership is unconfirmed"
+    LEADER_FAILED = "the broker that is read as the leader failed, lags, or may not be the leader"
     LEADER_HINTED = "the broker does not lead the partition, and names the new leader"
-    CONNECTION_LOST = "the connection to the leader broke"
     REPLICA_PREFERRED = "the broker names a replica whose address is unknown"
     OUT_OF_RANGE = "the leader has no such offset"
-    TOO_SMALL = "no complete batch fits into the bytes that were requested"
-    DAMAGED = "the leader's records are damaged, and where they end is unknown"
-    REPLACED = "an entry ended at the next offset, and now one in its place extends past it"
-    EMPTY_BELOW_END = "no records, although the log goes on"
-    EMPTY_AT_END = "no records, and the log ends here, or its end was not reported"
+    TOO_SMALL = "no complete entry fits into the bytes that were requested"
+    NO_RECORDS = "an error that may pass, or no records although the log continues"
+    NO_RECORDS_AT_END = "no records, and the log ends here, or its end was not reported"
     IN_RANGE = "the log contains the next offset"
-    STARTS_LATER = "the log starts after the next offset"
-    ENDS_EARLIER = "the log ends before the next offset; not certain yet"
     ENDS_HERE = "the log has nothing from the next offset on; not certain yet"
-    ENDS_EARLIER_FOR_SURE = "the log ends before the slice does"
     LEADER_FOUND = "metadata names a leader"
     NO_LEADER = "metadata names no usable leader, or could not be fetched"
-    RECREATED = "the partition belongs to another topic of the same name"
-    DEADLINE = "there has been no progress for too long"
+    LOST = "offsets are lost, or there has been no progress for too long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +78,7 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The run ends with this error: the policy is to fail, or reading cannot go on."""
+    """The run ends with this error: the policy is to fail, or reading cannot continue."""
 
     error: RangelandError
 
@@ -113,36 +108,26 @@ class Move(Enum):
 _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
     Phase.READING: {
         SliceEvent.REPLICA_FAILED: (Move.RETURN, Phase.READING),
-        SliceEvent.STAND_IN_FAILED: (Move.LEAVE, Phase.FINDING),
-        SliceEvent.RETRIABLE_ERROR: (Move.BACK_OFF, Phase.READING),
-        SliceEvent.STALE_LEADER: (Move.LEAVE, Phase.FINDING),
+        SliceEvent.LEADER_FAILED: (Move.LEAVE, Phase.FINDING),
         SliceEvent.LEADER_HINTED: (Move.LEAVE, Phase.READING),
-        SliceEvent.CONNECTION_LOST: (Move.LEAVE, Phase.FINDING),
         SliceEvent.REPLICA_PREFERRED: (Move.GO_ON, Phase.FINDING),
         SliceEvent.OUT_OF_RANGE: (Move.GO_ON, Phase.MEASURING),
         SliceEvent.TOO_SMALL: (Move.ENLARGE, Phase.READING),
-        SliceEvent.DAMAGED: (Move.LOSE, Phase.READING),
-        SliceEvent.REPLACED: (Move.LOSE, Phase.READING),
-        SliceEvent.EMPTY_BELOW_END: (Move.BACK_OFF, Phase.READING),
-        SliceEvent.EMPTY_AT_END: (Move.BACK_OFF, Phase.MEASURING),
-        SliceEvent.DEADLINE: (Move.LOSE, Phase.READING),
+        SliceEvent.NO_RECORDS: (Move.BACK_OFF, Phase.READING),
+        SliceEvent.NO_RECORDS_AT_END: (Move.BACK_OFF, Phase.MEASURING),
+        SliceEvent.LOST: (Move.LOSE, Phase.READING),
     },
     Phase.MEASURING: {
         SliceEvent.REPLICA_FAILED: (Move.RETURN, Phase.READING),
-        SliceEvent.STAND_IN_FAILED: (Move.LEAVE, Phase.FINDING),
-        SliceEvent.CONNECTION_LOST: (Move.LEAVE, Phase.FINDING),
+        SliceEvent.LEADER_FAILED: (Move.LEAVE, Phase.FINDING),
         SliceEvent.IN_RANGE: (Move.BACK_OFF, Phase.READING),
-        SliceEvent.STARTS_LATER: (Move.LOSE, Phase.READING),
-        SliceEvent.ENDS_EARLIER: (Move.LEAVE, Phase.FINDING),
         SliceEvent.ENDS_HERE: (Move.PAUSE, Phase.FINDING),
-        SliceEvent.ENDS_EARLIER_FOR_SURE: (Move.LOSE, Phase.READING),
-        SliceEvent.DEADLINE: (Move.LOSE, Phase.MEASURING),
+        SliceEvent.LOST: (Move.LOSE, Phase.READING),
     },
     Phase.FINDING: {
         SliceEvent.LEADER_FOUND: (Move.GO_ON, Phase.READING),
         SliceEvent.NO_LEADER: (Move.BACK_OFF, Phase.FINDING),
-        SliceEvent.RECREATED: (Move.LOSE, Phase.FINDING),
-        SliceEvent.DEADLINE: (Move.LOSE, Phase.FINDING),
+        SliceEvent.LOST: (Move.LOSE, Phase.FINDING),
     },
     Phase.DONE: {},
 }
@@ -179,6 +164,12 @@ class SliceState:
         )
 
     @property
+    def failure(self) -> SliceEvent:
+        """The event if the broker that is read returns nothing usable."""
+        is_leader = self.broker.replica is None
+        return SliceEvent.LEADER_FAILED if is_leader else SliceEvent.REPLICA_FAILED
+
+    @property
     def log_fields(self) -> dict[str, Any]:
         """The fields of its log lines."""
         return partition_fields(self.slice.partition, self.next_offset)
@@ -195,7 +186,7 @@ class SliceState:
         )
 
     def count_short_end(self, now_ms: int) -> None:
-        """The leader reports such an end. It counts once metadata has named the leader."""
+        """Counts a report of such an end, if metadata has named its sender as the leader."""
         self.short_ends += 1 if self.broker.sender.proves_end else 0
         if self.short_ends <= 1:
             self.short_end_at_ms = now_ms
@@ -206,7 +197,7 @@ class SliceState:
         return broker.address == other.address and broker.stays == other.stays
 
     def advance(self, next_offset: int, now_ms: int) -> None:
-        """Everything before ``next_offset`` has been delivered, or is lost."""
+        """Moves to ``next_offset``: everything before it has been delivered, or is lost."""
         self.next_offset = next_offset
         self.retry.on_progress(now_ms)
         if next_offset >= self.slice.until_offset:

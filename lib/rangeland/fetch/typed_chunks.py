@@ -3,7 +3,7 @@
 Keys and values of a whole chunk are decoded at once. A record that cannot be decoded ends the
 reading, or it is skipped or quarantined: then it has no row, and its offset counts as lost or
 quarantined. Offsets that follow one another are one loss. Quarantine keeps the intact records, not
-the bytes of their batch, so that each can be landed by itself.
+the bytes of their entry, so that each can be landed by itself.
 
 A loss covers whole entries. In most logs each record is one. Where offsets are bytes, the records
 of an entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
@@ -61,11 +61,11 @@ class TypedChunks:
         """The chunk with typed rows, in several chunks if they take much memory. If the policy is
         to hold, the last one is a loss without width: its slice ends there. If it is to fail,
         raises UndecodablePayload."""
-        if chunk.batch is None:
+        if chunk.rows is None:
             yield chunk
             return
         decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
-        for decoded in _of_whole_entries(chunk, decoder.decode(chunk.batch)):
+        for decoded in _of_whole_entries(chunk, decoder.decode(chunk.rows)):
             first, chunk = _split(chunk, decoded.batch.num_rows)
             typed = self._type_rows(first, decoded)
             yield typed
@@ -73,9 +73,11 @@ class TypedChunks:
                 return
 
     def _type_rows(self, chunk: ReadChunk, decoded: DecodedRows) -> SliceChunk:
-        rows: pa.RecordBatch = chunk.batch
+        """The chunk with its decoded rows, without those that the policy leaves out; or the loss of
+        its slice's rest if the policy is to hold."""
+        rows: pa.RecordBatch = chunk.rows
         slice_ = self._slices[chunk.slice_index]
-        typed = replace(chunk, batch=decoded.batch, schema_ids=decoded.schema_ids)
+        typed = replace(chunk, rows=decoded.batch, schema_ids=decoded.schema_ids)
         undecodable = self._undecodable_rows(chunk, decoded.undecodable)
         if not undecodable:
             return typed
@@ -103,7 +105,7 @@ class TypedChunks:
         others = Counts(quarantined=width) if action is Action.QUARANTINE else Counts(lost=width)
         return replace(
             typed,
-            batch=decoded.batch.filter(pa.array(~mask)),
+            rows=decoded.batch.filter(pa.array(~mask)),
             counts=chunk.counts + others + Counts(landed=-int(mask.sum())),
             lost_records=lost,
         )
@@ -115,7 +117,7 @@ class TypedChunks:
         reasons = self._left_out.get(chunk.slice_index)
         if not reasons:
             return undecodable
-        offsets = chunk.batch.column(OFFSET.name).to_pylist()
+        offsets = chunk.rows.column(OFFSET.name).to_pylist()
         by_row = {
             row: UndecodableRow(row, TRANSFORM, reasons[offset])
             for row, offset in enumerate(offsets)
@@ -145,16 +147,16 @@ class TypedChunks:
         )
 
 
-def _of_whole_entries(chunk: ReadChunk, batches: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
-    """The rows of a chunk, in batches. Where offsets are bytes, no batch ends inside an entry,
-    whose records share one offset."""
+def _of_whole_entries(chunk: ReadChunk, parts: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
+    """The rows of a chunk, in parts. Where offsets are bytes, no part ends inside an entry, whose
+    records share one offset."""
     if chunk.entry_span is None:
-        yield from batches
+        yield from parts
         return
-    offsets = chunk.batch.column(OFFSET.name)
+    offsets = chunk.rows.column(OFFSET.name)
     pending: list[DecodedRows] = []
     end = 0
-    for rows in batches:
+    for rows in parts:
         pending.append(rows)
         end += rows.batch.num_rows
         if end == len(offsets) or offsets[end] != offsets[end - 1]:
@@ -162,28 +164,28 @@ def _of_whole_entries(chunk: ReadChunk, batches: Iterator[DecodedRows]) -> Itera
             pending = []
 
 
-def _join(batches: Sequence[DecodedRows]) -> DecodedRows:
-    if len(batches) == 1:
-        return batches[0]
+def _join(parts: Sequence[DecodedRows]) -> DecodedRows:
+    if len(parts) == 1:
+        return parts[0]
     begin = 0
     undecodable: list[UndecodableRow] = []
     counts: Counter[int] = Counter()
-    for rows in batches:
+    for rows in parts:
         undecodable += [replace(failure, row=begin + failure.row) for failure in rows.undecodable]
         counts.update(rows.schema_ids)
         begin += rows.batch.num_rows
-    return DecodedRows(pa.concat_batches([rows.batch for rows in batches]), undecodable, counts)
+    return DecodedRows(pa.concat_batches([rows.batch for rows in parts]), undecodable, counts)
 
 
 def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
     """The first rows of a chunk with the offsets up to the next row, and the rest."""
-    batch: pa.RecordBatch = chunk.batch
-    if row_count == batch.num_rows:
-        rest = replace(chunk, from_offset=chunk.until_offset, counts=Counts(), batch=None)
+    rows: pa.RecordBatch = chunk.rows
+    if row_count == rows.num_rows:
+        rest = replace(chunk, from_offset=chunk.until_offset, counts=Counts(), rows=None)
         return chunk, rest
-    end = offset_of(batch, row_count)
+    end = offset_of(rows, row_count)
     width = end - chunk.from_offset
-    # Which batch counts an offset without a row does not matter, only the sum of all batches does.
+    # Which chunk counts an offset without a row does not matter, only the sum of all chunks does.
     without_row = width - row_count if chunk.entry_span is None else 0
     counts_before = {"landed": row_count}
     for name in COUNT_NAMES[1:]:
@@ -191,11 +193,9 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
         without_row -= counts_before[name]
     counts = Counts(**{name: getattr(chunk.counts, name) - n for name, n in counts_before.items()})
     first = replace(
-        chunk, until_offset=end, counts=Counts(**counts_before), batch=batch.slice(0, row_count)
+        chunk, until_offset=end, counts=Counts(**counts_before), rows=rows.slice(0, row_count)
     )
-    rest = replace(
-        chunk, from_offset=end, counts=counts, batch=batch.slice(row_count), bytes_read=0
-    )
+    rest = replace(chunk, from_offset=end, counts=counts, rows=rows.slice(row_count), bytes_read=0)
     if chunk.entry_span is None:
         return first, rest
     return replace(first, entry_span=width), replace(rest, entry_span=chunk.entry_span - width)
@@ -284,7 +284,8 @@ def _runs(
 def _rows_to_keep(
     rows: pa.RecordBatch, row_range: range, run: Sequence[UndecodableRow], reason: str
 ) -> UndecodableRecords:
-    """Other records of the same entry have no reason."""
+    """The rows of whole entries, each with the reason why it cannot be decoded; none for the others
+    of its entry."""
     by_row = {failure.row: failure for failure in run}
     blamed = [by_row.get(row) for row in row_range]
     records = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(row_range.start, len(row_range))
@@ -294,8 +295,8 @@ def _rows_to_keep(
     ids = pa.array(
         [None if failure is None else failure.schema_id for failure in blamed], SCHEMA_ID.type
     )
-    batch = records.append_column(REASON, reasons).append_column(SCHEMA_ID, ids)
-    return UndecodableRecords(batch, reason)
+    kept = records.append_column(REASON, reasons).append_column(SCHEMA_ID, ids)
+    return UndecodableRecords(kept, reason)
 
 
 def undecodable_error(

@@ -111,8 +111,8 @@ def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator
     with closing(read_slices(slices, settings)) as chunks:
         for chunk in chunks:
             index = chunk.slice_index
-            if isinstance(chunk, ReadChunk) and chunk.batch is not None and remaining[index]:
-                rows = chunk.batch.slice(0, remaining[index])
+            if isinstance(chunk, ReadChunk) and chunk.rows is not None and remaining[index]:
+                rows = chunk.rows.slice(0, remaining[index])
                 by_slice[index].append(rows)
                 remaining[index] -= rows.num_rows
             if not any(remaining.values()):

@@ -79,8 +79,8 @@ def read_and_write(
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
                 receipts.add(chunk)
-                if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-                    files.write(chunk.batch)
+                if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+                    files.write(chunk.rows)
             return TaskResult(receipts.close(), tuple(files.close()))
     except BaseException:
         files.abort()

@@ -71,8 +71,8 @@ def frame_batches(
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
                 builder.add(chunk)
-                if isinstance(chunk, ReadChunk) and chunk.batch is not None:
-                    yield from batches_of(chunk.batch)
+                if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+                    yield from batches_of(chunk.rows)
     except BaseException:
         builder.abort()
         raise

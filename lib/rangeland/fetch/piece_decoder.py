@@ -1,0 +1,315 @@
+"""Decodes fetched pieces to chunks, and decides what follows from damage and gaps in them.
+
+A piece is decoded up to its end, or up to damage that cannot be skipped. What can only be done with
+a connection is a value among the chunks: a question, or the rest of the piece that has to be read
+at the leader. Nothing here asks or reads; ``slice_reading`` does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
+from rangeland.dialects.dialect import Dialect
+from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext, Gap
+from rangeland.errors import BadRecord, Bug, Damage
+from rangeland.fetch.loss_judgement import (
+    first_damaged,
+    judge_cleanup,
+    judge_damage,
+    judge_gap,
+    located_damage_error,
+    stated_cleanup,
+    too_many_gaps_error,
+)
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
+from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.slice_failures import log_loss
+from rangeland.fetch.slice_state import Fail
+from rangeland.loss import Action, DamagedBytes, DecidedLoss
+from rangeland.model import Slice
+
+# --- what is decoded ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EntryEnd:
+    """The end of an entry in the log of a leader. If another leader has replaced the end of the
+    log, one of its entries may begin before that offset."""
+
+    offset: int
+    leader: str
+    epoch: int | None
+
+    def is_seen_by(self, leader: str, epoch: int | None) -> bool:
+        """Whether an entry ends there for this leader, too, if that is known."""
+        if self.epoch is not None and epoch is not None:
+            return self.epoch == epoch
+        return self.leader == leader
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPiece:
+    """Raw bytes of one slice, from the requested offset on. ``epoch``: the leader's, if known."""
+
+    index: int
+    from_offset: int
+    until_offset: int
+    records: memoryview
+    aborted: tuple[tuple[int, int], ...] = ()
+    leader: str = ""
+    context: FetchContext = NO_CONTEXT
+    sender: Sender = Sender.LEADER
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostPiece:
+    """Offsets of one slice that could not be fetched."""
+
+    index: int
+    loss: DecidedLoss
+
+
+Piece = FetchedPiece | LostPiece
+
+
+# --- what comes of it, besides chunks ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskCleanup:
+    """Ask how the log of a topic is cleaned, the leader first: it has a gap. ``on_cleanup`` takes
+    the answer."""
+
+    topic: str
+    leader: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAtLeader:
+    """Read the rest of the piece from the leader that metadata names, since the sender does not
+    prove the damage or gap at its beginning. ``floor``: where the entry before it ended."""
+
+    rest: Slice
+    floor: EntryEnd
+
+
+PieceResult = SliceChunk | AskCleanup | ReadAtLeader | Fail
+
+
+# --- decoding -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _PieceState:
+    """How far a piece of a slice is decoded."""
+
+    piece: FetchedPiece
+    slice: Slice
+    next_offset: int
+
+
+_Section = Generator[PieceResult, None, LostChunk | ReadAtLeader | Fail | None]
+"""What comes of some of the offsets of a piece. Returns what ends them early, if anything does."""
+
+
+class PieceDecoder:
+    """Decodes the pieces of one task's slices."""
+
+    def __init__(self, slices: Sequence[Slice], settings: ReadSettings, dialect: Dialect) -> None:
+        self._slices = {s.index: s for s in slices}
+        self._settings = settings
+        self._dialect = dialect
+        self._in_bytes = dialect.capabilities.offsets_are_bytes
+        topics = {s.partition.topic for s in slices}
+        self._cleanup: dict[str, CleanupPolicy | Fail | None] = {
+            topic: stated_cleanup(topic, settings) for topic in topics
+        }
+        self._lost_gaps: Counter[int] = Counter()  # by slice
+
+    def decode(self, piece: Piece) -> Iterator[PieceResult]:
+        """The chunks of a piece, in order and without a gap between them. Nothing follows a loss
+        that is held, ``ReadAtLeader`` or ``Fail``."""
+        slice_ = self._slices[piece.index]
+        if isinstance(piece, LostPiece):
+            yield self._lost_chunk(slice_, piece.loss)
+            return
+        state = _PieceState(piece, slice_, piece.from_offset)
+        while state.next_offset < piece.until_offset:
+            end = yield from self._decode_until(state, piece.until_offset)
+            while isinstance(end, LostChunk) and state.next_offset < end.from_offset:
+                end = (yield from self._decode_before(state, end)) or end
+            if end is None:
+                return
+            if isinstance(end, LostChunk):
+                log_loss(end.loss)
+            yield end
+            if not isinstance(end, LostChunk) or end.is_held:
+                return
+            state.next_offset = end.until_offset
+
+    def on_cleanup(self, topic: str, answer: CleanupPolicy | NoSeedAnswered) -> None:
+        """Takes the brokers' answer to how the log of a topic is cleaned."""
+        self._cleanup[topic] = judge_cleanup(topic, answer, self._settings)
+
+    def _decode_before(self, state: _PieceState, lost: LostChunk) -> _Section:
+        """Decodes what precedes a loss: the dialect may find damage before it has returned the
+        entries before it."""
+        until = lost.from_offset
+        end = yield from self._decode_until(state, until)
+        if end is None and state.next_offset < until:
+            raise Bug(f"{state.slice}: the records before offset {until} were not decoded")
+        return end
+
+    def _decode_until(self, state: _PieceState, until: int) -> _Section:
+        """Decodes up to ``until``. A loss that ends it early is held or by damage, which may be
+        some offsets further on."""
+        topic = state.slice.partition.topic
+        for found in self._decoded(state, until):
+            if isinstance(found, BadRecord):
+                return self._judge_damage(state, found, until)
+            if isinstance(found, Gap):
+                if self._cleanup[topic] is None:
+                    yield AskCleanup(topic, state.piece.leader)
+                if self._is_compacted(topic):  # from here on, no gap is reported
+                    return (yield from self._decode_until(state, until))
+                judgement = self._judge_gap(state, found)
+                if not isinstance(judgement, LostChunk) or judgement.is_held:
+                    return judgement
+                found = judgement
+            yield found
+            state.next_offset = found.until_offset
+        return None
+
+    def _decoded(self, state: _PieceState, until: int) -> Iterator[SliceChunk | Gap | BadRecord]:
+        """What the dialect finds up to ``until``; damage comes last. The caller advances the state
+        to the end of each chunk."""
+        piece, at, isolation = state.piece, state.next_offset, self._settings.isolation
+        is_compacted = self._is_compacted(state.slice.partition.topic)
+        reports_gaps = not (is_compacted or piece.context.from_quarantine)
+        context = replace(piece.context, reports_gaps=reports_gaps)
+        # Where offsets are bytes, the first byte of the records is at the next offset.
+        records = piece.records[at - piece.from_offset :] if self._in_bytes else piece.records
+        try:
+            for decoded in self._dialect.decode_chunks(
+                records, at, until, isolation, piece.aborted, context
+            ):
+                yield decoded if isinstance(decoded, Gap) else self._read_chunk(state, decoded)
+        except BadRecord as error:
+            yield error
+
+    def _read_chunk(self, state: _PieceState, decoded: DecodedChunk) -> ReadChunk:
+        piece, at, until = state.piece, state.next_offset, decoded.next_offset
+        if piece.context.from_quarantine and decoded.counts.compacted == until - at:
+            raise _misplaced_error(at, until)
+        return ReadChunk(
+            piece.index,
+            from_offset=at,
+            until_offset=until,
+            counts=decoded.counts,
+            rows=decoded.batch,
+            leader=piece.leader,
+            entry_span=until - at if self._in_bytes else None,
+        )
+
+    # --- damage ---------------------------------------------------------------------------
+
+    def _judge_damage(
+        self, state: _PieceState, error: BadRecord, until: int
+    ) -> LostChunk | ReadAtLeader | Fail:
+        """What follows from damage that was found between the next offset and ``until``."""
+        piece, slice_, policy = state.piece, state.slice, self._settings.policy
+        capabilities = self._dialect.capabilities
+        located = located_damage_error(error, slice_.partition, piece.leader, capabilities)
+        first = first_damaged(error.damage, state.next_offset, until, piece.until_offset)
+        loss = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
+        if loss is None:
+            return self._rest_at_leader(state)
+        if isinstance(loss, Fail):
+            return loss
+        if loss.from_offset >= until:
+            first = loss.from_offset
+            raise Bug(f"{slice_}: the records before offset {first} were not decoded")
+        is_kept = loss.action is Action.QUARANTINE
+        kept = self._bytes_to_keep(piece, error) if is_kept else None
+        return self._lost_chunk(slice_, loss, piece.leader, kept)
+
+    def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> DamagedBytes:
+        """The bytes that cannot be decoded, and what is needed to decode them alone."""
+        damage = error.damage
+        if damage is None or damage.next_offset is None:
+            raise Bug("an entry is to be quarantined, and its end is unknown", why=error.what)
+        first, until = damage.base_offset, damage.next_offset
+        records, start = piece.records, piece.from_offset
+        stored = self._dialect.cut_out(records, start, first, until, piece.context)
+        open_there = self._dialect.aborted_within(records, max(first, 0), until, piece.aborted)
+        return DamagedBytes(bytes(stored), open_there, error.why)
+
+    # --- gaps -----------------------------------------------------------------------------
+
+    def _is_compacted(self, topic: str) -> bool:
+        """Whether compaction is known to explain the gaps of the topic."""
+        cleanup = self._cleanup[topic]
+        return isinstance(cleanup, CleanupPolicy) and bool(cleanup.compacts)
+
+    def _judge_gap(self, state: _PieceState, gap: Gap) -> LostChunk | ReadAtLeader | Fail:
+        """What follows from a gap at the next offset that compaction does not explain."""
+        piece, slice_, policy = state.piece, state.slice, self._settings.policy
+        cleanup = self._cleanup[slice_.partition.topic]
+        if cleanup is None:
+            raise Bug(f"{slice_}: a gap is judged before it is known how the log is cleaned")
+        if isinstance(cleanup, Fail):
+            return cleanup
+        until = gap.next_offset
+        loss = judge_gap(cleanup, piece.sender, policy, slice_, state.next_offset, until)
+        if loss is None:
+            return self._rest_at_leader(state)
+        if isinstance(loss, Fail):
+            return loss
+        self._lost_gaps[slice_.index] += 1
+        count = self._lost_gaps[slice_.index]
+        if (error := too_many_gaps_error(slice_, count, loss)) is not None:
+            return Fail(error)
+        if count == 1 and loss.action is not Action.HOLD:
+            log_loss(loss)
+        return self._lost_chunk(slice_, loss, piece.leader)
+
+    # --- both -----------------------------------------------------------------------------
+
+    def _rest_at_leader(self, state: _PieceState) -> ReadAtLeader:
+        piece, at = state.piece, state.next_offset
+        rest = replace(state.slice, from_offset=at, until_offset=piece.until_offset, leader=None)
+        floor = piece.context.floor if at == piece.from_offset else at
+        return ReadAtLeader(rest, EntryEnd(floor, piece.leader, piece.epoch))
+
+    def _lost_chunk(
+        self,
+        slice_: Slice,
+        loss: DecidedLoss,
+        leader: str = "",
+        quarantined: DamagedBytes | None = None,
+    ) -> LostChunk:
+        if loss.action is Action.HOLD:
+            # The rest of the slice is held, not only the rest of a piece that is read again.
+            loss = replace(loss, until_offset=slice_.until_offset)
+        return LostChunk(
+            slice_.index,
+            loss,
+            leader,
+            offsets_are_bytes=self._in_bytes,
+            quarantined_bytes=quarantined,
+        )
+
+
+def _misplaced_error(first: int, after: int) -> BadRecord:
+    """The error for bytes that were quarantined for these offsets and claim to have others."""
+    return BadRecord(
+        f"the bytes quarantined for offsets {first} to {after - 1} contain none of them",
+        why="the offset stored with them is wrong, and no checksum covers it",
+        do="land the offsets from the log, if another replica has them intact",
+        damage=Damage(first, after),
+    )
