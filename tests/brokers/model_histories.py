@@ -256,7 +256,7 @@ class Side:
 
     def offsets_in(self, data: bytes, base: int) -> set[int]:
         """Of the records in these entries, whatever became of their transactions."""
-        until = self._dialect.next_offset(memoryview(data), base)
+        until = self._dialect.scan(memoryview(data), base).next_offset
         assert until is not None
         found: set[int] = set()
         for chunk in self._dialect.decode_chunks(
@@ -302,7 +302,7 @@ class Side:
 
     def _decoded(self, part: FetchedPartition, offset: int, asked: Asked) -> tuple[Any, ...]:
         context = replace(part.context, asked_at=offset)
-        until = self._dialect.next_offset(part.records, offset, context)
+        until = self._dialect.scan(part.records, offset, context).next_offset
         if until is None:
             return ("no whole entry",)
         counts, rows = Counts(), []

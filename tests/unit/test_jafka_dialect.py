@@ -369,7 +369,7 @@ def test_an_end_after_which_no_entry_begins_is_not_believed() -> None:
 
 @pytest.mark.parametrize("piece", [b"\0\0\x03\xe8\x09\0", b"\0\0\0\x05\x01\0", b"\xff" * 6])
 def test_a_piece_that_cannot_begin_an_entry_is_refused_before_it_is_whole(piece: bytes) -> None:
-    for read in (lambda: jafka.next_offset(memoryview(piece), 40), lambda: decode(piece, 40)):
+    for read in (lambda: jafka.scan(memoryview(piece), 40), lambda: decode(piece, 40)):
         with pytest.raises(BadRecord, match="inside an entry") as caught:
             read()
         assert caught.value.facts["base_offset"] == 40

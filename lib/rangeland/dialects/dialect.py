@@ -24,7 +24,7 @@ from rangeland.dialects.fetch_values import (
     FetchResult,
     Gap,
     PartitionFetch,
-    UnconfirmedGap,
+    Scan,
 )
 from rangeland.dialects.protocol_session import BrokerRequest, Credentials, ProtocolSession
 from rangeland.errors import JobFileError
@@ -161,28 +161,16 @@ class Dialect(ABC):
     ) -> FetchResult: ...
 
     @abstractmethod
-    def next_offset(
+    def scan(
         self, records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-    ) -> int | None:
-        """The offset after the last complete batch or entry that was fetched at ``from_offset``;
-        None if none is complete."""
+    ) -> Scan:
+        """The end of the complete entries that were fetched at ``from_offset``, and what is
+        uncertain about the last of them. Raises BadRecord for an entry that is invalid."""
 
     def first_offset(self, records: memoryview, from_offset: int) -> int:
         """The first of the offsets from ``from_offset`` on that an intact response has an entry
         for; ``from_offset`` if the dialect's brokers say where entries are."""
         return from_offset
-
-    def unconfirmed_gap(
-        self, records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-    ) -> UnconfirmedGap | None:
-        """A gap before the last entry that was fetched at ``from_offset``, if only the offset
-        stored in that entry shows it. None if the dialect's brokers say where entries are."""
-        return None
-
-    def has_certain_end(self, records: memoryview, context: FetchContext = NO_CONTEXT) -> bool:
-        """Whether the last entry ends where it claims to: another one follows it, or it is intact.
-        True if the dialect's brokers say where entries are."""
-        return True
 
     def entry_around(
         self, records: memoryview, from_offset: int, target: int

@@ -135,6 +135,24 @@ class UnconfirmedGap(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """What the complete entries of a response show without being opened."""
+
+    next_offset: int | None
+    """The offset after the last of them; None if there is none: the fetch was too small for the
+    next one, or returned nothing."""
+    unconfirmed_gap: UnconfirmedGap | None = None
+    """A gap before the last of them, if only the offset stored in it shows it. None if the
+    dialect's brokers say where entries are."""
+
+    @property
+    def has_certain_end(self) -> bool:
+        """Whether the last of them ends where it claims to: another one follows it, or it is
+        intact. True if the dialect's brokers say where entries are."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """Decoded rows of a fetch. The offsets before ``next_offset`` are classed in ``counts``, or
     covered by its entries where offsets are bytes. ``batch`` has the columns of the dialect's

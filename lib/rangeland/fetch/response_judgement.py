@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, UnconfirmedGap
+from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, Scan, UnconfirmedGap
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.loss_judgement import located_damage_error, passable_until
 from rangeland.fetch.replica_choice import Sender
@@ -53,6 +53,10 @@ class SliceResponse:
             asked_at=self.offset,
             max_batch_bytes=self.max_batch_bytes,
         )
+
+    def scan(self) -> Scan:
+        """What its entries show. Raises BadRecord."""
+        return self.dialect.scan(self.fetched.records, self.offset, self.context)
 
 
 # --- judgements ---------------------------------------------------------------------------
@@ -131,7 +135,8 @@ class AskWhetherDamaged(RecordsQuestion):
 
     first_offset: int
     """The first offset that the sender has not left out."""
-    next_offset: int
+    scan: Scan
+    """The scan of the response."""
     why: str
 
 
@@ -180,7 +185,7 @@ def judge_response(response: SliceResponse) -> Judgement:
     """The first judgement, before anything is asked."""
     dialect, records, offset = response.dialect, response.fetched.records, response.offset
     try:
-        next_offset = dialect.next_offset(records, offset, response.context)
+        scan = response.scan()
     except BadRecord as error:
         # If a broker accounts for the offsets itself, the records contradict only that account.
         # Where offsets are bytes, no offset before the next entry can be requested.
@@ -188,13 +193,13 @@ def judge_response(response: SliceResponse) -> Judgement:
         if may_be_replaced and not dialect.capabilities.offsets_are_bytes:
             return AskWhetherReplaced(offset - 1, response.request.max_bytes, error)
         return _take_to_damage(response, error)
-    if next_offset is None:
+    if scan.next_offset is None:
         return TooSmall()
     if response.cut_why is not None:
         first, max_bytes = dialect.first_offset(records, offset), response.request.max_bytes
         if first > offset:
-            return AskWhetherDamaged(offset - 1, max_bytes, first, next_offset, response.cut_why)
-    return _judge_end(response, next_offset)
+            return AskWhetherDamaged(offset - 1, max_bytes, first, scan, response.cut_why)
+    return _judge_end(response, scan)
 
 
 def judge_records(
@@ -245,17 +250,17 @@ def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged
     return Take(until, is_damaged=True, cut_why=error.why if is_cut_off else None)
 
 
-def _judge_end(response: SliceResponse, next_offset: int) -> Judgement:
-    """How far to read intact records that end at ``next_offset``."""
-    fetched, readable_end = response.fetched, response.fetched.readable_end
+def _judge_end(response: SliceResponse, scan: Scan) -> Judgement:
+    """How far to read intact records."""
+    readable_end, next_offset = response.fetched.readable_end, scan.next_offset
+    assert next_offset is not None
     if readable_end is not None and readable_end < next_offset:
         until = _end_within(response, readable_end)
         return AskLogEnd(next_offset) if until is None else Take(until)
-    gap = response.dialect.unconfirmed_gap(fetched.records, response.offset, response.context)
+    gap = scan.unconfirmed_gap
     if gap is not None:
         return AskForGapEntry(gap.last_offset, max(len(gap.entry), MIN_FETCH_BYTES), gap)
-    is_log_end = readable_end == next_offset
-    if is_log_end or response.dialect.has_certain_end(fetched.records, response.context):
+    if readable_end == next_offset or scan.has_certain_end:
         return Take(next_offset)
     return AskForNextEntry(next_offset, response.request.max_bytes)
 
@@ -267,7 +272,7 @@ def _end_within(response: SliceResponse, readable_end: int) -> int | None:
     within = dialect.cut_out(fetched.records, offset, offset, readable_end, context)
     if not len(within):
         return None
-    until = dialect.next_offset(within, offset, FetchContext(floor=response.floor))
+    until = dialect.scan(within, offset, FetchContext(floor=response.floor)).next_offset
     return until if until is not None and offset < until <= readable_end else None
 
 
@@ -279,11 +284,11 @@ def _judge_left_out(
         return SenderUnreachable(f"{response.address} returned no records of {where}")
     try:
         context = FetchContext(asked_at=question.offset)
-        end = response.dialect.next_offset(answer.records, question.offset, context)
+        end = response.dialect.scan(answer.records, question.offset, context).next_offset
     except BadRecord:
         end = None
     if end is not None and end > response.offset:
-        return _judge_end(response, question.next_offset)
+        return _judge_end(response, question.scan)
     # The entry is still damaged, or only the one before it came.
     damage = Damage(response.offset, question.first_offset, has_bytes=False)
     return _damaged_batch(response, question.why, damage)
@@ -329,7 +334,7 @@ def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset:
     preceding = offset - 1
     try:
         stored = dialect.cut_out(answer.records, preceding, preceding, offset, context)
-        end = dialect.next_offset(stored, 0, context) or offset
+        end = dialect.scan(stored, 0, context).next_offset or offset
         chunks = dialect.decode_chunks(stored, preceding, end, isolation, answer.aborted, context)
         is_first = stored == answer.records[: len(stored)]
         return is_first and end > offset and sum(1 for _ in chunks) > 0

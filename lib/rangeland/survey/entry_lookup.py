@@ -107,7 +107,7 @@ def _begins(
 ) -> bool | None:
     dialect = brokers.dialect
     try:
-        end = dialect.next_offset(records, offset)
+        end = dialect.scan(records, offset).next_offset
         if end is None:
             # Fewer bytes than requested: the log ends there, and the entry is incomplete.
             return None if len(records) >= max_bytes else False

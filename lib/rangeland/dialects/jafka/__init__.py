@@ -25,7 +25,7 @@ class JafkaDialect(Dialect):
 
     records_requests = staticmethod(requests.records_requests)
     read_records = staticmethod(requests.read_records)
-    next_offset = staticmethod(log_entries.next_offset)
+    scan = staticmethod(log_entries.scan)
     entry_around = staticmethod(log_entries.entry_around)
     cut_out = staticmethod(log_entries.cut_out)
     decode_chunks = staticmethod(records.decode_chunks)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from rangeland.decode import jafka_decoder
 from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, MessageSet, SetFault
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Scan
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.errors import BadRecord, Damage
 from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits, decompress
@@ -50,20 +50,15 @@ def entry_error(offset: int, why: str, next_offset: int | None = None, **facts: 
     )
 
 
-def next_offset(
-    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-) -> int | None:
-    """The offset after the last complete entry, found without decoding.
-
-    None if there is no complete entry: the fetch was too small for the next one, or returned
-    nothing. Raises BadRecord."""
+def scan(records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT) -> Scan:
+    """The end of the complete entries, found without opening any. Raises BadRecord."""
     walk = jafka_decoder().walk_entries(records, len(records))
     if walk.fault is not None:
         raise entry_fault_error(records, walk.end, from_offset, walk.fault)
     if walk.entries == 0:
         check_begins_with_entry(records, from_offset)
-        return None
-    return from_offset + walk.end
+        return Scan(None)
+    return Scan(from_offset + walk.end)
 
 
 def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:

@@ -17,13 +17,14 @@ Pure functions of bytes. ``records`` decides which offsets are wanted and how th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from rangeland.decode import kafka_decoder
-from rangeland.decode.kafka.batch_table import BatchColumn, Heads
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, UnconfirmedGap
+from rangeland.decode.kafka.batch_table import BatchColumn, BatchRun, Heads
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Scan, UnconfirmedGap
 from rangeland.dialects.kafka.entry_checks import (
     first_inside,
     has_gap,
@@ -39,6 +40,27 @@ from rangeland.wire.fixed_layouts import BATCH_V2
 
 HEADS = 1024
 """The most batches that are found in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaScan(Scan):
+    """The checksum of the last batch is computed only if somebody asks for ``has_certain_end``."""
+
+    unconfirmed_batch: memoryview | None = None
+    """The last entry, if it is a batch and not even the beginning of another entry follows it: a
+    response may end with its segment."""
+
+    @property
+    def has_certain_end(self) -> bool:
+        """False if no entry follows the last batch, and its checksum, which covers where it claims
+        to end, is wrong."""
+        if self.unconfirmed_batch is None:
+            return True
+        try:
+            batch_of(self.unconfirmed_batch).check()
+        except BadRecord:
+            return False
+        return True
 
 
 class BatchGroup(NamedTuple):
@@ -70,20 +92,28 @@ def runs(
 ) -> Iterator[BatchGroup | LogEntry]:
     """Like ``entries``, with consecutive batches in groups where possible."""
     begin, floor = 0, context.floor
-    while True:
-        heads = np.empty((HEADS, len(BatchColumn)), np.int64)
-        run = kafka_decoder().walk_batches(records, begin, floor - 1, heads)
-        if begin == 0 and run.batches and int(heads[0, BatchColumn.LAST_OFFSET]) < context.asked_at:
+    for run, heads in _batch_steps(records, floor):
+        if begin == 0 and len(heads) and int(heads[0, BatchColumn.LAST_OFFSET]) < context.asked_at:
             break
         begin, floor = run.end, run.last_offset + 1
-        if run.batches:
-            yield BatchGroup(records, heads[: run.batches])
+        if len(heads):
+            yield BatchGroup(records, heads)
         if run.is_all:
             return
-        if run.batches < HEADS:
-            break
     for _, _, entry in _one_by_one(records, begin, floor, from_offset, context):
         yield entry
+
+
+def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchRun, Heads]]:
+    """Walks over the batches at the beginning, up to the first entry that is none or contradicts
+    its neighbours. Yields the state of the walk and the rows of each step."""
+    run = BatchRun(0, 0, floor - 1, is_all=False)
+    while True:
+        heads = np.empty((HEADS, len(BatchColumn)), np.int64)
+        run = kafka_decoder().walk_batches(records, run.end, run.last_offset, heads)
+        yield run, heads[: run.batches]
+        if run.is_all or run.batches < HEADS:
+            return
 
 
 def locate_entries(
@@ -131,19 +161,34 @@ def _one_by_one(
         base = first_of(records, end)
 
 
-def next_offset(
+def scan(
     records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
-) -> int | None:
-    """The offset after the last complete entry, found without decoding. The bytes contain
-    it; ``from_offset`` is the offset that was requested.
+) -> KafkaScan:
+    """What the headers of the complete entries show; none is opened. The bytes contain the offsets;
+    ``from_offset`` is the one that was requested. Raises BadRecord for an invalid entry, and if
+    offsets do not rise."""
+    tail = np.empty((0, len(BatchColumn)), np.int64)  # of the last two batches
+    for run, heads in _batch_steps(records, context.floor):
+        tail, walk = np.concatenate((tail, heads[-2:]))[-2:], run
+    if not walk.is_all:
+        return KafkaScan(_last_end(records, from_offset, context))
+    if not len(tail):
+        return KafkaScan(None)
+    next_offset: int | None = walk.last_offset + 1
+    if walk.last_offset >= context.asked_at and _is_before(records, context.asked_at):
+        next_offset = _last_end(records, from_offset, context)
+    if first_of(records, walk.end) <= MAX_OFFSET:
+        return KafkaScan(next_offset)
+    byte_index, _, base = tail[-1, : BatchColumn.BASE_OFFSET + 1].tolist()
+    batch = records[byte_index : walk.end]
+    end_before = int(tail[-2, BatchColumn.LAST_OFFSET]) + 1 if len(tail) > 1 else context.floor
+    begin = max(end_before, from_offset)
+    gap = UnconfirmedGap(begin, base, walk.last_offset, batch) if base > begin else None
+    return KafkaScan(next_offset, gap, batch)
 
-    None if there is no complete entry: the fetch was too small for the next one, or returned
-    nothing. Raises BadRecord for an invalid entry, and if offsets do not rise."""
-    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
-    if run.is_all and run.batches and run.last_offset < context.asked_at:
-        return run.last_offset + 1  # none of it was requested
-    if run.is_all and not _is_before(records, context.asked_at):
-        return run.last_offset + 1 if run.batches else None
+
+def _last_end(records: memoryview, from_offset: int, context: FetchContext) -> int | None:
+    """The offset after the last complete entry, found entry by entry; None if there is none."""
     last = None
     floor, rises = context.floor, True
     for last in spans(records, with_runs=True):
@@ -167,38 +212,6 @@ def first_offset(records: memoryview, from_offset: int) -> int:
         if entry.last_offset >= from_offset:
             return max(from_offset, entry.base_offset)
     return from_offset
-
-
-def unconfirmed_gap(
-    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-) -> UnconfirmedGap | None:
-    """A gap before the last batch, if not even the beginning of another entry follows it: a
-    response may end with its segment. Contradictory offsets are left to ``next_offset``."""
-    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
-    if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
-        return None
-    floor = begin = max(context.floor, from_offset)
-    byte_index = end = base = 0
-    for byte_index, end in spans(records):
-        base, delta = first_and_delta(records, byte_index, end)
-        floor, begin = base + delta + 1, max(begin, floor)
-    if base <= begin:
-        return None
-    return UnconfirmedGap(begin, base, floor - 1, records[byte_index:end])
-
-
-def has_certain_end(records: memoryview, context: FetchContext = NO_CONTEXT) -> bool:
-    """False if nothing confirms where the last batch claims to end: not even the beginning
-    of another entry follows it, and its checksum, which covers the claim, is wrong."""
-    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
-    if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
-        return True
-    *_, (byte_index, end) = spans(records)
-    try:
-        batch_of(records[byte_index:end]).check()
-    except BadRecord:
-        return False
-    return True
 
 
 def _is_before(records: memoryview, offset: int) -> bool:

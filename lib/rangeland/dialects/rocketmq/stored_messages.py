@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Scan
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
 from rangeland.dialects.rocketmq.offset_checks import (
     MisplacedMessage,
@@ -26,23 +26,21 @@ LOOK: Final = (
 )
 
 
-def next_offset(
-    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-) -> int | None:
-    """The offset after the last complete message, or after all that the broker has accounted for,
-    found without decoding; None if there is none. Raises BadRecord."""
+def scan(records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT) -> Scan:
+    """The end of the complete messages, or of all that the broker has accounted for, found without
+    decoding any. Raises BadRecord."""
     result = pull_result_of(records, context)
     if result.until_offset is not None:
         for message in misplaced_messages(result):
             if message.until_offset is None or message.until_offset > from_offset:
                 raise misplaced_error(result, message, from_offset)
-        return result.until_offset
+        return Scan(result.until_offset)
     walk = rocketmq_decoder().walk_stored(result.messages)
     if walk.fault is StoredFault.INNER:
         walk = walk_entries(result.messages)
     if walk.fault is not None:
         raise walk_error(result, walk, from_offset)
-    return walk.last_offset + 1 if walk.messages else None
+    return Scan(walk.last_offset + 1 if walk.messages else None)
 
 
 def walk_error(result: PullResult, walk: MessageWalk, from_offset: int) -> BadRecord:
