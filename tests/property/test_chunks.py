@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
+from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
 from rangeland.dialects.kafka.entry_scan import entries, scan
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
@@ -159,7 +159,7 @@ def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing
     stored, aborted = log.fetch(from_offset, 1 << 20)
     span = (from_offset, until_offset, isolation, aborted)
     at, gaps, chunks = from_offset, list[range](), list[DecodedChunk]()
-    for part in decode_chunks(stored, *span, FetchContext(reports_gaps=True)):
+    for part in decode_chunks(stored, *span, options=DecodeOptions(reports_gaps=True)):
         if isinstance(part, Gap):
             gaps.append(range(at, part.next_offset))
         else:

@@ -10,7 +10,7 @@ import cramjam
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
+from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
 from rangeland.dialects.kafka.entry_scan import cut_out, entries, scan
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.records import decode_chunks
@@ -136,7 +136,7 @@ def test_gaps_between_messages_are_named_where_nothing_explains_them() -> None:
             21,
             Isolation.READ_COMMITTED,
             [],
-            FetchContext(reports_gaps=True),
+            options=DecodeOptions(reports_gaps=True),
         )
     )
     gaps = [part.next_offset for part in parts if isinstance(part, Gap)]

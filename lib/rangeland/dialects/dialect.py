@@ -17,8 +17,10 @@ from typing import Any, ClassVar
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, OffsetResult, Search
 from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
     NO_CONTEXT,
     DecodedChunk,
+    DecodeOptions,
     FetchContext,
     FetchOptions,
     FetchResult,
@@ -162,7 +164,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def scan(
-        self, records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
+        self,
+        records: memoryview,
+        from_offset: int,
+        context: FetchContext = NO_CONTEXT,
+        options: DecodeOptions = DEFAULT_OPTIONS,
     ) -> Scan:
         """The end of the complete entries that were fetched at ``from_offset``, and what is
         uncertain about the last of them. Raises BadRecord for an entry that is invalid."""
@@ -188,6 +194,7 @@ class Dialect(ABC):
         first: int,
         until: int,
         context: FetchContext = NO_CONTEXT,
+        options: DecodeOptions = DEFAULT_OPTIONS,
     ) -> memoryview:
         """The bytes of the entries with offsets in ``[first, until)``, one of which could not be
         decoded; ``records`` begin at ``from_offset``, as in ``decode_chunks``."""
@@ -208,6 +215,7 @@ class Dialect(ABC):
         isolation: Isolation,
         aborted: Sequence[tuple[int, int]],
         context: FetchContext = NO_CONTEXT,
+        options: DecodeOptions = DEFAULT_OPTIONS,
     ) -> Iterator[DecodedChunk | Gap]:
         """The offsets from ``from_offset`` on. Where offsets are bytes, ``records`` begin there;
         otherwise they may begin before."""

@@ -26,11 +26,6 @@ class FetchContext:
     """Facts about fetched records beyond their bytes. They are kept apart from the bytes, so
     nothing that a broker stores can be mistaken for them."""
 
-    floor: int = 0
-    """Everything before this offset has been read, so no entry may begin before it; 0 if
-    unknown."""
-    asked_at: int = 0
-    """The requested offset, which is in the first entry or before it; 0 if unknown."""
     spans: tuple[ResponseSpan, ...] = ()
     """The broker's own account of the offsets, in order; empty if it gives none."""
     has_gaps: bool = False
@@ -39,6 +34,20 @@ class FetchContext:
     """Only messages with one of these tags were requested; all if empty."""
     from_quarantine: bool = False
     """The records were read from quarantine."""
+
+
+NO_CONTEXT = FetchContext()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """What the reader of fetched records knows of its log, and wants of the decoder."""
+
+    floor: int | None = None
+    """Everything before this offset has been read, so no entry may begin before it; None if
+    unknown."""
+    requested_offset: int | None = None
+    """The offset that was requested, which is in the first entry or before it; None if unknown."""
     reports_gaps: bool = False
     """Offsets missing between two entries are reported as a ``Gap``, because nothing has explained
     them yet; otherwise they count as compacted. Offsets missing inside an entry are always
@@ -47,7 +56,7 @@ class FetchContext:
     """How much memory one batch or message may take (see ``wire.memory_budget``)."""
 
 
-NO_CONTEXT = FetchContext()
+DEFAULT_OPTIONS = DecodeOptions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ another question; ``judge_silence`` judges without one. Nothing here asks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, Scan, UnconfirmedGap
+from rangeland.dialects.fetch_values import DecodeOptions, FetchedPartition, Scan, UnconfirmedGap
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.loss_judgement import located_damage_error, passable_until
 from rangeland.fetch.replica_choice import Sender
@@ -34,9 +34,9 @@ class SliceResponse:
     fetched: FetchedPartition
     sender: Sender
     isolation: Isolation
-    floor: int = 0
-    """The requested offset, if an entry ended there: then the next one begins there or later. 0 if
-    that is unknown, for example because a slice begins in the middle of a batch."""
+    floor: int | None = None
+    """The requested offset, if an entry ended there: then the next one begins there or later. None
+    if that is unknown, for example because a slice begins in the middle of a batch."""
     cut_why: str | None = None
     """Why an earlier response was damaged at the requested offset, and was cut off there."""
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -46,17 +46,13 @@ class SliceResponse:
         return self.request.offset
 
     @property
-    def context(self) -> FetchContext:
-        return replace(
-            self.fetched.context,
-            floor=self.floor,
-            asked_at=self.offset,
-            max_batch_bytes=self.max_batch_bytes,
-        )
+    def options(self) -> DecodeOptions:
+        return DecodeOptions(self.floor, self.offset, max_batch_bytes=self.max_batch_bytes)
 
     def scan(self) -> Scan:
         """What its entries show. Raises BadRecord."""
-        return self.dialect.scan(self.fetched.records, self.offset, self.context)
+        fetched = self.fetched
+        return self.dialect.scan(fetched.records, self.offset, fetched.context, self.options)
 
 
 # --- judgements ---------------------------------------------------------------------------
@@ -189,7 +185,7 @@ def judge_response(response: SliceResponse) -> Judgement:
     except BadRecord as error:
         # If a broker accounts for the offsets itself, the records contradict only that account.
         # Where offsets are bytes, no offset before the next entry can be requested.
-        may_be_replaced = response.floor and not response.fetched.context.spans
+        may_be_replaced = response.floor is not None and not response.fetched.context.spans
         if may_be_replaced and not dialect.capabilities.offsets_are_bytes:
             return AskWhetherReplaced(offset - 1, response.request.max_bytes, error)
         return _take_to_damage(response, error)
@@ -268,11 +264,11 @@ def _judge_end(response: SliceResponse, scan: Scan) -> Judgement:
 def _end_within(response: SliceResponse, readable_end: int) -> int | None:
     """The offset at which the last record within the readable end ends; None if there is none."""
     dialect, fetched, offset = response.dialect, response.fetched, response.offset
-    context = replace(fetched.context, floor=response.floor)
-    within = dialect.cut_out(fetched.records, offset, offset, readable_end, context)
+    options, context = DecodeOptions(floor=response.floor), fetched.context
+    within = dialect.cut_out(fetched.records, offset, offset, readable_end, context, options)
     if not len(within):
         return None
-    until = dialect.scan(within, offset, FetchContext(floor=response.floor)).next_offset
+    until = dialect.scan(within, offset, options=options).next_offset
     return until if until is not None and offset < until <= readable_end else None
 
 
@@ -283,8 +279,8 @@ def _judge_left_out(
         where = f"{response.request.partition} at {question.offset}"
         return SenderUnreachable(f"{response.address} returned no records of {where}")
     try:
-        context = FetchContext(asked_at=question.offset)
-        end = response.dialect.scan(answer.records, question.offset, context).next_offset
+        offset, options = question.offset, DecodeOptions(requested_offset=question.offset)
+        end = response.dialect.scan(answer.records, offset, options=options).next_offset
     except BadRecord:
         end = None
     if end is not None and end > response.offset:

@@ -11,7 +11,13 @@ from typing import assert_never
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, FetchedPartition
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodeOptions,
+    FetchContext,
+    FetchedPartition,
+)
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader
 from rangeland.fetch.read_settings import ReadSettings
@@ -65,6 +71,7 @@ class FetchedPiece:
     aborted: tuple[tuple[int, int], ...] = ()
     leader: str = ""
     context: FetchContext = NO_CONTEXT
+    options: DecodeOptions = DEFAULT_OPTIONS
     sender: Sender = Sender.LEADER
     epoch: int | None = None
 
@@ -142,7 +149,7 @@ class ResponseReader:
             fetched,
             self._loop.sender_of(request),
             self._settings.isolation,
-            floor=request.offset if is_floor else 0,
+            floor=request.offset if is_floor else None,
             cut_why=why if cut_at == request.offset else None,
             max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
@@ -178,7 +185,8 @@ class ResponseReader:
             fetched.records,
             fetched.aborted,
             str(response.address),
-            context=response.context,
+            context=fetched.context,
+            options=response.options,
             sender=response.sender,
             epoch=request.epoch,
         )

@@ -159,13 +159,13 @@ class _PieceDecoder:
         stops them, the error that ends the run, or what has to be done first."""
         cleanup = self._cleanup.get(slice_.partition.topic)
         is_explained = piece.context.from_quarantine or (cleanup is not None and cleanup.compacts)
-        context = replace(piece.context, reports_gaps=not is_explained)
+        options = replace(piece.options, reports_gaps=not is_explained)
         # Where offsets are bytes, the first byte of the records is at the next offset.
         begin = at - piece.from_offset if self._in_bytes else 0
         records, isolation = piece.records[begin:], self._settings.isolation
         try:
             for decoded in self._dialect.decode_chunks(
-                records, at, until, isolation, piece.aborted, context
+                records, at, until, isolation, piece.aborted, piece.context, options
             ):
                 if isinstance(decoded, Gap):
                     yield self._judge_gap(piece, slice_, at, decoded)
@@ -247,8 +247,8 @@ class _PieceDecoder:
     def _read_at_leader(self, piece: FetchedPiece, at: int, slice_: Slice) -> Iterator[SliceChunk]:
         """The rest of the piece, from the leader that metadata names."""
         rest = replace(slice_, from_offset=at, until_offset=piece.until_offset, leader=None)
-        floor = piece.context.floor if at == piece.from_offset else at
-        floors = {slice_.index: EntryEnd(floor, piece.leader, piece.epoch)}
+        floor = piece.options.floor if at == piece.from_offset else at
+        floors = {} if floor is None else {slice_.index: EntryEnd(floor, piece.leader, piece.epoch)}
         limits = FetchLimits(no_progress_ms=self._settings.cluster.no_progress_ms)
         fetcher = FetchThread([rest], self._settings, limits, leader_only=True, floors=floors)
         fetcher.start()
@@ -288,7 +288,7 @@ class _PieceDecoder:
             raise Bug("a batch is to be quarantined, and its end is unknown", why=error.what)
         first, until = damage.base_offset, damage.next_offset
         records, start = piece.records, piece.from_offset
-        stored = self._dialect.cut_out(records, start, first, until, piece.context)
+        stored = self._dialect.cut_out(records, start, first, until, piece.context, piece.options)
         open_there = self._dialect.aborted_within(records, max(first, 0), until, piece.aborted)
         return DamagedBytes(bytes(stored), open_there, error.why)
 

@@ -20,7 +20,13 @@ from typing import Any, Final
 
 from rangeland.decode import jafka_decoder
 from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, MessageSet, SetFault
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Scan
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodeOptions,
+    FetchContext,
+    Scan,
+)
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.errors import BadRecord, Damage
 from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits, decompress
@@ -50,7 +56,12 @@ def entry_error(offset: int, why: str, next_offset: int | None = None, **facts: 
     )
 
 
-def scan(records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT) -> Scan:
+def scan(
+    records: memoryview,
+    from_offset: int,
+    context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
+) -> Scan:
     """The end of the complete entries, found without opening any. Raises BadRecord."""
     walk = jafka_decoder().walk_entries(records, len(records))
     if walk.fault is not None:
@@ -186,6 +197,7 @@ def cut_out(
     first: int,
     until: int,
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> memoryview:
     """The raw bytes at ``[first, until)``, for quarantine. The records begin at ``from_offset``;
     offsets are positions."""

@@ -20,7 +20,13 @@ import pyarrow.compute as pc
 
 from rangeland.decode import columns, jafka_decoder
 from rangeland.decode.jafka.layout import HEADER_BYTES, MessageSet, SetFault, UndecodableEntry
-from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodedChunk,
+    DecodeOptions,
+    FetchContext,
+)
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,
@@ -47,6 +53,7 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> Iterator[DecodedChunk]:
     """All of one fetch response, whose first byte is at ``from_offset``, in chunks of bounded
     memory. Each continues where the previous one ends; the last ends at ``until_offset`` or after
@@ -56,7 +63,7 @@ def decode_chunks(
     Raises BadRecord with the damage, and where reading resumes after it if that is known; also for
     an entry that extends beyond ``until_offset``."""
     while from_offset < until_offset:
-        max_bytes = context.max_batch_bytes
+        max_bytes = options.max_batch_bytes
         chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=max_bytes)
         if chunk.next_offset == from_offset:
             return

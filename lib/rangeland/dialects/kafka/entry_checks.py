@@ -113,15 +113,15 @@ def placed_entry(
 
 
 def unrequested_entry(
-    records: memoryview, end: int, entry: LogEntry, asked_at: int, from_offset: int
+    records: memoryview, end: int, entry: LogEntry, requested_offset: int, from_offset: int
 ) -> LogEntry:
     """Replaces a first entry that claims to end before the requested offset: a broker begins with
     the entry that contains this offset, or with the next one."""
-    after = _resume_offset(records, end, asked_at)
+    after = _resume_offset(records, end, requested_offset)
     if after is not None and after <= from_offset:
-        return _stand_in(records[:end], asked_at, after)
-    why = f"it claims to end at {entry.last_offset}, but {asked_at} was requested"
-    raise batch_error(asked_at, why, after)
+        return _stand_in(records[:end], requested_offset, after)
+    why = f"it claims to end at {entry.last_offset}, but {requested_offset} was requested"
+    raise batch_error(requested_offset, why, after)
 
 
 def has_gap(entry: LogEntry, floor: int) -> bool:

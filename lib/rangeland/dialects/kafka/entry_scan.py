@@ -24,7 +24,14 @@ import numpy as np
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.batch_table import BatchColumn, BatchRun, Heads
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Scan, UnconfirmedGap
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodeOptions,
+    FetchContext,
+    Scan,
+    UnconfirmedGap,
+)
 from rangeland.dialects.kafka.entry_checks import (
     first_inside,
     has_gap,
@@ -78,29 +85,29 @@ class BatchGroup(NamedTuple):
 
 
 def entries(
-    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
+    records: memoryview, from_offset: int = 0, options: DecodeOptions = DEFAULT_OPTIONS
 ) -> Iterator[LogEntry]:
     """The complete entries, in order. Raises BadRecord for an invalid entry, and for offsets that
     contradict those of its neighbours. An entry that ends at or before ``from_offset`` has been
-    dealt with already, and is skipped even if it is invalid or contradicts ``context``."""
-    for _, _, entry in locate_entries(records, from_offset, context):
+    dealt with already, and is skipped even if it is invalid or contradicts ``options``."""
+    for _, _, entry in locate_entries(records, from_offset, options):
         yield entry
 
 
 def runs(
-    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
+    records: memoryview, from_offset: int = 0, options: DecodeOptions = DEFAULT_OPTIONS
 ) -> Iterator[BatchGroup | LogEntry]:
     """Like ``entries``, with consecutive batches in groups where possible."""
-    begin, floor = 0, context.floor
+    begin, floor, requested = 0, options.floor or 0, options.requested_offset or 0
     for run, heads in _batch_steps(records, floor):
-        if begin == 0 and len(heads) and int(heads[0, BatchColumn.LAST_OFFSET]) < context.asked_at:
+        if begin == 0 and len(heads) and int(heads[0, BatchColumn.LAST_OFFSET]) < requested:
             break
         begin, floor = run.end, run.last_offset + 1
         if len(heads):
             yield BatchGroup(records, heads)
         if run.is_all:
             return
-    for _, _, entry in _one_by_one(records, begin, floor, from_offset, context):
+    for _, _, entry in _one_by_one(records, begin, floor, from_offset, options):
         yield entry
 
 
@@ -119,12 +126,12 @@ def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchRun, He
 def locate_entries(
     records: memoryview,
     from_offset: int,
-    context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """Like ``entries``, with the positions at which each begins and ends."""
-    return _one_by_one(records, 0, context.floor, from_offset, context, with_runs=with_runs)
+    return _one_by_one(records, 0, options.floor or 0, from_offset, options, with_runs=with_runs)
 
 
 def _one_by_one(
@@ -132,13 +139,13 @@ def _one_by_one(
     begin: int,
     floor: int,
     from_offset: int,
-    context: FetchContext,
+    options: DecodeOptions,
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """Scans entry by entry from the position ``begin`` on; the entries before it end at the offset
     ``floor``."""
-    asked_at, max_bytes = context.asked_at, context.max_batch_bytes
+    requested, max_bytes = options.requested_offset or 0, options.max_batch_bytes
     base = first_of(records, begin)
     for byte_index, end in spans(records, begin, with_runs=with_runs):
         following = first_of(records, end)
@@ -146,9 +153,9 @@ def _one_by_one(
         is_needed = entry.last_offset >= from_offset
         if is_needed and has_gap(entry, floor):  # the next entry must confirm it
             following = first_inside(records, end)
-        if byte_index == 0 and entry.last_offset < asked_at:
-            yield byte_index, end, unrequested_entry(records, end, entry, asked_at, from_offset)
-            floor = asked_at
+        if byte_index == 0 and entry.last_offset < requested:
+            yield byte_index, end, unrequested_entry(records, end, entry, requested, from_offset)
+            floor = requested
         elif base < floor or following <= entry.last_offset:
             for start, stop in spans(records[byte_index:end]):
                 where = (byte_index + start, byte_index + stop)
@@ -162,35 +169,39 @@ def _one_by_one(
 
 
 def scan(
-    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
+    records: memoryview,
+    from_offset: int = 0,
+    context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> KafkaScan:
     """What the headers of the complete entries show; none is opened. The bytes contain the offsets;
     ``from_offset`` is the one that was requested. Raises BadRecord for an invalid entry, and if
     offsets do not rise."""
+    floor, requested = options.floor or 0, options.requested_offset or 0
     tail = np.empty((0, len(BatchColumn)), np.int64)  # of the last two batches
-    for run, heads in _batch_steps(records, context.floor):
+    for run, heads in _batch_steps(records, floor):
         tail, walk = np.concatenate((tail, heads[-2:]))[-2:], run
     if not walk.is_all:
-        return KafkaScan(_last_end(records, from_offset, context))
+        return KafkaScan(_last_end(records, from_offset, options))
     if not len(tail):
         return KafkaScan(None)
     next_offset: int | None = walk.last_offset + 1
-    if walk.last_offset >= context.asked_at and _is_before(records, context.asked_at):
-        next_offset = _last_end(records, from_offset, context)
+    if walk.last_offset >= requested and _is_before(records, requested):
+        next_offset = _last_end(records, from_offset, options)
     if first_of(records, walk.end) <= MAX_OFFSET:
         return KafkaScan(next_offset)
     byte_index, _, base = tail[-1, : BatchColumn.BASE_OFFSET + 1].tolist()
     batch = records[byte_index : walk.end]
-    end_before = int(tail[-2, BatchColumn.LAST_OFFSET]) + 1 if len(tail) > 1 else context.floor
+    end_before = int(tail[-2, BatchColumn.LAST_OFFSET]) + 1 if len(tail) > 1 else floor
     begin = max(end_before, from_offset)
     gap = UnconfirmedGap(begin, base, walk.last_offset, batch) if base > begin else None
     return KafkaScan(next_offset, gap, batch)
 
 
-def _last_end(records: memoryview, from_offset: int, context: FetchContext) -> int | None:
+def _last_end(records: memoryview, from_offset: int, options: DecodeOptions) -> int | None:
     """The offset after the last complete entry, found entry by entry; None if there is none."""
-    last = None
-    floor, rises = context.floor, True
+    last, rises = None, True
+    floor, requested = options.floor or 0, options.requested_offset or 0
     for last in spans(records, with_runs=True):
         byte_index, end = last
         base, delta = first_and_delta(records, byte_index, end)
@@ -199,9 +210,9 @@ def _last_end(records: memoryview, from_offset: int, context: FetchContext) -> i
     if last is None:
         return None
     byte_index, end = last
-    if rises and first_of(records, end) >= floor and not _is_before(records, context.asked_at):
+    if rises and first_of(records, end) >= floor and not _is_before(records, requested):
         return next(entries(records[byte_index:end])).last_offset + 1
-    for entry in entries(records, from_offset, context):
+    for entry in entries(records, from_offset, options):
         floor = entry.last_offset + 1
     return floor
 
@@ -215,7 +226,7 @@ def first_offset(records: memoryview, from_offset: int) -> int:
 
 
 def _is_before(records: memoryview, offset: int) -> bool:
-    """Whether the first entry claims to end before the offset."""
+    """Whether the first entry claims to end before the offset; never before 0."""
     if not offset or len(records) < BATCH_V2.size:
         return False
     base, delta = first_and_delta(records, 0, len(records))
@@ -228,11 +239,12 @@ def cut_out(
     first: int,
     until: int,
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> memoryview:
     """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
     bad entry begins where the one before it ends, so at most its header is needed. ``from_offset``
     is for dialects whose bytes do not contain their offsets."""
-    begins = ends = _begin(records, first, context)
+    begins = ends = _begin(records, first, options)
     for start, end in spans(records[begins:]):
         if start > 0 and first_of(records, begins + start) >= until:
             break
@@ -240,10 +252,10 @@ def cut_out(
     return records[begins:ends]
 
 
-def _begin(records: memoryview, first: int, context: FetchContext) -> int:
+def _begin(records: memoryview, first: int, options: DecodeOptions) -> int:
     begins = 0
     try:
-        for byte_index, end, entry in locate_entries(records, first, context, with_runs=False):
+        for byte_index, end, entry in locate_entries(records, first, options, with_runs=False):
             if entry.last_offset >= first:
                 return byte_index
             begins = end

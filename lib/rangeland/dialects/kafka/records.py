@@ -24,7 +24,14 @@ import pyarrow as pa
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.batch_table import BatchColumn, Heads, Payloads
 from rangeland.decode.kafka.layout import TooManyHeaders, UndecodableRecord
-from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext, Gap
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodedChunk,
+    DecodeOptions,
+    FetchContext,
+    Gap,
+)
 from rangeland.dialects.kafka.aborted_transactions import Aborted, AbortedTransactions
 from rangeland.dialects.kafka.batch_opening import is_control, open_run
 from rangeland.dialects.kafka.entry_records import entry_error, records_of
@@ -50,6 +57,7 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[Aborted],
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> Iterator[DecodedChunk | Gap]:
     """All of one fetch response, in chunks of bounded memory. Each continues where the previous one
     ends; the last ends at ``until_offset`` or after the last complete batch. Batches before
@@ -62,10 +70,10 @@ def decode_chunks(
             until_offset,
             isolation,
             aborted,
-            context.max_batch_bytes,
-            stops_at_gaps=context.reports_gaps,
+            options.max_batch_bytes,
+            stops_at_gaps=options.reports_gaps,
         )
-        return walk, runs(records, from_offset, context)
+        return walk, runs(records, from_offset, options)
 
     max_bytes = MAX_CHUNK_BYTES
     walk, entries = begin()

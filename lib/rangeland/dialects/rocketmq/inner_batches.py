@@ -138,7 +138,7 @@ def _body(
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     if codec == NOT_PACKED:
         return body
-    values = MessageBodies(result.context.max_batch_bytes)
+    values = MessageBodies(result.max_batch_bytes)
     try:
         values.add(codec, body)
     except NotDecompressible as error:

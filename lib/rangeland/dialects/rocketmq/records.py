@@ -26,7 +26,13 @@ from rangeland.decode.rocketmq.layout import (
     StoredFault,
     UndecodableMessage,
 )
-from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodedChunk,
+    DecodeOptions,
+    FetchContext,
+)
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
 from rangeland.dialects.rocketmq.offset_checks import response_runs
@@ -51,6 +57,7 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> Iterator[DecodedChunk]:
     """All of one response; in chunks of bounded memory if messages are compressed. Each continues
     where the previous one ends; the last ends at ``until_offset`` or after the last complete
@@ -59,16 +66,16 @@ def decode_chunks(
     Raises BadRecord with the damage, and where reading resumes after it if that is known."""
     if from_offset >= until_offset or not (len(records) or context.spans):
         return
-    result = pull_result_of(records, context)
+    result = pull_result_of(records, context, options.max_batch_bytes)
     if result.until_offset is None:
         yield from _decode(result, from_offset, until_offset)
         return
     for run in response_runs(result):
         end = min(run.until_offset, until_offset)
         if from_offset < end:
-            messages = result.messages[run.start : run.end]
-            run_result = PullResult(messages, result.context, result.start + run.start)
-            for chunk in _decode(run_result._replace(ends_at=end), from_offset, end):
+            messages, start = result.messages[run.start : run.end], result.start + run.start
+            part = result._replace(messages=messages, start=start, ends_at=end)
+            for chunk in _decode(part, from_offset, end):
                 yield chunk
                 from_offset = chunk.next_offset
         message = run.misplaced
@@ -117,7 +124,7 @@ def _chunks(
     if decoded.codecs is None:
         yield _chunk(decoded.batch, from_offset, end, by_tags)
     else:
-        max_bytes = result.context.max_batch_bytes
+        max_bytes = result.max_batch_bytes
         yield from _unpacked_chunks(
             decoded.batch, decoded.codecs, from_offset, end, by_tags, max_bytes
         )

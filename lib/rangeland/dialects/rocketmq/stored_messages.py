@@ -10,7 +10,13 @@ from typing import Any, Final
 
 from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Scan
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodeOptions,
+    FetchContext,
+    Scan,
+)
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
 from rangeland.dialects.rocketmq.offset_checks import (
     MisplacedMessage,
@@ -26,7 +32,12 @@ LOOK: Final = (
 )
 
 
-def scan(records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT) -> Scan:
+def scan(
+    records: memoryview,
+    from_offset: int,
+    context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
+) -> Scan:
     """The end of the complete messages, or of all that the broker has accounted for, found without
     decoding any. Raises BadRecord."""
     result = pull_result_of(records, context)
@@ -94,6 +105,7 @@ def cut_out(
     first: int,
     until: int,
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> memoryview:
     """The raw bytes, for quarantine, of messages with offsets in ``[first, until)``, and of batches
     that contain one of them, up to the first bytes that cannot be walked over. The broker's
