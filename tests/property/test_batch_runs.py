@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.kafka.kernel import KafkaKernel
-from rangeland.dialects.kafka import entry_checks, entry_scan, records
+from rangeland.dialects.kafka import chunk_builder, entry_checks, entry_scan, records
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
@@ -160,7 +160,7 @@ def test_the_slow_decoder_takes_runs_of_batches_too(
     view = memoryview(b"".join(found))
     with mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL):
         fast = outcome(view, wanted, 1 << 20)
-        with mock.patch.object(records, "kafka_decoder", KafkaReference):
+        with mock.patch.object(chunk_builder, "kafka_decoder", KafkaReference):
             assert outcome(view, wanted, 1 << 20) == fast
 
 

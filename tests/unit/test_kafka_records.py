@@ -13,7 +13,7 @@ import pytest
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.layout import Fault
 from rangeland.dialects.fetch_values import DecodedChunk
-from rangeland.dialects.kafka import records
+from rangeland.dialects.kafka import chunk_builder
 from rangeland.dialects.kafka.entry_checks import READERS
 from rangeland.dialects.kafka.entry_scan import entries, scan
 from rangeland.dialects.kafka.records import Aborted, decode_chunks
@@ -207,7 +207,7 @@ def test_a_number_of_rows_that_the_headers_rule_out_is_not_given_out(
 ) -> None:
     kernel = kafka_decoder()
     short = mock.Mock(decode_records=lambda *given: kernel.decode_records(*given).slice(1))
-    monkeypatch.setattr(records, "kafka_decoder", lambda: short)
+    monkeypatch.setattr(chunk_builder, "kafka_decoder", lambda: short)
     with pytest.raises(ProofFailed, match="10 rows were expected"):
         chunk_of(ten(0))
 

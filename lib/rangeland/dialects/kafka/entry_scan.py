@@ -77,11 +77,9 @@ class BatchGroup(NamedTuple):
     heads: Heads
 
     def entry(self, row: int) -> BatchV2:
-        head = self.heads[row]
-        end = int(head[BatchColumn.END])
-        return with_known_end(
-            batch_of(self.records[int(head[BatchColumn.BYTE_INDEX]) : end]), self.records, end
-        )
+        begin = self.heads.item(row, BatchColumn.BYTE_INDEX)
+        end = self.heads.item(row, BatchColumn.END)
+        return with_known_end(batch_of(self.records[begin:end]), self.records, end)
 
 
 def entries(
