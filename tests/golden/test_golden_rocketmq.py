@@ -145,7 +145,7 @@ def test_a_pull_that_brings_nothing_says_why(name: str, meaning: ErrorMeaning, c
     series = m.SeriesResponse(m.PullSeries(PLAIN, offset, FAR_OFF, 1), (response,))
     asked = [PartitionFetch(PLAIN, None, None, offset, 1, FAR_OFF)]
     (part,) = read_records([series], asked, COMMITTED).partitions
-    assert (part.meaning, part.code.split(":")[0]) == (meaning, code)
+    assert (part.meaning, part.code_name.split(":")[0]) == (meaning, code)
     assert not len(part.records)
 
 

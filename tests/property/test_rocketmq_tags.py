@@ -166,7 +166,10 @@ def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
         m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
     )
     (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).partitions
-    assert (part.meaning, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
+    assert (part.meaning, part.code_name.split(":")[0]) == (
+        ErrorMeaning.OUT_OF_RANGE,
+        "OFFSETS_MISSING",
+    )
 
 
 @pytest.mark.parametrize(

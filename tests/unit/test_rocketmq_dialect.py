@@ -389,7 +389,10 @@ def test_an_error_after_messages_does_not_spoil_them() -> None:
 def test_messages_that_begin_after_the_offset_are_not_taken_for_all_there_are() -> None:
     body = messages([b"v"] * 3, 7)
     part = pulled(5, (0, "FOUND", {"nextBeginOffset": 10, "maxOffset": 10}, body))
-    assert (part.meaning, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
+    assert (part.meaning, part.code_name.split(":")[0]) == (
+        ErrorMeaning.OUT_OF_RANGE,
+        "OFFSETS_MISSING",
+    )
 
 
 def test_offsets_between_messages_are_counted_as_compacted() -> None:
@@ -577,7 +580,7 @@ def test_an_empty_queue_for_batches_begins_at_0_and_has_nothing_of_any_time() ->
 def test_an_offset_that_is_refused_is_none() -> None:
     (question,) = offsets_requests({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
     found = read_offsets([m.RemotingResponse(question.message, 16, "no right", {}, b"")])[QUEUE]
-    assert (found.meaning, found.offset, found.code) == (
+    assert (found.meaning, found.offset, found.code_name) == (
         ErrorMeaning.DENIED,
         None,
         "NO_PERMISSION: no right",

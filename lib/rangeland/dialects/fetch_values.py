@@ -65,7 +65,8 @@ class FetchedPartition:
 
     partition: Partition
     meaning: ErrorMeaning
-    code: str
+    code_name: str
+    """The name of the partition's error code, with what the broker says about it."""
     records: memoryview
     readable_end: int | None = None
     """The last stable offset or the high watermark, by isolation; None if it is not reported."""
@@ -90,7 +91,7 @@ class FetchResult:
 
     meaning: ErrorMeaning
     """The meaning of the error code of the whole request; each partition has its own."""
-    code: str
+    code_name: str
     partitions: tuple[FetchedPartition, ...]
     throttle_ms: int = 0
     """How long a quota delayed the response."""

@@ -118,7 +118,7 @@ class ResponseReader:
         if fetched is None:
             self._loop.on_empty(request, None, throttled)
         elif fetched.meaning is not ErrorMeaning.OK:
-            self._loop.on_error(request, fetched.meaning, fetched.code, fetched.leader_hint)
+            self._loop.on_error(request, fetched.meaning, fetched.code_name, fetched.leader_hint)
         elif fetched.is_empty:
             if not self._moves_on(request, fetched):
                 self._loop.on_empty(request, fetched.readable_end, throttled)

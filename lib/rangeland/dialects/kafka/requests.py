@@ -102,7 +102,7 @@ def read_cluster(response: m.MetadataResponse) -> ClusterView:
         topics[topic.name] = TopicView(
             name=topic.name,
             meaning=code.meaning,
-            code=code.name if code.meaning is not ErrorMeaning.OK else "",
+            code_name=code.name if code.meaning is not ErrorMeaning.OK else "",
             is_internal=topic.is_internal or topic.name in INTERNAL,
             leaders={
                 Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
@@ -266,7 +266,7 @@ def read_records(
                 FetchedPartition(
                     partition=Partition(name, partition.partition_index),
                     meaning=code.meaning,
-                    code=code.name,
+                    code_name=code.name,
                     records=partition.records if partition.records is not None else memoryview(b""),
                     readable_end=readable_end if readable_end >= 0 else None,
                     aborted=tuple(
