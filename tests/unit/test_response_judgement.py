@@ -17,13 +17,13 @@ from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_judgement import (
     MIN_FETCH_BYTES,
+    AllDamaged,
     AskForGapEntry,
     AskForNextEntry,
     AskLogEnd,
     AskWhetherDamaged,
     AskWhetherMisplaced,
     AskWhetherReplaced,
-    Damaged,
     Inconclusive,
     Judgement,
     Replaced,
@@ -70,7 +70,7 @@ def response(*stored: bytes, at: int = 0, end: int | None = None, **known: Any) 
 
 
 def error_of(judged: Judgement) -> BadRecord:
-    assert isinstance(judged, Damaged), judged
+    assert isinstance(judged, AllDamaged), judged
     return judged.error
 
 

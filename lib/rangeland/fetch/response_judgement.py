@@ -36,7 +36,7 @@ class SliceResponse:
     isolation: Isolation
     floor: int | None = None
     """The requested offset, if an entry ended there: then the next one begins there or later. None
-    if that is unknown, for example because a slice begins in the middle of a batch."""
+    if that is unknown, for example because a slice begins in the middle of an entry."""
     cut_why: str | None = None
     """Why an earlier response was damaged at the requested offset, and was cut off there."""
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -75,7 +75,7 @@ class TooSmall:
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class AllDamaged:
     """Nothing can be decoded."""
 
     error: BadRecord
@@ -171,7 +171,7 @@ AboutRecords = (
     AskWhetherReplaced | AskWhetherDamaged | AskForGapEntry | AskWhetherMisplaced | AskForNextEntry
 )
 Question = AboutRecords | AskLogEnd
-Judgement = Take | TooSmall | Damaged | Replaced | Inconclusive | SenderUnreachable | Question
+Judgement = Take | TooSmall | AllDamaged | Replaced | Inconclusive | SenderUnreachable | Question
 
 
 # --- judging ------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def judge_records(
             if not _begins_with(answer, gap.entry):
                 return Inconclusive()  # the cleaner has taken the entry meanwhile
             why = f"it says that it is at {gap.until_offset} to {gap.last_offset}, where others are"
-            return _damaged_batch(response, why, Damage(response.offset))
+            return _damaged_entry(response, why, Damage(response.offset))
         case _:
             assert_never(question)
 
@@ -227,7 +227,7 @@ def judge_log_end(response: SliceResponse, question: AskLogEnd, log_end: int) ->
     if question.next_offset <= log_end:
         return Take(question.next_offset)
     why = f"it ends at offset {question.next_offset}, and the log ends at {log_end}"
-    return _damaged_batch(response, why)
+    return _damaged_entry(response, why)
 
 
 def judge_silence(question: Question, why: str) -> Judgement:
@@ -235,7 +235,7 @@ def judge_silence(question: Question, why: str) -> Judgement:
     return Inconclusive() if isinstance(question, AskLogEnd) else SenderUnreachable(why)
 
 
-def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
+def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | AllDamaged:
     """How much of a damaged response to decode. ``loss_judgement`` decides what is lost."""
     until = passable_until(error, response.offset, response.sender)
     if until is None:
@@ -287,7 +287,7 @@ def _judge_left_out(
         return _judge_end(response, question.scan)
     # The entry is still damaged, or only the one before it came.
     damage = Damage(response.offset, question.first_offset, has_bytes=False)
-    return _damaged_batch(response, question.why, damage)
+    return _damaged_entry(response, question.why, damage)
 
 
 def _judge_next_entry(
@@ -338,11 +338,11 @@ def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset:
         return False
 
 
-def _damaged_batch(response: SliceResponse, why: str, damage: Damage | None = None) -> Damaged:
+def _damaged_entry(response: SliceResponse, why: str, damage: Damage | None = None) -> AllDamaged:
     what = f"the batch at offset {response.offset} cannot be decoded"
     return _located(response, BadRecord(what, why=why, damage=damage))
 
 
-def _located(response: SliceResponse, error: BadRecord) -> Damaged:
+def _located(response: SliceResponse, error: BadRecord) -> AllDamaged:
     partition, capabilities = response.request.partition, response.dialect.capabilities
-    return Damaged(located_damage_error(error, partition, str(response.address), capabilities))
+    return AllDamaged(located_damage_error(error, partition, str(response.address), capabilities))

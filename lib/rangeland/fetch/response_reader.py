@@ -23,8 +23,8 @@ from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_judgement import (
+    AllDamaged,
     AskLogEnd,
-    Damaged,
     Inconclusive,
     Judgement,
     Question,
@@ -194,13 +194,13 @@ class ResponseReader:
     def _report(
         self,
         response: SliceResponse,
-        judgement: TooSmall | Damaged | Replaced | Inconclusive | SenderUnreachable,
+        judgement: TooSmall | AllDamaged | Replaced | Inconclusive | SenderUnreachable,
     ) -> None:
         request = response.request
         match judgement:
             case TooSmall():
                 self._loop.on_too_small(request)
-            case Damaged(error):
+            case AllDamaged(error):
                 self._loop.on_damaged(request, error)
             case Replaced():
                 self._loop.on_replaced(request)

@@ -128,7 +128,7 @@ def locate_entries(
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """Like ``entries``, with the positions at which each begins and ends."""
+    """Like ``entries``, with the bytes at which each begins and ends."""
     return _one_by_one(records, 0, options.floor or 0, from_offset, options, with_runs=with_runs)
 
 
@@ -141,7 +141,7 @@ def _one_by_one(
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """Scans entry by entry from the position ``begin`` on; the entries before it end at the offset
+    """Like ``locate_entries``, from the byte ``begin`` on; the entries before it end at the offset
     ``floor``."""
     requested, max_bytes = options.requested_offset or 0, options.max_batch_bytes
     base = first_of(records, begin)

@@ -38,10 +38,10 @@ from rangeland.model import Isolation
 from rangeland.wire.memory_budget import HEADER_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20
-"""A chunk ends after the batch with which its decompressed records exceed this. Each record counts
+"""A chunk ends after the entry with which its decompressed records exceed this. Each record counts
 for more than its bytes: small ones take several times as much memory as columns
 (``wire.memory_budget``). Headers are counted only when a chunk is decoded: if they exceed this
-too, the chunk is begun again with fewer batches."""
+too, the chunk is begun again with fewer entries."""
 _MAX_HEADERS = MAX_CHUNK_BYTES // HEADER_BYTES
 
 
@@ -55,7 +55,7 @@ def decode_chunks(
     options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> Iterator[DecodedChunk | Gap]:
     """All of one fetch response, in chunks of bounded memory. Each continues where the previous one
-    ends; the last ends at ``until_offset`` or after the last complete batch. Batches before
+    ends; the last ends at ``until_offset`` or after the last complete entry. Entries before
     ``from_offset`` are skipped. ``aborted`` is the list that was returned with these bytes. Raises
     BadRecord with the damage, and where reading resumes after it if that is known."""
 

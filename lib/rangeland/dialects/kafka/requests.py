@@ -39,7 +39,7 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 """Kafka's own topics, which the oldest brokers do not mark as internal."""
 
 MAGIC_AT = 16
-"""The position of the format number in all formats. Format 0 has no timestamps."""
+"""The byte index of the format number in all formats. Format 0 has no timestamps."""
 
 
 def lacks_timestamp(records: memoryview) -> bool:

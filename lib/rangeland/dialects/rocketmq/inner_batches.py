@@ -61,7 +61,7 @@ class InnerMessages:
     places: list[tuple[int, int]] = field(default_factory=list)
 
     def place_of(self, byte_index: int) -> int:
-        """The position in the fetched bytes of a message that was not rewritten."""
+        """The byte index, in the fetched bytes, of a message that was not rewritten."""
         start, fetched_start = self.places[bisect_right(self.places, (byte_index, 1 << 62)) - 1]
         return fetched_start + byte_index - start
 

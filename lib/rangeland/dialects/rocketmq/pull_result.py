@@ -1,7 +1,7 @@
 """The result of a fetch: messages, and the broker's account of them.
 
 A broker finds messages by its own index and reports which offsets its response accounts for. So if
-no offset is missing, the position of each message is certain, whatever offset is stored in it; if
+no offset is missing, the offset of each message is certain, whatever offset is stored in it; if
 messages are missing, the others must still be within the response. None of this is in the bytes of
 the messages, and no checksum covers their stored offsets (``offset_checks``).
 """

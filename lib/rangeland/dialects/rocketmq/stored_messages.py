@@ -72,8 +72,8 @@ def misplaced_error(result: PullResult, message: MisplacedMessage, from_offset: 
 def decoded_message_error(
     result: PullResult, error: UndecodableMessage, from_offset: int, byte_index: int | None = None
 ) -> BadRecord:
-    """The decoder's error, as one that names the message by its offset. ``byte_index``: the
-    position in the stored bytes, if the decoder was given others."""
+    """The decoder's error, as one that names the message by its offset. ``byte_index``: its
+    place in the stored bytes, if the decoder was given others."""
     offset = error.offset if error.fault.is_inside else max(from_offset, error.offset + 1)
     byte_index = error.position if byte_index is None else byte_index
     return _fault_error(result, error.fault, byte_index, offset)
