@@ -67,8 +67,8 @@ class Dialect(ABC):
         does not fit, MissingRequirement for a package that this Python lacks."""
 
     def mechanisms_requests(self) -> list[BrokerRequest]:
-        """Which login mechanisms the listener offers to a client that has not logged in. Nothing in
-        them is secret; empty if listeners cannot be asked."""
+        """Asks which login mechanisms the listener offers to a client that has not logged in.
+        Nothing in the requests is secret; there are none if listeners cannot be asked."""
         return []
 
     def read_mechanisms(self, responses: Sequence[Any]) -> tuple[str, ...] | None:
@@ -98,16 +98,16 @@ class Dialect(ABC):
     def latest_timestamps_requests(
         self, leaders: Mapping[Partition, Leader], isolation: Isolation
     ) -> list[BrokerRequest]:
-        """For the records with the latest timestamps, deleted or not; ``read_offsets`` reads the
-        responses. Empty if brokers find every record that is as late as a time."""
+        """Asks for the records with the latest timestamps, deleted or not; ``read_offsets`` reads
+        the responses. Empty if brokers find every record that is as late as a time."""
         return []
 
     @abstractmethod
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
     def sizes_requests(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
-        """How many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets are
-        bytes."""
+        """Asks how many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets
+        are bytes."""
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
@@ -116,12 +116,12 @@ class Dialect(ABC):
     def epochs_requests(
         self, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
     ) -> list[BrokerRequest]:
-        """The end offset of a leader epoch, and of those before it, in the leader's log."""
+        """Asks where leader epochs, or those before them, end in the leader's log."""
         return []
 
     def read_epochs(self, responses: Sequence[Any]) -> dict[Partition, int | None]:
-        """None where the broker cannot or may not say. Without partitions whose leader has to be
-        asked again."""
+        """The end offset by partition, None where the broker cannot or may not say. Partitions
+        whose leader has to be asked again are left out."""
         return {}
 
     def epoch_of(self, records: memoryview) -> int | None:
@@ -129,8 +129,8 @@ class Dialect(ABC):
         return None
 
     def transactions_requests(self, partitions: Collection[Partition]) -> list[BrokerRequest]:
-        """Which transactions are open in these partitions of one leader; empty if brokers cannot be
-        asked."""
+        """Asks which transactions are open in these partitions of one leader. Empty if brokers
+        cannot be asked."""
         return []
 
     def read_transactions(self, responses: Sequence[Any]) -> dict[Partition, OpenTransaction]:
@@ -144,7 +144,8 @@ class Dialect(ABC):
         return {}
 
     def cleanup_requests(self, topic: str) -> list[BrokerRequest]:
-        """The cleanup policy of a topic. Empty if no decoder of this dialect reports gaps."""
+        """Asks for the cleanup policy of a topic. Empty if no decoder of this dialect reports
+        gaps."""
         return []
 
     def read_cleanup(self, responses: Sequence[Any]) -> CleanupPolicy:
@@ -217,8 +218,11 @@ class Dialect(ABC):
         context: FetchContext = NO_CONTEXT,
         options: DecodeOptions = DEFAULT_OPTIONS,
     ) -> Iterator[DecodedChunk | Gap]:
-        """The offsets from ``from_offset`` on. Where offsets are bytes, ``records`` begin there;
-        otherwise they may begin before."""
+        """Decodes the offsets ``[from_offset, until_offset)``, as far as complete entries account
+        for them. Each chunk or gap begins where the previous one ends. If offsets are bytes,
+        ``records`` begin at ``from_offset``; otherwise they may begin before it. ``aborted``: the
+        aborted transactions that were returned with the records. Raises BadRecord for damage, after
+        the chunks before it."""
 
 
 def dialect_names() -> list[str]:

@@ -43,8 +43,8 @@ MAX_DEPTH: Final = 8
 
 
 def entry_error(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
-    """``next_offset`` is where reading can continue after the entry; None if the end of the entry
-    is uncertain."""
+    """The error for an entry. ``next_offset`` is where reading can continue after it; None if its
+    end is uncertain."""
     return BadRecord(
         f"the entry at offset {offset} cannot be decoded",
         why=why,
@@ -161,6 +161,7 @@ class Unpacked:
                 raise NotDecompressible(f"in its message at byte {byte_index}, {fault.reason}")
 
     def _open(self, stored: memoryview, depth: int) -> memoryview:
+        """The decompressed contents of a packed entry. Raises NotDecompressible."""
         header = ENTRY_HEADER.read(stored)
         payload = stored[ENTRY_HEADER.size :]
         codec = header.attributes & CODEC_MASK
@@ -199,6 +200,5 @@ def cut_out(
     context: FetchContext = NO_CONTEXT,
     options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> memoryview:
-    """The raw bytes at ``[first, until)``, for quarantine. The records begin at ``from_offset``;
-    offsets are positions."""
+    """The raw bytes at ``[first, until)``, for quarantine. The records begin at ``from_offset``."""
     return records[first - from_offset : until - from_offset]

@@ -58,7 +58,7 @@ def decode_chunks(
     """All of one fetch response, whose first byte is at ``from_offset``, in chunks of bounded
     memory. Each continues where the previous one ends; the last ends at ``until_offset`` or after
     the last complete entry. There are no transactions, so ``isolation`` and ``aborted`` are
-    ignored; of ``context`` only the memory limit is used.
+    ignored; of ``options`` only the memory limit is used.
 
     Raises BadRecord with the damage, and where reading resumes after it if that is known; also for
     an entry that extends beyond ``until_offset``."""
@@ -93,7 +93,8 @@ def decode_chunk(
 
 
 class _EntryWalker:
-    """All entries before ``byte_index`` (a byte of ``records``) are in ``sets``."""
+    """Takes entries from the beginning of ``records``, which is at ``from_offset``, up to ``width``
+    bytes. All before ``byte_index`` are in ``sets``."""
 
     def __init__(
         self, records: memoryview, from_offset: int, width: int, max_batch_bytes: int
@@ -126,6 +127,7 @@ class _EntryWalker:
         return self.byte_index > start
 
     def _take_packed(self) -> None:
+        """Takes the packed entry at ``byte_index``: all messages in it."""
         start = self.byte_index
         end = start + LENGTH_BYTES + ENTRY_HEADER.read(self.records, start).length
         unpacked = Unpacked(self.from_offset + start, self.max_batch_bytes)
@@ -150,6 +152,8 @@ class _EntryWalker:
             )
 
     def finish(self) -> DecodedChunk:
+        """The chunk of all entries that were taken. Raises BadRecord if one cannot be decoded, and
+        ProofFailed if rows are missing."""
         batch = self._decode() if self.sets else None
         rows = batch.num_rows if batch is not None else 0
         next_offset = self.from_offset + self.byte_index

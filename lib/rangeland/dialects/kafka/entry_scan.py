@@ -251,6 +251,7 @@ def cut_out(
 
 
 def _begin(records: memoryview, first: int, options: DecodeOptions) -> int:
+    """The byte at which the entry with the offset ``first`` begins, or the first bad entry."""
     begins = 0
     try:
         for byte_index, end, entry in locate_entries(records, first, options, with_runs=False):

@@ -229,6 +229,7 @@ class KafkaSession(ProtocolSession):
         return self._encode(request, version)[1]
 
     def _encode(self, request: Any, version: int) -> tuple[int, bytes]:
+        """The correlation id of the request, and its frame in this version."""
         cls = type(request)
         correlation_id = self._next_id
         header = RequestHeader(

@@ -32,6 +32,7 @@ def cleanup_requests(topic: str) -> list[BrokerRequest]:
 
 
 def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
+    """The cleanup policy of the topic in the responses."""
     result = next((r for response in responses for r in response.results), None)
     if result is None:
         return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
@@ -63,7 +64,7 @@ def _retention(settings: Mapping[str, str | None]) -> Retention:
 
 
 def _limit(value: str | None) -> int | None:
-    """-1: no limit."""
+    """The limit in a setting; None for -1, which means none."""
     try:
         return decimal(value or "", "the setting", 0)
     except Unreadable:

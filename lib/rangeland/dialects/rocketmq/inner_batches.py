@@ -149,8 +149,8 @@ def _body(
 def _messages_of(
     body: memoryview, entry: QueueEntry, result: PullResult
 ) -> Iterator[tuple[int, memoryview, memoryview]]:
-    """Flag, body, and properties preceded by their length. Producers write neither magic nor
-    checksum, so neither is checked."""
+    """The messages in a batch: flag, body, and properties preceded by their length. Producers write
+    neither magic nor checksum, so neither is checked."""
     start = 0
     while start < len(body):
         length = body_length = size = -1

@@ -117,6 +117,7 @@ class EntryTotals:
             self.last_offset = entry.until_offset - 1
 
     def _entry(self) -> QueueEntry | None:
+        """The next entry; None if there is none, and ``fault`` says whether it is damaged."""
         entry = entry_at(self._data, self.end)
         if entry is StoredFault.CUT_SHORT:
             return None

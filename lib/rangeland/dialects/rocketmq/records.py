@@ -86,6 +86,7 @@ def decode_chunks(
 
 
 def _decode(result: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
+    """The chunks of a result. If it has batches, they are split first."""
     try:
         decoded = rocketmq_decoder().decode_stored(
             result.messages, from_offset, until_offset, result.tags
@@ -102,6 +103,7 @@ def _decode(result: PullResult, from_offset: int, until_offset: int) -> Iterator
 def _chunks_of_batches(
     result: PullResult, from_offset: int, until_offset: int
 ) -> Iterator[DecodedChunk]:
+    """The chunks of a result with batches, a part of its messages at a time."""
     for part in unfold(result, from_offset, until_offset):
         try:
             decoded = rocketmq_decoder().decode_stored(
@@ -118,6 +120,7 @@ def _chunks_of_batches(
 def _chunks(
     decoded: DecodedMessages, from_offset: int, end: int, result: PullResult
 ) -> Iterator[DecodedChunk]:
+    """The chunks of decoded messages, which end at ``end``."""
     if end <= from_offset:
         return
     by_tags = bool(result.tags)
@@ -133,6 +136,8 @@ def _chunks(
 def _chunk(
     batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool
 ) -> DecodedChunk:
+    """The chunk of these rows. An offset without a row is filtered or compacted. Raises ProofFailed
+    if there are more rows than offsets."""
     rows = batch.num_rows
     remaining = next_offset - from_offset - rows
     counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": remaining})
@@ -154,6 +159,7 @@ def _unpacked_chunks(
     by_tags: bool,
     max_bytes: int,
 ) -> Iterator[DecodedChunk]:
+    """The chunks of messages of which some are compressed, of bounded memory."""
     offsets = batch.column(columns.OFFSET.name).to_numpy()
     values = batch.column(columns.VALUE.name)
     _, ends_buffer, data_buffer = values.buffers()

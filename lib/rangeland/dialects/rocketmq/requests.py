@@ -140,6 +140,7 @@ def _list_brokers(seed: Address) -> Generator[LeaderRequest, Any, frozenset[str]
 
 
 def _view(topic: str, response: m.RemotingResponse) -> TopicView:
+    """The topic as a response describes it."""
     code = error_code_of(response.code)
     if response.code != SUCCESS:
         return TopicView(
@@ -170,6 +171,7 @@ def offsets_requests(
 
 
 def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, OffsetResult]:
+    """The offset by queue."""
     offsets = {}
     for response in responses:
         assert response.request.about is not None
@@ -185,7 +187,8 @@ def read_offsets(responses: Sequence[m.RemotingResponse]) -> dict[Partition, Off
 
 
 def _offset_in(response: m.RemotingResponse) -> int | None:
-    """An empty queue for batches answers -1: it begins at 0, and no entry is that late."""
+    """The offset in a response. An empty queue for batches answers -1: it begins at 0, and no entry
+    is that late."""
     offset = number_of(response, "offset")
     if offset >= 0:
         return offset
@@ -216,7 +219,7 @@ def records_requests(
 def read_records(
     responses: Sequence[m.SeriesResponse], fetches: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
-    """Reads what each series returned without a gap."""
+    """What each series returned without a gap."""
     partitions = tuple(
         _joined_pulls(a.partition, s) for a, s in zip(fetches, responses, strict=True)
     )
@@ -291,7 +294,8 @@ class _JoinedPulls:
 
 
 def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPartition:
-    """If nothing was returned without a gap, the first pull's response says why."""
+    """What the pulls of a series returned together. If nothing was returned without a gap, the
+    first pull's response says why."""
     start = series.request.offset
     compacted_end = compacted_until(series)
     by_tags = any(response.pull.tags for response in series.responses)
@@ -322,9 +326,9 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
 def _by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
-    """The first response has shown that the log contains the offset, and the follow-up that it
-    still did after all pulls. A broker searches beyond the last message it returns, and pulls may
-    overlap."""
+    """What the pulls of a series by tags returned together. The first response has shown that the
+    log contains the offset, and the follow-up that it still did after all pulls. A broker searches
+    beyond the last message it returns, and pulls may overlap."""
     for response in series.responses[1:]:
         if response.pull.offset > joined.next_offset:
             break
@@ -342,7 +346,8 @@ def _by_tags(
 def _nothing_by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
-    """The first pull with tags says why, unless the queue ends there."""
+    """The result of a series by tags without any messages. The first pull with tags says why,
+    unless the queue ends there."""
     response = series.responses[1]
     code = pull_code_of(response.code, response.remark, joined.next_offset)
     if code.meaning is ErrorMeaning.OK:
@@ -355,9 +360,9 @@ def _code_text(code: ErrorCode, response: m.RemotingResponse) -> str:
 
 
 def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
-    """A broker that does not find the offset's message continues at the next one. The caller then
-    asks whether the log's beginning has moved. ``is_known``: the offsets before the next message
-    are known to be compacted."""
+    """The code of a pull at ``offset``. A broker that does not find the offset's message continues
+    at the next one. The caller then asks whether the log's beginning has moved. ``is_known``: the
+    offsets before the next message are known to be compacted."""
     code = pull_code_of(response.code, response.remark, offset)
     first = found_at(response)
     if first is None or first == offset or is_known:
@@ -371,9 +376,9 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
 
 
 def login(credentials: Credentials) -> Generator[BrokerRequest, Any, None]:
-    """There is no login: each request is signed. The first request shows whether the signature is
-    accepted. Raises JobFileError for another mechanism, AccessDenied if the access key
-    or its signature is refused."""
+    """Sends a request that shows whether the signature is accepted: there is no login, each request
+    is signed. Raises JobFileError for another mechanism, AccessDenied if the access key or its
+    signature is refused."""
     if credentials.mechanism != SIGNED:
         raise JobFileError(
             "servers of this dialect only accept access keys",

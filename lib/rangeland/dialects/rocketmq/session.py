@@ -135,6 +135,7 @@ class RocketmqSession(ProtocolSession):
         return sent[:cut], sent[cut:]
 
     def _send(self, new: Iterable[SentPull]) -> Iterable[bytes]:
+        """Frames of new requests, which are unanswered from now on."""
         headers: SimilarHeaders | None = None
         for pull in new:
             opaque = self._next_number()
@@ -187,6 +188,8 @@ class RocketmqSession(ProtocolSession):
         return None if sent.owner is None else self._take_response(sent.owner, sent.response)
 
     def _take_response(self, request_id: int, response: RemotingResponse) -> tuple[int, Any] | None:
+        """Takes the last response of a message; None while others are missing, or if more requests
+        follow from it."""
         pending = self._open[request_id]
         pending.unanswered -= 1
         if pending.unanswered:
@@ -227,6 +230,7 @@ class RocketmqSession(ProtocolSession):
     def _take_search_response(
         self, request_id: int, pending: _OpenRequest, search: TimeSearch
     ) -> tuple[int, Any] | None:
+        """Takes a response to a search for a time; None if another request follows from it."""
         responses = responses_of(pending.sent)
         self._topics.learn(search.about.topic, responses)
         request = next_request(search, responses, self._topics)

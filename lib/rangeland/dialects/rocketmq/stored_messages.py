@@ -88,8 +88,8 @@ def _fault_error(result: PullResult, fault: StoredFault, byte_index: int, offset
 
 
 def message_error(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
-    """``next_offset`` is where reading can continue after the message; None if the end of the
-    message is uncertain."""
+    """The error for a message. ``next_offset`` is where reading can continue after it; None if its
+    end is uncertain."""
     return BadRecord(
         f"the message at offset {offset} cannot be decoded",
         why=why,
