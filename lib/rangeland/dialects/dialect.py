@@ -47,8 +47,7 @@ class Dialect(ABC):
     """The rules of one protocol. Methods are pure, apart from the nonce of a login:
     ``..._requests`` returns requests to send, ``read_...`` reads their responses. The requests of
     a list go to one broker in one go, and their responses come in the same order. The defaults are
-    those of brokers that have no leader epochs, no retention to report, no transactions, and no way
-    to list login mechanisms."""
+    those of brokers that have no logins, leader epochs or transactions, and report no retention."""
 
     capabilities: ClassVar[Capabilities]
 
@@ -57,7 +56,6 @@ class Dialect(ABC):
     @abstractmethod
     def open_session(self, client_id: str) -> ProtocolSession: ...
 
-    @abstractmethod
     def login(self, credentials: Credentials) -> Generator[BrokerRequest, Any, int | None]:
         """Yields requests and is sent their responses; an error of a request is thrown in.
         Returns after how many milliseconds the login must be repeated on the same connection;
@@ -65,6 +63,11 @@ class Dialect(ABC):
         only evidence is that the peer closed the connection (``Unreachable.closed``) at that
         step, so that it takes a second time to be sure. Raises JobFileError for a mechanism that
         does not fit, MissingRequirement for a package that this Python lacks."""
+        raise JobFileError(
+            "brokers of this dialect have no logins",
+            why=f"{credentials.mechanism} was requested",
+            do="remove source.security.sasl",
+        )
 
     def mechanisms_requests(self) -> list[BrokerRequest]:
         """Asks which login mechanisms the listener offers to a client that has not logged in.

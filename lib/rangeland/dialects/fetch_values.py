@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Isolation, Leader, Partition
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
@@ -57,6 +58,7 @@ class DecodeOptions:
 
 
 DEFAULT_OPTIONS = DecodeOptions()
+NO_RECORDS = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class FetchedPartition:
     meaning: ErrorMeaning
     code_name: str
     """The name of the partition's error code, with what the broker says about it."""
-    records: memoryview
+    records: memoryview = NO_RECORDS
     readable_end: int | None = None
     """The last stable offset or the high watermark, by isolation; None if it is not reported."""
     aborted: tuple[tuple[int, int], ...] = ()
@@ -171,3 +173,17 @@ class DecodedChunk:
     next_offset: int
     batch: pa.RecordBatch | None
     counts: Counts
+
+
+def miscount_error(
+    from_offset: int, next_offset: int, rows: int, became: object, why: str = ""
+) -> ProofFailed:
+    """The error for offsets ``[from_offset, next_offset)`` that were decoded to ``rows``, which
+    contradicts their headers."""
+    return ProofFailed(
+        f"offsets [{from_offset}, {next_offset}) became {became}",
+        why=why,
+        from_offset=from_offset,
+        next_offset=next_offset,
+        landed=rows,
+    )

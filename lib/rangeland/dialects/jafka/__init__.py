@@ -17,8 +17,6 @@ class JafkaDialect(Dialect):
     def open_session(self, client_id: str) -> JafkaSession:
         return JafkaSession(client_id)
 
-    login = staticmethod(requests.login)
-
     find_leaders = staticmethod(requests.find_leaders)
     offsets_requests = staticmethod(requests.offsets_requests)
     read_offsets = staticmethod(requests.read_offsets)

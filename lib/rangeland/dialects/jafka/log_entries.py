@@ -19,7 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.decode import jafka_decoder
-from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, MessageSet, SetFault
+from rangeland.decode.jafka.layout import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    MAGIC,
+    EntryWalk,
+    MessageSet,
+    SetFault,
+)
 from rangeland.dialects.fetch_values import (
     DEFAULT_OPTIONS,
     NO_CONTEXT,
@@ -63,27 +70,28 @@ def scan(
     options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> Scan:
     """The end of the complete entries, found without opening any. Raises BadRecord."""
-    walk = jafka_decoder().walk_entries(records, len(records))
-    if walk.fault is not None:
-        raise entry_fault_error(records, walk.end, from_offset, walk.fault)
-    if walk.entries == 0:
-        check_begins_with_entry(records, from_offset)
-        return Scan(None)
-    return Scan(from_offset + walk.end)
+    walk = _walk(records, from_offset, len(records))
+    return Scan(from_offset + walk.end if walk.entries else None)
 
 
 def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:
     """The beginning and end of the entry that contains ``target``, found by walking from
     ``from_offset``, where an entry begins. End None: the walk did not reach it, and the first value
     is where it stopped. Raises BadRecord."""
-    walk = jafka_decoder().walk_entries(records, target - from_offset + 1)
+    walk = _walk(records, from_offset, target - from_offset + 1)
+    if walk.end > target - from_offset:
+        return from_offset + walk.start, from_offset + walk.end
+    return from_offset + walk.end, None
+
+
+def _walk(records: memoryview, from_offset: int, width: int) -> EntryWalk:
+    """A walk over the entries that begin in the first ``width`` bytes. Raises BadRecord."""
+    walk = jafka_decoder().walk_entries(records, width)
     if walk.fault is not None:
         raise entry_fault_error(records, walk.end, from_offset, walk.fault)
     if walk.entries == 0:
         check_begins_with_entry(records, from_offset)
-    if walk.end > target - from_offset:
-        return from_offset + walk.start, from_offset + walk.end
-    return from_offset + walk.end, None
+    return walk
 
 
 def check_begins_with_entry(records: memoryview, offset: int) -> None:

@@ -26,6 +26,7 @@ from rangeland.dialects.fetch_values import (
     DecodedChunk,
     DecodeOptions,
     FetchContext,
+    miscount_error,
 )
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
@@ -37,7 +38,7 @@ from rangeland.dialects.jafka.log_entries import (
     is_packed_set,
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
-from rangeland.errors import BadRecord, ProofFailed
+from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from rangeland.wire.bounded_decompression import NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
@@ -158,13 +159,8 @@ class _EntryWalker:
         rows = batch.num_rows if batch is not None else 0
         next_offset = self.from_offset + self.byte_index
         if rows != self.messages:
-            raise ProofFailed(
-                f"offsets [{self.from_offset}, {next_offset}) became {rows} rows",
-                why=f"{self.messages} messages were counted in them",
-                from_offset=self.from_offset,
-                next_offset=next_offset,
-                landed=rows,
-            )
+            why = f"{self.messages} messages were counted in them"
+            raise miscount_error(self.from_offset, next_offset, rows, f"{rows} rows", why)
         return DecodedChunk(next_offset, batch if rows else None, Counts(landed=rows))
 
     def _decode(self) -> pa.RecordBatch:

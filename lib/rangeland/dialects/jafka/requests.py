@@ -36,7 +36,7 @@ from rangeland.dialects.jafka.error_codes import (
     WRONG_PARTITION,
     error_code_of,
 )
-from rangeland.dialects.protocol_session import BrokerRequest, Credentials
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
@@ -298,14 +298,3 @@ def read_records(
 def _fetched_partition(partition: Partition, response: m.FetchResponse) -> FetchedPartition:
     code = error_code_of(response.error_code)
     return FetchedPartition(partition, code.meaning, code.name, response.records)
-
-
-# --- login ------------------------------------------------------------------------------
-
-
-def login(credentials: Credentials) -> Generator[BrokerRequest, Any, None]:
-    raise JobFileError(
-        "brokers of this dialect have no logins",
-        why=f"{credentials.mechanism} was requested",
-        do="remove source.security.sasl",
-    )

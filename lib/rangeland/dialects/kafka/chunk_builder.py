@@ -14,13 +14,12 @@ import pyarrow as pa
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.batch_table import BatchColumn, Payloads
 from rangeland.decode.kafka.layout import UndecodableRecord
-from rangeland.dialects.fetch_values import DecodedChunk
+from rangeland.dialects.fetch_values import DecodedChunk, miscount_error
 from rangeland.dialects.kafka.batch_opening import is_control, open_run
 from rangeland.dialects.kafka.entry_records import entry_error, records_of
 from rangeland.dialects.kafka.entry_scan import BatchGroup
 from rangeland.dialects.kafka.legacy_messages import Run
 from rangeland.dialects.kafka.log_entries import LogEntry
-from rangeland.errors import ProofFailed
 from rangeland.model import Counts
 from rangeland.wire.memory_budget import RECORD_BYTES
 
@@ -101,14 +100,9 @@ class ChunkBuilder:
             compacted=self.compacted + self.cut_width - cut_rows,
         )
         if not 0 <= cut_rows <= self.cut_width or counts.total != next_offset - self.from_offset:
-            raise ProofFailed(
-                f"offsets [{self.from_offset}, {next_offset}) became {counts}",
-                why=f"{self.expected_rows} rows were expected from whole batches "
-                f"and at most {self.cut_width} from others",
-                from_offset=self.from_offset,
-                next_offset=next_offset,
-                landed=landed,
-            )
+            why = f"{self.expected_rows} rows were expected from whole batches and at most "
+            why += f"{self.cut_width} from others"
+            raise miscount_error(self.from_offset, next_offset, landed, counts, why)
         return DecodedChunk(next_offset, rows if landed else None, counts)
 
     def _count(self, entry: LogEntry, first: int, until: int) -> int:

@@ -32,6 +32,7 @@ from rangeland.dialects.fetch_values import (
     DecodedChunk,
     DecodeOptions,
     FetchContext,
+    miscount_error,
 )
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
@@ -42,7 +43,6 @@ from rangeland.dialects.rocketmq.stored_messages import (
     message_error,
     misplaced_error,
 )
-from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.bounded_decompression import NotDecompressible
 
@@ -142,12 +142,7 @@ def _chunk(
     remaining = next_offset - from_offset - rows
     counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": remaining})
     if remaining < 0:
-        raise ProofFailed(
-            f"offsets [{from_offset}, {next_offset}) became {rows} rows",
-            from_offset=from_offset,
-            next_offset=next_offset,
-            landed=rows,
-        )
+        raise miscount_error(from_offset, next_offset, rows, f"{rows} rows")
     return DecodedChunk(next_offset, batch if rows else None, counts)
 
 

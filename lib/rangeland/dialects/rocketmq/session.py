@@ -21,7 +21,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rangeland.dialects.protocol_session import Credentials, ProtocolSession
+from rangeland.dialects.protocol_session import (
+    Credentials,
+    ProtocolSession,
+    unmatched_response_error,
+)
 from rangeland.dialects.rocketmq.batch_topic_times import next_request, search_result
 from rangeland.dialects.rocketmq.frames import (
     ONE_WAY,
@@ -44,7 +48,6 @@ from rangeland.dialects.rocketmq.messages import (
 from rangeland.dialects.rocketmq.missing_messages import follow_up_requests
 from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, usable_pulls
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
-from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.framing import frame
 from rangeland.wire.primitives import Buffer
@@ -175,12 +178,8 @@ class RocketmqSession(ProtocolSession):
             return None
         sent = self._waiting.pop(reply.opaque, None)
         if sent is None:
-            raise RemoteProtocolError(
-                "a response arrived that belongs to no request",
-                why=f"its number is {reply.opaque}",
-                do="run again; if it happens again, check the version of the broker",
-                opaque=reply.opaque,
-                code=reply.code,
+            raise unmatched_response_error(
+                f"its number is {reply.opaque}", opaque=reply.opaque, code=reply.code
             )
         sent.response = RemotingResponse(
             sent.request, reply.code, reply.remark, reply.fields, reply.body
