@@ -174,11 +174,12 @@ def _list_offsets_requests(
 
 
 def read_offsets(responses: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetResult]:
-    offsets = {}
-    for topic in (topic for response in responses for topic in response.topics):
-        for partition in topic.partitions:
-            offsets[Partition(topic.name, partition.partition_index)] = _offset_response(partition)
-    return offsets
+    return {
+        Partition(topic.name, partition.partition_index): _offset_response(partition)
+        for response in responses
+        for topic in response.topics
+        for partition in topic.partitions
+    }
 
 
 def _offset_response(response: m.ListOffsetsPartitionResponse) -> OffsetResult:
@@ -207,15 +208,14 @@ def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequ
 
 def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
     """Bytes on this broker's disks; empty if the broker does not say."""
-    sizes: dict[Partition, int] = {}
-    for directory in (directory for response in responses for directory in response.results):
-        for topic in directory.topics:
-            for partition in topic.partitions:
-                if not partition.is_future_key:
-                    sizes[Partition(topic.name, partition.partition_index)] = (
-                        partition.partition_size
-                    )
-    return sizes
+    return {
+        Partition(topic.name, partition.partition_index): partition.partition_size
+        for response in responses
+        for directory in response.results
+        for topic in directory.topics
+        for partition in topic.partitions
+        if not partition.is_future_key
+    }
 
 
 def records_requests(
