@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka.aborted_transactions import Aborted
-from rangeland.dialects.kafka.entry_scan import runs
-from rangeland.dialects.kafka.records import MAX_CHUNK_BYTES, _LogWalk
+from rangeland.dialects.kafka.records import MAX_CHUNK_BYTES, walk_from
 from rangeland.model import Isolation
 
 
@@ -23,6 +22,5 @@ def decode_chunk(
     """The offsets from ``from_offset`` on that the complete batches of ``records`` account for, up
     to ``until_offset`` or until ``max_bytes`` are decompressed. ``next_offset`` of the result is
     ``from_offset`` if no offset is accounted for."""
-    walk = _LogWalk(from_offset, until_offset, isolation, aborted)
-    walk.advance(runs(records, from_offset), max_bytes)
-    return walk.finish()
+    walk = walk_from(records, from_offset, until_offset, isolation, aborted)
+    return walk.fill_chunk(max_bytes).finish(walk.next_offset)

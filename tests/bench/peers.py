@@ -106,7 +106,7 @@ def land_bare(
     from rangeland.decode.columns import with_partition
     from rangeland.decode.kafka.layout import Payload
     from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
-    from rangeland.dialects.kafka.entry_scan import entries, next_offset
+    from rangeland.dialects.kafka.entry_scan import entries, scan
     from rangeland.dialects.kafka.log_entries import BatchV2
     from rangeland.model import Address, Isolation, Partition
     from rangeland.survey.leaders import ask_leaders
@@ -143,7 +143,7 @@ def land_bare(
         while offset < end:
             response = brokers.dialect.read_records([connection.receive()], asked, terms.isolation)
             records = response.partitions[0].records
-            following = next_offset(records)
+            following = scan(records).next_offset
             if following is None:
                 raise RuntimeError(f"the broker has nothing at {partition} {offset}")
             if following < end:

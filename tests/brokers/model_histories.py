@@ -27,6 +27,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.socket_stream import Stream
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
+    DecodeOptions,
     FetchedPartition,
     FetchOptions,
     FetchResult,
@@ -256,7 +257,7 @@ class Side:
 
     def offsets_in(self, data: bytes, base: int) -> set[int]:
         """Of the records in these entries, whatever became of their transactions."""
-        until = self._dialect.next_offset(memoryview(data), base)
+        until = self._dialect.scan(memoryview(data), base).next_offset
         assert until is not None
         found: set[int] = set()
         for chunk in self._dialect.decode_chunks(
@@ -301,13 +302,13 @@ class Side:
             return *shown, "not an entry"
 
     def _decoded(self, part: FetchedPartition, offset: int, asked: Asked) -> tuple[Any, ...]:
-        context = replace(part.context, asked_at=offset)
-        until = self._dialect.next_offset(part.records, offset, context)
+        context, options = part.context, DecodeOptions(requested_offset=offset)
+        until = self._dialect.scan(part.records, offset, context, options).next_offset
         if until is None:
             return ("no whole entry",)
         counts, rows = Counts(), []
         for chunk in self._dialect.decode_chunks(
-            part.records, offset, until, asked.isolation, part.aborted, context
+            part.records, offset, until, asked.isolation, part.aborted, context, options
         ):
             counts = Counts.sum([counts, getattr(chunk, "counts", Counts())])
             batch = getattr(chunk, "batch", None)

@@ -14,7 +14,7 @@ import pytest
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.jafka import messages
-from rangeland.dialects.jafka.log_entries import next_offset
+from rangeland.dialects.jafka.log_entries import scan
 from rangeland.dialects.jafka.requests import read_records, records_requests
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
@@ -239,7 +239,7 @@ def test_a_fetch_ends_with_its_segment(jafka: JafkaCluster, topic: str) -> None:
             asked = [PartitionFetch(partition, None, None, at, 1 << 20)]
             response = client.ask(records_requests(asked, terms)[0].message)
             (part,) = read_records([response], asked, Isolation.READ_COMMITTED).partitions
-            behind = next_offset(part.records, at)
+            behind = scan(part.records, at).next_offset
             assert behind is not None
             assert behind == at + len(part.records)
             at = behind

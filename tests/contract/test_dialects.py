@@ -75,7 +75,7 @@ def test_a_search_that_only_strangers_answer_is_the_jobs_mistake(dialect: Dialec
 
 def test_no_bytes_are_no_entry(dialect: Dialect) -> None:
     empty = memoryview(b"")
-    assert dialect.next_offset(empty, 0) is None
+    assert dialect.scan(empty, 0).next_offset is None
     assert list(dialect.decode_chunks(empty, 0, 9, Isolation.READ_COMMITTED, ())) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka.error_codes import error_code_of
-from rangeland.dialects.jafka.log_entries import next_offset
+from rangeland.dialects.jafka.log_entries import scan
 from rangeland.dialects.jafka.records import decode_chunk
 from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.errors import RemoteProtocolError
@@ -41,7 +41,7 @@ def response_of(name: str) -> Any:
 
 def rows_of(records: memoryview) -> list[tuple[int, int, bytes]]:
     chunk = decode_chunk(records, 0, len(records))
-    assert chunk.next_offset == next_offset(records, 0) == len(records)
+    assert chunk.next_offset == scan(records, 0).next_offset == len(records)
     assert chunk.batch is not None
     return [(r["offset"], r["position"], r["value"]) for r in chunk.batch.to_pylist()]
 
@@ -94,8 +94,8 @@ def test_records_are_a_slice_of_the_frame() -> None:
 def test_a_cut_response_has_whole_entries_and_a_piece() -> None:
     response = response_of("Fetch.cut")
     assert len(response.records) == 30
-    assert next_offset(response.records, 0) == len(entry(b"line-1")) + len(entry(b""))
-    assert next_offset(response.records[:9], 0) is None
+    assert scan(response.records, 0).next_offset == len(entry(b"line-1")) + len(entry(b""))
+    assert scan(response.records[:9], 0).next_offset is None
 
 
 @pytest.mark.parametrize(

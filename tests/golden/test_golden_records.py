@@ -15,7 +15,7 @@ import pytest
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native import native_library
 from rangeland.dialects.fetch_values import DecodedChunk
-from rangeland.dialects.kafka import records as kafka_records
+from rangeland.dialects.kafka import chunk_builder
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
@@ -68,7 +68,7 @@ every_log = pytest.mark.parametrize("stored", ALL, ids=label)
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     is_kernel = request.param == "kernel"
     chosen = KafkaKernel(native_library.load_library()) if is_kernel else KafkaReference()
-    monkeypatch.setattr(kafka_records, "kafka_decoder", lambda: chosen)
+    monkeypatch.setattr(chunk_builder, "kafka_decoder", lambda: chosen)
 
 
 def rows_of(batch: pa.RecordBatch | None) -> list[dict[str, Any]]:

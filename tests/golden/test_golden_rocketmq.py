@@ -22,7 +22,7 @@ from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import read_offsets, read_records
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
 from rangeland.dialects.rocketmq.session import RocketmqSession
-from rangeland.dialects.rocketmq.stored_messages import next_offset
+from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.golden.capture_rocketmq import (
@@ -145,7 +145,7 @@ def test_a_pull_that_brings_nothing_says_why(name: str, meaning: ErrorMeaning, c
     series = m.SeriesResponse(m.PullSeries(PLAIN, offset, FAR_OFF, 1), (response,))
     asked = [PartitionFetch(PLAIN, None, None, offset, 1, FAR_OFF)]
     (part,) = read_records([series], asked, COMMITTED).partitions
-    assert (part.meaning, part.code.split(":")[0]) == (meaning, code)
+    assert (part.meaning, part.code_name.split(":")[0]) == (meaning, code)
     assert not len(part.records)
 
 
@@ -154,7 +154,7 @@ FAR_OFF = 1 << 60
 
 def test_a_pull_of_two_brings_two() -> None:
     assert [row["offset"] for row in rows_of("Pull.two") if row["offset"]] == [1, 2]
-    assert next_offset(memoryview(response_of("Pull.two").body), 1) == 3
+    assert scan(memoryview(response_of("Pull.two").body), 1).next_offset == 3
 
 
 def test_offsets_are_read_as_they_are_and_not_believed_of_a_topic_that_is_not_there() -> None:

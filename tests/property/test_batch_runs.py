@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.kafka.kernel import KafkaKernel
-from rangeland.dialects.kafka import entry_checks, entry_scan, records
+from rangeland.dialects.kafka import chunk_builder, entry_checks, entry_scan, records
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
@@ -97,7 +97,7 @@ def outcome(data: memoryview, wanted: Sequence[Any], max_bytes: int) -> list[Any
     except BadRecord as error:
         found.append((error.what, error.why, error.facts))
     try:
-        found.append(entry_scan.next_offset(data, wanted[0]))
+        found.append(entry_scan.scan(data, wanted[0]).next_offset)
     except BadRecord as error:
         found.append((error.what, error.why, error.facts))
     return found
@@ -160,8 +160,22 @@ def test_the_slow_decoder_takes_runs_of_batches_too(
     view = memoryview(b"".join(found))
     with mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL):
         fast = outcome(view, wanted, 1 << 20)
-        with mock.patch.object(records, "kafka_decoder", KafkaReference):
+        with mock.patch.object(chunk_builder, "kafka_decoder", KafkaReference):
             assert outcome(view, wanted, 1 << 20) == fast
+
+
+@many
+@given(found=stored(good=True), from_offset=st.integers(0, 30), cut=st.sampled_from([0, 0, 1, 80]))
+def test_a_scan_shows_the_same_however_many_batches_a_step_finds(
+    found: list[bytes], from_offset: int, cut: int
+) -> None:
+    data = b"".join(found)
+    view = memoryview(data)[: max(0, len(data) - cut)]
+    with mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL):
+        whole = entry_scan.scan(view, from_offset)
+        for heads in (1, 2, 3):
+            with mock.patch.object(entry_scan, "HEADS", heads):
+                assert entry_scan.scan(view, from_offset) == whole
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
@@ -176,7 +190,7 @@ def test_nothing_is_made_of_a_batch_that_nothing_contradicts(codec: str) -> None
         mock.patch.object(entry_checks, "batch_of", never),
     ):
         view = memoryview(data)
-        assert entry_scan.next_offset(view) == 9000
+        assert entry_scan.scan(view).next_offset == 9000
         (chunk,) = records.decode_chunks(view, 3, 8997, Isolation.READ_COMMITTED, ())
         assert chunk.counts.landed == 8994
     assert len(list(entries(view))) == 3000

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
-from rangeland.dialects.kafka.entry_scan import entries, next_offset
+from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
+from rangeland.dialects.kafka.entry_scan import entries, scan
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
@@ -108,7 +108,7 @@ def read(
     at = from_offset
     while at < until_offset:
         data, aborted = log.fetch(at, size)
-        fetched_until = next_offset(data)
+        fetched_until = scan(data).next_offset
         assert fetched_until is not None
         while at < min(fetched_until, until_offset):
             chunk = decode_chunk(data, at, until_offset, isolation, aborted, max_bytes=max_bytes)
@@ -159,7 +159,7 @@ def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing
     stored, aborted = log.fetch(from_offset, 1 << 20)
     span = (from_offset, until_offset, isolation, aborted)
     at, gaps, chunks = from_offset, list[range](), list[DecodedChunk]()
-    for part in decode_chunks(stored, *span, FetchContext(reports_gaps=True)):
+    for part in decode_chunks(stored, *span, options=DecodeOptions(reports_gaps=True)):
         if isinstance(part, Gap):
             gaps.append(range(at, part.next_offset))
         else:
@@ -189,7 +189,7 @@ def test_a_cut_at_any_byte_loses_only_what_it_cuts(
     start = min(log.classes)
     data, aborted = log.fetch(start, 1 << 20)
     data = data[: len(data) - min(cut, len(data))]
-    found = next_offset(data)
+    found = scan(data).next_offset
     sizes, whole_until = 0, None
     for _, until, stored in log.batches:
         sizes += len(stored)
@@ -266,5 +266,5 @@ def test_damaged_compressed_bytes_with_a_good_checksum_give_rows_or_a_bad_record
 
 @pytest.mark.parametrize("isolation", Isolation)
 def test_an_empty_response_tells_nothing(isolation: Isolation) -> None:
-    assert next_offset(memoryview(b"")) is None
+    assert scan(memoryview(b"")).next_offset is None
     assert decode_chunk(memoryview(b""), 7, 9, isolation, []) == DecodedChunk(7, None, Counts())

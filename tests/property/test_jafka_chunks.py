@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.jafka import records
-from rangeland.dialects.jafka.log_entries import entry_around, next_offset
+from rangeland.dialects.jafka.log_entries import entry_around, scan
 from rangeland.dialects.jafka.records import decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
@@ -81,7 +81,7 @@ def read(
     at = from_offset
     while at < until_offset:
         data = log.fetch(at, size)
-        fetched_until = next_offset(data, at)
+        fetched_until = scan(data, at).next_offset
         if fetched_until is None:
             size = size * 2 + 1
             continue
@@ -209,7 +209,7 @@ def test_any_bytes_have_a_next_offset_or_are_refused(log: Log, data: st.DataObje
 
 def next_or_error(data: memoryview, offset: int) -> tuple[int | None, BadRecord | None]:
     try:
-        return next_offset(data, offset), None
+        return scan(data, offset).next_offset, None
     except BadRecord as error:
         return None, error
 

@@ -26,7 +26,7 @@ from rangeland.dialects.rocketmq.log_entries import EntryTotals, fields_of
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import read_records, records_requests
 from rangeland.dialects.rocketmq.session import RocketmqSession
-from rangeland.dialects.rocketmq.stored_messages import cut_out, next_offset
+from rangeland.dialects.rocketmq.stored_messages import cut_out, scan
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from tests.examples import tried
@@ -139,7 +139,7 @@ def test_the_messages_of_batches_are_read_as_if_each_was_stored_by_itself(
     until = data.draw(st.integers(first, offset + 2))
     assert rows_of(whole, first, until) == rows_of(apart, first, until)
     assert rows_of(whole, start) == rows_of(apart, start)
-    assert next_offset(memoryview(whole), start) == offset
+    assert scan(memoryview(whole), start).next_offset == offset
     assert len(cut_out(memoryview(whole), start, start, offset)) == len(whole)
 
 
@@ -176,7 +176,7 @@ END_IS_KNOWN = {
 def test_a_damaged_batch_is_named_whole_and_can_be_passed(why: str) -> None:
     bad = END_IS_KNOWN[why]
     data = BEFORE + bad + BEHIND
-    assert next_offset(memoryview(data), 4) == 10
+    assert scan(memoryview(data), 4).next_offset == 10
     error = refusal(data, 4)
     assert why in error.why
     facts = error.facts
@@ -208,7 +208,7 @@ def test_the_walk_ends_at_a_batch_that_does_not_tell_its_number(number: str) -> 
     data = BEFORE + batch(GOOD, 5, number=number)
     for bad in (data, data + BEHIND):
         with pytest.raises(BadRecord, match="cannot be decoded") as caught:
-            next_offset(memoryview(bad), 4)
+            scan(memoryview(bad), 4)
         assert "unknown number of messages" in caught.value.why
         assert caught.value.facts["base_offset"] == 5
         assert "next_offset" not in caught.value.facts
@@ -267,7 +267,7 @@ def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
     )
     (chunk,) = decode_chunks(memoryview(mended), 8, 12, COMMITTED, (), alone)
     assert chunk.counts == Counts(landed=2, filtered=2)
-    assert next_offset(memoryview(kept), 8, alone) == 12
+    assert scan(memoryview(kept), 8, alone).next_offset == 12
 
 
 # --- from a broker ----------------------------------------------------------------------
@@ -372,7 +372,7 @@ def taken(
     asked = [PartitionFetch(broker.queue, None, None, position, 1 << 20, until)]
     (part,) = read_records([response], asked, COMMITTED).partitions
     assert (part.meaning, part.readable_end) == (ErrorMeaning.OK, len(broker.tags))
-    behind = next_offset(part.records, position, part.context)
+    behind = scan(part.records, position, part.context).next_offset
     assert behind is not None
     assert position < behind <= part.readable_end
     end = min(behind, until)

@@ -13,7 +13,7 @@ from rangeland.dialects.fetch_values import FetchContext, ResponseSpan
 from rangeland.dialects.rocketmq.frames import Frame, HeaderReader, read_frame, write_frame
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
-from rangeland.dialects.rocketmq.stored_messages import next_offset
+from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.examples import tried
@@ -168,7 +168,7 @@ def test_every_offset_has_a_class_whatever_is_asked_for(
     for chunk in chunks:
         assert chunk.counts.total == chunk.next_offset - position
         position = chunk.next_offset
-    behind = next_offset(memoryview(data), 0, context)
+    behind = scan(memoryview(data), 0, context).next_offset
     reached = min(end, behind) if behind is not None else first
     assert position == max(first, reached)
 
@@ -179,7 +179,7 @@ def test_any_bytes_are_messages_or_a_bad_record(data: bytes, cut: int) -> None:
     records = memoryview(data[:cut])
     refused: list[BadRecord] = []
     for read in (
-        lambda: next_offset(records, 0),
+        lambda: scan(records, 0),
         lambda: list(decode_chunks(records, 0, 9, COMMITTED, ())),
     ):
         try:

@@ -24,7 +24,7 @@ from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, writ
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import read_records, records_requests
 from rangeland.dialects.rocketmq.session import RocketmqSession
-from rangeland.dialects.rocketmq.stored_messages import next_offset
+from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from tests.examples import tried
@@ -101,7 +101,7 @@ def read(
         part = fetch(broker, wanted, position, until)
         assert part.meaning is ErrorMeaning.OK
         assert (part.readable_end, part.preferred) == (len(broker.tags), 0)
-        behind = next_offset(part.records, position, part.context)
+        behind = scan(part.records, position, part.context).next_offset
         assert behind is not None
         assert behind > position
         end = min(behind, until)
@@ -166,7 +166,10 @@ def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
         m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
     )
     (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).partitions
-    assert (part.meaning, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
+    assert (part.meaning, part.code_name.split(":")[0]) == (
+        ErrorMeaning.OUT_OF_RANGE,
+        "OFFSETS_MISSING",
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +201,7 @@ def test_a_damaged_message_under_tags_is_named_at_its_position_and_can_be_passed
     bodies = [good[0], stored(b"x", 7, tagged, crc=1), good[1]]
     records = memoryview(b"".join(bodies))
     context = FetchContext(spans=(ResponseSpan(len(records), 4, 12),), has_gaps=True, tags=(b"A",))
-    assert next_offset(records, 4, context) == 12
+    assert scan(records, 4, context).next_offset == 12
     with pytest.raises(BadRecord) as caught:
         list(decode_chunks(records, 4, 12, COMMITTED, (), context))
     facts = caught.value.facts
@@ -224,7 +227,7 @@ def test_bytes_of_a_message_are_never_taken_for_a_statement_about_offsets() -> N
     (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).partitions
     if part.meaning is ErrorMeaning.OK:
         with pytest.raises(BadRecord):
-            next_offset(part.records, 0, part.context)
+            scan(part.records, 0, part.context)
         with pytest.raises(BadRecord):
             list(decode_chunks(part.records, 0, 1_000, COMMITTED, (), part.context))
 

@@ -9,7 +9,7 @@ RECORDS = (
     Mutation(
         "aborted records are landed",
         Change(
-            "dialects.kafka.records:_LogWalk.__init__",
+            "dialects.kafka.records:walk_from",
             "AbortedTransactions(aborted if reads_committed else ())",
             "AbortedTransactions(())",
         ),
@@ -17,12 +17,12 @@ RECORDS = (
     Mutation(
         "a marker is called aborted",
         Change(
-            "dialects.kafka.records:_LogWalk.take",
+            "dialects.kafka.chunk_builder:ChunkBuilder.add_control",
             "self.control += self._count",
             "self.aborted += self._count",
         ),
         Change(
-            "dialects.kafka.records:_LogWalk._take_whole",
+            "dialects.kafka.chunk_builder:ChunkBuilder.add_batches",
             "self.control += control",
             "self.aborted += control",
         ),
@@ -30,7 +30,7 @@ RECORDS = (
     Mutation(
         "records before the position are landed again",
         Change(
-            "dialects.kafka.records:_LogWalk._decode",
+            "dialects.kafka.chunk_builder:ChunkBuilder._decode",
             "self.payloads, self.from_offset,",
             "self.payloads, 0,",
         ),
@@ -93,9 +93,9 @@ TRANSACTIONS = (
     ),
     Mutation(
         "markers are records",
-        Change("dialects.kafka.records:_LogWalk.take", "if entry.control:", "if False:"),
+        Change("dialects.kafka.records:LogWalk._take", "if entry.control:", "if False:"),
         Change(
-            "dialects.kafka.records:_LogWalk._take_whole",
+            "dialects.kafka.chunk_builder:ChunkBuilder.add_batches",
             "control = int(counts[is_control(heads)].sum())",
             "control = 0",
         ),

@@ -20,7 +20,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult
 from rangeland.dialects.kafka.aborted_transactions import aborted_within
-from rangeland.dialects.kafka.entry_scan import next_offset
+from rangeland.dialects.kafka.entry_scan import scan
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_steps import SendFetch
@@ -123,11 +123,11 @@ def test_a_misplaced_message_of_an_old_format_is_lost_alone() -> None:
 def test_a_fetch_does_not_go_by_offsets_that_do_not_rise() -> None:
     stored = memoryview(four(0) + at(four(4), FAR) + four(8))
     with pytest.raises(BadRecord) as caught:
-        next_offset(stored, 0)
+        scan(stored, 0)
     assert caught.value.facts == {"base_offset": 4, "next_offset": 8}
-    assert next_offset(stored, 8) == 12
+    assert scan(stored, 8).next_offset == 12
     with pytest.raises(BadRecord):  # what comes next need not be whole to contradict it
-        next_offset(stored[: -len(four(8)) + 20], 0)
+        scan(stored[: -len(four(8)) + 20], 0)
 
 
 def test_gaps_of_a_cleaner_are_not_damage() -> None:

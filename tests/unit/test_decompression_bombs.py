@@ -20,7 +20,7 @@ import cramjam
 import pytest
 
 from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.fetch_values import DecodedChunk, FetchContext
+from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.jafka_entries import packed
@@ -171,12 +171,14 @@ def test_the_bound_is_a_setting() -> None:
     data = memoryview(encode(Batch(0, [Record(b"k", b"v" * 3 * MIB)], "zstd")))
     committed = Isolation.READ_COMMITTED
     (chunk,) = dialect.decode_chunks(
-        data, 0, 1, committed, (), FetchContext(max_batch_bytes=4 * MIB)
+        data, 0, 1, committed, (), options=DecodeOptions(max_batch_bytes=4 * MIB)
     )
     assert chunk.next_offset == 1
     with pytest.raises(BadRecord, match=r"source\.max_batch_bytes"):
         list(
-            dialect.decode_chunks(data, 0, 1, committed, (), FetchContext(max_batch_bytes=2 * MIB))
+            dialect.decode_chunks(
+                data, 0, 1, committed, (), options=DecodeOptions(max_batch_bytes=2 * MIB)
+            )
         )
 
 

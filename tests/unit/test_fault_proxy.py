@@ -69,7 +69,7 @@ def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
     (found,) = (
         load_dialect("kafka").read_records([decoded[1]], asked, Isolation.READ_COMMITTED).partitions
     )
-    assert (found.code, len(found.records)) == ("UNKNOWN_SERVER_ERROR", 0)
+    assert (found.code_name, len(found.records)) == ("UNKNOWN_SERVER_ERROR", 0)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -84,7 +84,7 @@ def test_jafka_s_fetch_fails_with_the_code_in_each_partition(count: int) -> None
     decoded = session.decode(memoryview(failed(-1)))
     assert decoded is not None
     found = dialect.read_records([decoded[1]], asked, Isolation.READ_COMMITTED)
-    assert [part.code for part in found.partitions] == ["UNKNOWN"] * count
+    assert [part.code_name for part in found.partitions] == ["UNKNOWN"] * count
     end = jafka.OffsetsRequest(topic="t", partition=0, time_ms=-1, max_count=1)
     talk.on_request(session.encode(end)[1][4:])
     assert talk.on_response(b"any").failed is None

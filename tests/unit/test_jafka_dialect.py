@@ -181,7 +181,10 @@ def test_a_topic_that_no_broker_has_is_unknown() -> None:
     brokers = {ONE: Broker({}), TWO: Broker({})}
     (topic,) = look(jafka.find_leaders(("t",), (), MEMBERS), brokers).topics.values()
     assert topic.is_unknown
-    assert (topic.meaning, topic.code) == (ErrorMeaning.FIND_LEADER, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert (topic.meaning, topic.code_name) == (
+        ErrorMeaning.FIND_LEADER,
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    )
     assert topic.leaders == {}
 
 
@@ -189,7 +192,7 @@ def test_a_topic_is_not_called_unknown_while_a_broker_is_silent() -> None:
     view = look(jafka.find_leaders(("t",), (), MEMBERS), {ONE: Broker({})})
     topic = view.topics["t"]
     assert (topic.meaning, topic.is_unknown) == (ErrorMeaning.RETRY, False)
-    assert "2" in topic.code
+    assert "2" in topic.code_name
     assert view.unreachable == {"2": "refused"}
 
 
@@ -202,7 +205,7 @@ def test_a_silent_broker_hides_only_its_own_partitions() -> None:
 def test_a_name_that_a_broker_refuses_is_not_asked_for_again() -> None:
     broker = Broker({"t": 1}, refuses=frozenset({"a/b"}))
     view = look(jafka.find_leaders(("a/b", "t"), (), {"1": ONE}), {ONE: broker})
-    assert (view.topics["a/b"].meaning, view.topics["a/b"].code) == (
+    assert (view.topics["a/b"].meaning, view.topics["a/b"].code_name) == (
         ErrorMeaning.REFUSED,
         "UNKNOWN",
     )
@@ -213,7 +216,7 @@ def test_a_broker_that_fails_to_answer_for_a_topic_hides_none_of_its_partitions(
     """Its own are not left out beside those of another broker."""
     brokers = {ONE: Broker({"t": 1}), TWO: Broker({"t": 1}, refuses=frozenset({"t"}))}
     topic = look(jafka.find_leaders(("t",), (), MEMBERS), brokers).topics["t"]
-    assert (topic.meaning, topic.code, topic.leaders) == (ErrorMeaning.UNKNOWN, "UNKNOWN", {})
+    assert (topic.meaning, topic.code_name, topic.leaders) == (ErrorMeaning.UNKNOWN, "UNKNOWN", {})
 
 
 def test_all_silent_brokers_are_named() -> None:
@@ -369,7 +372,7 @@ def test_an_end_after_which_no_entry_begins_is_not_believed() -> None:
 
 @pytest.mark.parametrize("piece", [b"\0\0\x03\xe8\x09\0", b"\0\0\0\x05\x01\0", b"\xff" * 6])
 def test_a_piece_that_cannot_begin_an_entry_is_refused_before_it_is_whole(piece: bytes) -> None:
-    for read in (lambda: jafka.next_offset(memoryview(piece), 40), lambda: decode(piece, 40)):
+    for read in (lambda: jafka.scan(memoryview(piece), 40), lambda: decode(piece, 40)):
         with pytest.raises(BadRecord, match="inside an entry") as caught:
             read()
         assert caught.value.facts["base_offset"] == 40

@@ -10,8 +10,8 @@ import cramjam
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
-from rangeland.dialects.kafka.entry_scan import cut_out, entries, next_offset
+from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
+from rangeland.dialects.kafka.entry_scan import cut_out, entries, scan
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
@@ -108,7 +108,7 @@ def test_a_wrapper_is_read_from_the_middle(magic: int) -> None:
     stored = [Wrapper(plain(100, magic=magic), magic=magic)]
     chunk = chunk_of(stored, start=104, until=107)
     assert (offsets(chunk), chunk.counts) == ([104, 105, 106], Counts(landed=3))
-    assert next_offset(memoryview(encode_all(stored))) == 110
+    assert scan(memoryview(encode_all(stored))).next_offset == 110
 
 
 def test_offsets_inside_count_back_from_the_wrapper() -> None:
@@ -136,7 +136,7 @@ def test_gaps_between_messages_are_named_where_nothing_explains_them() -> None:
             21,
             Isolation.READ_COMMITTED,
             [],
-            FetchContext(reports_gaps=True),
+            options=DecodeOptions(reports_gaps=True),
         )
     )
     gaps = [part.next_offset for part in parts if isinstance(part, Gap)]
@@ -170,9 +170,9 @@ def test_all_formats_live_in_one_log() -> None:
 def test_a_message_that_is_cut_off_waits_for_the_next_fetch() -> None:
     data = encode_all([*plain(0), Wrapper(plain(10))])
     cut = data[:-1]
-    assert next_offset(memoryview(cut)) == 10
+    assert scan(memoryview(cut)).next_offset == 10
     assert chunk_of(cut).counts == Counts(landed=10)
-    assert next_offset(memoryview(encode_all(plain(0, 1))[:-1])) is None
+    assert scan(memoryview(encode_all(plain(0, 1))[:-1])).next_offset is None
 
 
 def test_a_long_run_comes_in_pieces_that_follow_on_each_other() -> None:
@@ -182,7 +182,7 @@ def test_a_long_run_comes_in_pieces_that_follow_on_each_other() -> None:
     assert len(found) == 4
     assert [e.base_offset for e in found[1:]] == [e.last_offset + 1 for e in found[:-1]]
     assert sum(e.record_count for e in found) == len(made)
-    assert next_offset(data) == len(made)
+    assert scan(data).next_offset == len(made)
 
 
 # --- what is wrong ----------------------------------------------------------------------

@@ -13,9 +13,9 @@ import pytest
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.layout import Fault
 from rangeland.dialects.fetch_values import DecodedChunk
-from rangeland.dialects.kafka import records
+from rangeland.dialects.kafka import chunk_builder
 from rangeland.dialects.kafka.entry_checks import READERS
-from rangeland.dialects.kafka.entry_scan import entries, next_offset
+from rangeland.dialects.kafka.entry_scan import entries, scan
 from rangeland.dialects.kafka.records import Aborted, decode_chunks
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
@@ -169,7 +169,7 @@ def test_a_length_that_holds_no_batch_is_refused(length: int) -> None:
     with pytest.raises(BadRecord, match=f"its length is {length}"):
         decode_chunk(memoryview(stored), 0, 10, COMMITTED, [])
     with pytest.raises(BadRecord, match=f"its length is {length}"):
-        next_offset(memoryview(stored))
+        scan(memoryview(stored))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_number_of_rows_that_the_headers_rule_out_is_not_given_out(
 ) -> None:
     kernel = kafka_decoder()
     short = mock.Mock(decode_records=lambda *given: kernel.decode_records(*given).slice(1))
-    monkeypatch.setattr(records, "kafka_decoder", lambda: short)
+    monkeypatch.setattr(chunk_builder, "kafka_decoder", lambda: short)
     with pytest.raises(ProofFailed, match="10 rows were expected"):
         chunk_of(ten(0))
 
@@ -219,17 +219,17 @@ def test_a_piece_of_a_batch_at_the_end_is_ignored() -> None:
     stored = encode_log([ten(0), ten(10)])
     for size in range(len(encode(ten(0))), len(stored)):
         data = memoryview(stored)[:size]
-        assert next_offset(data) == 10
+        assert scan(data).next_offset == 10
         assert decode_chunk(data, 0, 100, COMMITTED, []).next_offset == 10
 
 
 def test_without_a_complete_batch_there_is_no_next_offset() -> None:
     stored = encode(ten(0))
-    assert {next_offset(memoryview(stored)[:size]) for size in range(len(stored))} == {None}
+    assert {scan(memoryview(stored)[:size]).next_offset for size in range(len(stored))} == {None}
 
 
 def test_the_next_offset_counts_what_a_cleaner_took() -> None:
-    assert next_offset(memoryview(encode(cleaned(ten(50), [2])))) == 60
+    assert scan(memoryview(encode(cleaned(ten(50), [2])))).next_offset == 60
 
 
 @pytest.mark.parametrize(("start", "until"), [(0, 40), (3, 17), (12, 13), (19, 20), (25, 28)])

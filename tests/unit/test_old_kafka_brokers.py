@@ -120,7 +120,7 @@ def test_of_all_topics_only_the_wanted_are_taken_and_the_others_said_to_be_missi
     assert list(view.topics) == ["orders", "gone"]
     assert view.topics["orders"].leaders[ORDERS].address == Address("here", 1)
     assert view.topics["gone"].is_unknown
-    assert view.topics["gone"].code == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert view.topics["gone"].code_name == "UNKNOWN_TOPIC_OR_PARTITION"
     everything = view_of(response, None).topics
     assert {name: t.is_internal for name, t in everything.items()} == {
         "orders": False,

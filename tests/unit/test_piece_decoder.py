@@ -13,7 +13,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.dialects.dialect import Dialect, load_dialect
-from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
+from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
 from rangeland.errors import BadRecord, Bug, Damage, RangeLost, Unreachable
 from rangeland.fetch.piece_decoder import (
     AskCleanup,
@@ -46,9 +46,11 @@ def four(base: int, *, flipped: bool = False) -> bytes:
 
 
 def piece_of(*stored: bytes, sender: Sender = Sender.LEADER, until: int = 20) -> FetchedPiece:
-    context = FetchContext(floor=0)
+    options = DecodeOptions(floor=0)
     records = memoryview(b"".join(stored))
-    return FetchedPiece(0, 0, until, records, (), "b1:1", context, sender, epoch=7)
+    return FetchedPiece(
+        0, 0, until, records, leader="b1:1", options=options, sender=sender, epoch=7
+    )
 
 
 def decoder_of(dialect: Dialect | None = None, **changed: Any) -> PieceDecoder:
@@ -200,10 +202,12 @@ def test_the_rest_from_unproven_damage_on_is_read_at_the_leader(
 def test_the_leader_is_told_what_was_known_before_the_piece() -> None:
     piece = piece_of(four(0, flipped=True), sender=Sender.REPLICA, until=4)
     for floor in (0, 3):
-        context = replace(piece.context, floor=floor)
-        (found,) = results(decoder_of(), replace(piece, context=context))
+        (found,) = results(decoder_of(), replace(piece, options=DecodeOptions(floor=floor)))
         assert isinstance(found, ReadAtLeader)
-        assert found.floor.offset == floor
+        assert found.floor == EntryEnd(floor, "b1:1", 7)
+    (found,) = results(decoder_of(), replace(piece, options=DecodeOptions()))
+    assert isinstance(found, ReadAtLeader)
+    assert found.floor is None
 
 
 @pytest.mark.parametrize(

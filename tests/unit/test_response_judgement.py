@@ -12,18 +12,18 @@ import pytest
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, ResponseSpan
+from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, ResponseSpan, Scan
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_judgement import (
     MIN_FETCH_BYTES,
+    AllDamaged,
     AskForGapEntry,
     AskForNextEntry,
     AskLogEnd,
     AskWhetherDamaged,
     AskWhetherMisplaced,
     AskWhetherReplaced,
-    Damaged,
     Inconclusive,
     Judgement,
     Replaced,
@@ -70,7 +70,7 @@ def response(*stored: bytes, at: int = 0, end: int | None = None, **known: Any) 
 
 
 def error_of(judged: Judgement) -> BadRecord:
-    assert isinstance(judged, Damaged), judged
+    assert isinstance(judged, AllDamaged), judged
     return judged.error
 
 
@@ -217,7 +217,7 @@ class _Bytes:
 
     capabilities = Capabilities(offsets_are_bytes=True)
 
-    def next_offset(self, *_: Any) -> int:
+    def scan(self, *_: Any) -> Scan:
         raise BadRecord("the entry cannot be decoded", why="it is", damage=Damage(8))
 
 
@@ -233,7 +233,7 @@ def left_out(*, end: int | None = None) -> tuple[SliceResponse, AskWhetherDamage
     given = response(batch(44), batch(48), at=24, end=end, cut_why="a bit is flipped")
     question = judge_response(given)
     why = "a bit is flipped"
-    assert question == AskWhetherDamaged(23, MAX_BYTES, first_offset=44, next_offset=52, why=why)
+    assert question == AskWhetherDamaged(23, MAX_BYTES, first_offset=44, scan=given.scan(), why=why)
     return given, question
 
 

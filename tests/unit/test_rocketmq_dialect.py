@@ -34,7 +34,7 @@ from rangeland.dialects.rocketmq.requests import (
 )
 from rangeland.dialects.rocketmq.routes import read_route
 from rangeland.dialects.rocketmq.session import RocketmqSession, sign_fields
-from rangeland.dialects.rocketmq.stored_messages import next_offset
+from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.fetch import leader_lookup
@@ -189,7 +189,7 @@ class Broker:
             (part,) = read_records([self.ask(question.message)], asked, COMMITTED).partitions
             assert part.meaning is ErrorMeaning.OK
             assert part.readable_end == self.end
-            behind = next_offset(part.records, position, part.context)
+            behind = scan(part.records, position, part.context).next_offset
             assert behind is not None
             assert position < behind <= self.end
             chunks = list(decode_chunks(part.records, position, until, COMMITTED, (), part.context))
@@ -307,7 +307,7 @@ def test_a_series_ends_with_the_queue() -> None:
     asked = [PartitionFetch(QUEUE, None, None, 0, 1 << 20, 1_000)]
     (question,) = records_requests(asked, TERMS)
     (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
-    assert next_offset(part.records, 0, part.context) == 45
+    assert scan(part.records, 0, part.context).next_offset == 45
     assert part.readable_end == 45
     asked = [PartitionFetch(QUEUE, None, None, 45, 1 << 20, 1_000)]
     (question,) = records_requests(asked, TERMS)
@@ -374,7 +374,7 @@ def test_pulls_after_a_gap_are_not_taken() -> None:
         (0, "FOUND", {"nextBeginOffset": 64, "maxOffset": 99}, messages([b"v"] * 32, 32)),
         (0, "FOUND", {"nextBeginOffset": 96, "maxOffset": 99}, third),
     )
-    assert next_offset(part.records, 0, part.context) == 20
+    assert scan(part.records, 0, part.context).next_offset == 20
 
 
 def test_an_error_after_messages_does_not_spoil_them() -> None:
@@ -383,13 +383,16 @@ def test_an_error_after_messages_does_not_spoil_them() -> None:
         (0, "FOUND", {"nextBeginOffset": 32, "maxOffset": 99}, messages([b"v"] * 32)),
         (2, "busy", {}, b""),
     )
-    assert next_offset(part.records, 0, part.context) == 32
+    assert scan(part.records, 0, part.context).next_offset == 32
 
 
 def test_messages_that_begin_after_the_offset_are_not_taken_for_all_there_are() -> None:
     body = messages([b"v"] * 3, 7)
     part = pulled(5, (0, "FOUND", {"nextBeginOffset": 10, "maxOffset": 10}, body))
-    assert (part.meaning, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
+    assert (part.meaning, part.code_name.split(":")[0]) == (
+        ErrorMeaning.OUT_OF_RANGE,
+        "OFFSETS_MISSING",
+    )
 
 
 def test_offsets_between_messages_are_counted_as_compacted() -> None:
@@ -577,7 +580,7 @@ def test_an_empty_queue_for_batches_begins_at_0_and_has_nothing_of_any_time() ->
 def test_an_offset_that_is_refused_is_none() -> None:
     (question,) = offsets_requests({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
     found = read_offsets([m.RemotingResponse(question.message, 16, "no right", {}, b"")])[QUEUE]
-    assert (found.meaning, found.offset, found.code) == (
+    assert (found.meaning, found.offset, found.code_name) == (
         ErrorMeaning.DENIED,
         None,
         "NO_PERMISSION: no right",

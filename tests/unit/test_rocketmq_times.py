@@ -111,7 +111,7 @@ def test_a_time_has_no_response_while_the_entry_that_is_named_cannot_be_looked_a
     ):
         found = searched(config, (code, remark), attributes)
         assert (found.meaning, found.offset) == (meaning, None)
-        assert remark in found.code
+        assert remark in found.code_name
     for code, remark in ((19, "OFFSET_OVERFLOW_ONE"), (21, "OFFSET_TOO_SMALL")):
         found = searched(config, (code, remark), attributes)
         assert (found.meaning, found.offset) == (ErrorMeaning.OK, 6)

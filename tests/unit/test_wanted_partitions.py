@@ -30,7 +30,7 @@ ASKED = SurveyRequest(("t",))
 
 def topic(*partitions: Partition, name: str = "t", **more: Any) -> TopicView:
     leaders = {p: Leader(B1) for p in partitions}
-    meaning, code = more.pop("meaning", ErrorMeaning.OK), more.pop("code", "")
+    meaning, code = more.pop("meaning", ErrorMeaning.OK), more.pop("code_name", "")
     return TopicView(name, meaning, code, leaders=leaders, **more)
 
 
@@ -38,7 +38,7 @@ def cluster(*topics: TopicView, **more: Any) -> ClusterView:
     return ClusterView((B1, B2), {one.name: one for one in topics}, **more)
 
 
-UNKNOWN = topic(meaning=ErrorMeaning.FIND_LEADER, code="UNKNOWN_TOPIC", is_unknown=True)
+UNKNOWN = topic(meaning=ErrorMeaning.FIND_LEADER, code_name="UNKNOWN_TOPIC", is_unknown=True)
 
 
 def test_without_a_restriction_all_partitions_of_a_topic_are_wanted() -> None:
@@ -110,12 +110,12 @@ def test_a_pattern_that_matches_nothing_is_wrong_unless_it_matched_before() -> N
         ((), UnknownTopic, "there is no topic t: the cluster answered nothing"),
         ((UNKNOWN,), UnknownTopic, "there is no topic t: the cluster answered UNKNOWN_TOPIC"),
         (
-            (topic(meaning=ErrorMeaning.DENIED, code="TOPIC_AUTHORIZATION_FAILED"),),
+            (topic(meaning=ErrorMeaning.DENIED, code_name="TOPIC_AUTHORIZATION_FAILED"),),
             AccessDenied,
             "may not read the topic t: TOPIC_AUTHORIZATION_FAILED",
         ),
         (
-            (topic(meaning=ErrorMeaning.RETRY, code="LEADER_NOT_AVAILABLE"),),
+            (topic(meaning=ErrorMeaning.RETRY, code_name="LEADER_NOT_AVAILABLE"),),
             Unreachable,
             "the topic t is not ready: LEADER_NOT_AVAILABLE",
         ),

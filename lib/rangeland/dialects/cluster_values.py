@@ -60,8 +60,8 @@ class TopicView:
 
     name: str
     meaning: ErrorMeaning
-    code: str
-    """The name of the topic's own error; empty if it has none."""
+    code_name: str
+    """The name of the topic's own error code; empty if it has none."""
     is_internal: bool = False
     leaders: Mapping[Partition, Leader] = field(default_factory=dict)
     is_unknown: bool = False
@@ -99,7 +99,8 @@ class OffsetResult:
     """A broker's response to the request for the offset of a time or of one end of a log."""
 
     meaning: ErrorMeaning
-    code: str
+    code_name: str
+    """The name of the error code, with what the broker says about it."""
     offset: int | None
     """None: no record is that late, or ``meaning`` says why there is no offset."""
     is_exact: bool = True

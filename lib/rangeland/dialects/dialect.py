@@ -17,14 +17,16 @@ from typing import Any, ClassVar
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, OffsetResult, Search
 from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
     NO_CONTEXT,
     DecodedChunk,
+    DecodeOptions,
     FetchContext,
     FetchOptions,
     FetchResult,
     Gap,
     PartitionFetch,
-    UnconfirmedGap,
+    Scan,
 )
 from rangeland.dialects.protocol_session import BrokerRequest, Credentials, ProtocolSession
 from rangeland.errors import JobFileError
@@ -45,8 +47,7 @@ class Dialect(ABC):
     """The rules of one protocol. Methods are pure, apart from the nonce of a login:
     ``..._requests`` returns requests to send, ``read_...`` reads their responses. The requests of
     a list go to one broker in one go, and their responses come in the same order. The defaults are
-    those of brokers that have no leader epochs, no retention to report, no transactions, and no way
-    to list login mechanisms."""
+    those of brokers that have no logins, leader epochs or transactions, and report no retention."""
 
     capabilities: ClassVar[Capabilities]
 
@@ -55,7 +56,6 @@ class Dialect(ABC):
     @abstractmethod
     def open_session(self, client_id: str) -> ProtocolSession: ...
 
-    @abstractmethod
     def login(self, credentials: Credentials) -> Generator[BrokerRequest, Any, int | None]:
         """Yields requests and is sent their responses; an error of a request is thrown in.
         Returns after how many milliseconds the login must be repeated on the same connection;
@@ -63,10 +63,15 @@ class Dialect(ABC):
         only evidence is that the peer closed the connection (``Unreachable.closed``) at that
         step, so that it takes a second time to be sure. Raises JobFileError for a mechanism that
         does not fit, MissingRequirement for a package that this Python lacks."""
+        raise JobFileError(
+            "brokers of this dialect have no logins",
+            why=f"{credentials.mechanism} was requested",
+            do="remove source.security.sasl",
+        )
 
     def mechanisms_requests(self) -> list[BrokerRequest]:
-        """Which login mechanisms the listener offers to a client that has not logged in. Nothing in
-        them is secret; empty if listeners cannot be asked."""
+        """Asks which login mechanisms the listener offers to a client that has not logged in.
+        Nothing in the requests is secret; there are none if listeners cannot be asked."""
         return []
 
     def read_mechanisms(self, responses: Sequence[Any]) -> tuple[str, ...] | None:
@@ -96,16 +101,16 @@ class Dialect(ABC):
     def latest_timestamps_requests(
         self, leaders: Mapping[Partition, Leader], isolation: Isolation
     ) -> list[BrokerRequest]:
-        """For the records with the latest timestamps, deleted or not; ``read_offsets`` reads the
-        responses. Empty if brokers find every record that is as late as a time."""
+        """Asks for the records with the latest timestamps, deleted or not; ``read_offsets`` reads
+        the responses. Empty if brokers find every record that is as late as a time."""
         return []
 
     @abstractmethod
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
     def sizes_requests(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
-        """How many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets are
-        bytes."""
+        """Asks how many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets
+        are bytes."""
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
@@ -114,12 +119,12 @@ class Dialect(ABC):
     def epochs_requests(
         self, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
     ) -> list[BrokerRequest]:
-        """The end offset of a leader epoch, and of those before it, in the leader's log."""
+        """Asks where leader epochs, or those before them, end in the leader's log."""
         return []
 
     def read_epochs(self, responses: Sequence[Any]) -> dict[Partition, int | None]:
-        """None where the broker cannot or may not say. Without partitions whose leader has to be
-        asked again."""
+        """The end offset by partition, None where the broker cannot or may not say. Partitions
+        whose leader has to be asked again are left out."""
         return {}
 
     def epoch_of(self, records: memoryview) -> int | None:
@@ -127,8 +132,8 @@ class Dialect(ABC):
         return None
 
     def transactions_requests(self, partitions: Collection[Partition]) -> list[BrokerRequest]:
-        """Which transactions are open in these partitions of one leader; empty if brokers cannot be
-        asked."""
+        """Asks which transactions are open in these partitions of one leader. Empty if brokers
+        cannot be asked."""
         return []
 
     def read_transactions(self, responses: Sequence[Any]) -> dict[Partition, OpenTransaction]:
@@ -142,7 +147,8 @@ class Dialect(ABC):
         return {}
 
     def cleanup_requests(self, topic: str) -> list[BrokerRequest]:
-        """The cleanup policy of a topic. Empty if no decoder of this dialect reports gaps."""
+        """Asks for the cleanup policy of a topic. Empty if no decoder of this dialect reports
+        gaps."""
         return []
 
     def read_cleanup(self, responses: Sequence[Any]) -> CleanupPolicy:
@@ -161,28 +167,20 @@ class Dialect(ABC):
     ) -> FetchResult: ...
 
     @abstractmethod
-    def next_offset(
-        self, records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-    ) -> int | None:
-        """The offset after the last complete batch or entry that was fetched at ``from_offset``;
-        None if none is complete."""
+    def scan(
+        self,
+        records: memoryview,
+        from_offset: int,
+        context: FetchContext = NO_CONTEXT,
+        options: DecodeOptions = DEFAULT_OPTIONS,
+    ) -> Scan:
+        """The end of the complete entries that were fetched at ``from_offset``, and what is
+        uncertain about the last of them. Raises BadRecord for an entry that is invalid."""
 
     def first_offset(self, records: memoryview, from_offset: int) -> int:
         """The first of the offsets from ``from_offset`` on that an intact response has an entry
         for; ``from_offset`` if the dialect's brokers say where entries are."""
         return from_offset
-
-    def unconfirmed_gap(
-        self, records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-    ) -> UnconfirmedGap | None:
-        """A gap before the last entry that was fetched at ``from_offset``, if only the offset
-        stored in that entry shows it. None if the dialect's brokers say where entries are."""
-        return None
-
-    def has_certain_end(self, records: memoryview, context: FetchContext = NO_CONTEXT) -> bool:
-        """Whether the last entry ends where it claims to: another one follows it, or it is intact.
-        True if the dialect's brokers say where entries are."""
-        return True
 
     def entry_around(
         self, records: memoryview, from_offset: int, target: int
@@ -200,6 +198,7 @@ class Dialect(ABC):
         first: int,
         until: int,
         context: FetchContext = NO_CONTEXT,
+        options: DecodeOptions = DEFAULT_OPTIONS,
     ) -> memoryview:
         """The bytes of the entries with offsets in ``[first, until)``, one of which could not be
         decoded; ``records`` begin at ``from_offset``, as in ``decode_chunks``."""
@@ -220,9 +219,13 @@ class Dialect(ABC):
         isolation: Isolation,
         aborted: Sequence[tuple[int, int]],
         context: FetchContext = NO_CONTEXT,
+        options: DecodeOptions = DEFAULT_OPTIONS,
     ) -> Iterator[DecodedChunk | Gap]:
-        """The offsets from ``from_offset`` on. Where offsets are bytes, ``records`` begin there;
-        otherwise they may begin before."""
+        """Decodes the offsets ``[from_offset, until_offset)``, as far as complete entries account
+        for them. Each chunk or gap begins where the previous one ends. If offsets are bytes,
+        ``records`` begin at ``from_offset``; otherwise they may begin before it. ``aborted``: the
+        aborted transactions that were returned with the records. Raises BadRecord for damage, after
+        the chunks before it."""
 
 
 def dialect_names() -> list[str]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Isolation, Leader, Partition
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
@@ -26,11 +27,6 @@ class FetchContext:
     """Facts about fetched records beyond their bytes. They are kept apart from the bytes, so
     nothing that a broker stores can be mistaken for them."""
 
-    floor: int = 0
-    """Everything before this offset has been read, so no entry may begin before it; 0 if
-    unknown."""
-    asked_at: int = 0
-    """The requested offset, which is in the first entry or before it; 0 if unknown."""
     spans: tuple[ResponseSpan, ...] = ()
     """The broker's own account of the offsets, in order; empty if it gives none."""
     has_gaps: bool = False
@@ -39,6 +35,20 @@ class FetchContext:
     """Only messages with one of these tags were requested; all if empty."""
     from_quarantine: bool = False
     """The records were read from quarantine."""
+
+
+NO_CONTEXT = FetchContext()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOptions:
+    """What the reader of fetched records knows of its log, and wants of the decoder."""
+
+    floor: int | None = None
+    """Everything before this offset has been read, so no entry may begin before it; None if
+    unknown."""
+    requested_offset: int | None = None
+    """The offset that was requested, which is in the first entry or before it; None if unknown."""
     reports_gaps: bool = False
     """Offsets missing between two entries are reported as a ``Gap``, because nothing has explained
     them yet; otherwise they count as compacted. Offsets missing inside an entry are always
@@ -47,7 +57,8 @@ class FetchContext:
     """How much memory one batch or message may take (see ``wire.memory_budget``)."""
 
 
-NO_CONTEXT = FetchContext()
+DEFAULT_OPTIONS = DecodeOptions()
+NO_RECORDS = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +67,9 @@ class FetchedPartition:
 
     partition: Partition
     meaning: ErrorMeaning
-    code: str
-    records: memoryview
+    code_name: str
+    """The name of the partition's error code, with what the broker says about it."""
+    records: memoryview = NO_RECORDS
     readable_end: int | None = None
     """The last stable offset or the high watermark, by isolation; None if it is not reported."""
     aborted: tuple[tuple[int, int], ...] = ()
@@ -81,7 +93,7 @@ class FetchResult:
 
     meaning: ErrorMeaning
     """The meaning of the error code of the whole request; each partition has its own."""
-    code: str
+    code_name: str
     partitions: tuple[FetchedPartition, ...]
     throttle_ms: int = 0
     """How long a quota delayed the response."""
@@ -135,6 +147,24 @@ class UnconfirmedGap(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """What the complete entries of a response show without being opened."""
+
+    next_offset: int | None
+    """The offset after the last of them; None if there is none: the fetch was too small for the
+    next one, or returned nothing."""
+    unconfirmed_gap: UnconfirmedGap | None = None
+    """A gap before the last of them, if only the offset stored in it shows it. None if the
+    dialect's brokers say where entries are."""
+
+    @property
+    def has_certain_end(self) -> bool:
+        """Whether the last of them ends where it claims to: another one follows it, or it is
+        intact. True if the dialect's brokers say where entries are."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """Decoded rows of a fetch. The offsets before ``next_offset`` are classed in ``counts``, or
     covered by its entries where offsets are bytes. ``batch`` has the columns of the dialect's
@@ -143,3 +173,17 @@ class DecodedChunk:
     next_offset: int
     batch: pa.RecordBatch | None
     counts: Counts
+
+
+def miscount_error(
+    from_offset: int, next_offset: int, rows: int, became: object, why: str = ""
+) -> ProofFailed:
+    """The error for offsets ``[from_offset, next_offset)`` that were decoded to ``rows``, which
+    contradicts their headers."""
+    return ProofFailed(
+        f"offsets [{from_offset}, {next_offset}) became {became}",
+        why=why,
+        from_offset=from_offset,
+        next_offset=next_offset,
+        landed=rows,
+    )

@@ -67,6 +67,16 @@ class Credentials:
     kerberos: KerberosContext | None = None
 
 
+def unmatched_response_error(why: str, **facts: Any) -> RemoteProtocolError:
+    """The error for a response that answers no request of its connection."""
+    return RemoteProtocolError(
+        "a response arrived that belongs to no request",
+        why=why,
+        do="run again; if it happens again, check the version of the broker",
+        **facts,
+    )
+
+
 class ProtocolSession(ABC):
     """The state of one connection, without its socket. The defaults suit a protocol without an
     opening, which all versions of its peers speak alike."""

@@ -149,7 +149,7 @@ class FetchThread:
         self._loop.on_response(step.leader, size, response.throttle_ms, _now_ms())
         if response.meaning is not ErrorMeaning.OK:
             for request in step.requests:
-                self._loop.on_error(request, response.meaning, response.code)
+                self._loop.on_error(request, response.meaning, response.code_name)
             return None
         fetched = {result.partition: result for result in response.partitions}
         throttled = response.throttle_ms > 0

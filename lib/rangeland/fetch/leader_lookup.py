@@ -98,7 +98,7 @@ class AskedLeader:
         if result is None:
             raise ConnectionLost(f"{self.address} left {partition} out of its offsets response")
         if result.offset is None:
-            raise ConnectionLost(f"{self.address} answered {result.code} to an offset request")
+            raise ConnectionLost(f"{self.address} answered {result.code_name} to an offset request")
         return result.offset
 
     def log_end(self, leader: Leader, readable_end: int) -> int | None:

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 
 from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext, Gap
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodedChunk,
+    DecodeOptions,
+    FetchContext,
+    Gap,
+)
 from rangeland.errors import BadRecord, Bug, Damage
 from rangeland.fetch.loss_judgement import (
     first_damaged,
@@ -62,6 +69,7 @@ class FetchedPiece:
     aborted: tuple[tuple[int, int], ...] = ()
     leader: str = ""
     context: FetchContext = NO_CONTEXT
+    options: DecodeOptions = DEFAULT_OPTIONS
     sender: Sender = Sender.LEADER
     epoch: int | None = None
 
@@ -92,10 +100,11 @@ class AskCleanup:
 @dataclass(frozen=True, slots=True)
 class ReadAtLeader:
     """Read the rest of the piece from the leader that metadata names, since the sender does not
-    prove the damage or gap at its beginning. ``floor``: where the entry before it ended."""
+    prove the damage or gap at its beginning. ``floor``: where the entry before it ended, None if
+    that is unknown."""
 
     rest: Slice
-    floor: EntryEnd
+    floor: EntryEnd | None
 
 
 PieceResult = SliceChunk | AskCleanup | ReadAtLeader | Fail
@@ -191,12 +200,12 @@ class PieceDecoder:
         piece, at, isolation = state.piece, state.next_offset, self._settings.isolation
         is_compacted = self._is_compacted(state.slice.partition.topic)
         reports_gaps = not (is_compacted or piece.context.from_quarantine)
-        context = replace(piece.context, reports_gaps=reports_gaps)
+        options = replace(piece.options, reports_gaps=reports_gaps)
         # Where offsets are bytes, the first byte of the records is at the next offset.
         records = piece.records[at - piece.from_offset :] if self._in_bytes else piece.records
         try:
             for decoded in self._dialect.decode_chunks(
-                records, at, until, isolation, piece.aborted, context
+                records, at, until, isolation, piece.aborted, piece.context, options
             ):
                 yield decoded if isinstance(decoded, Gap) else self._read_chunk(state, decoded)
         except BadRecord as error:
@@ -245,7 +254,7 @@ class PieceDecoder:
             raise Bug("an entry is to be quarantined, and its end is unknown", why=error.what)
         first, until = damage.base_offset, damage.next_offset
         records, start = piece.records, piece.from_offset
-        stored = self._dialect.cut_out(records, start, first, until, piece.context)
+        stored = self._dialect.cut_out(records, start, first, until, piece.context, piece.options)
         open_there = self._dialect.aborted_within(records, max(first, 0), until, piece.aborted)
         return DamagedBytes(bytes(stored), open_there, error.why)
 
@@ -283,8 +292,9 @@ class PieceDecoder:
     def _rest_at_leader(self, state: _PieceState) -> ReadAtLeader:
         piece, at = state.piece, state.next_offset
         rest = replace(state.slice, from_offset=at, until_offset=piece.until_offset, leader=None)
-        floor = piece.context.floor if at == piece.from_offset else at
-        return ReadAtLeader(rest, EntryEnd(floor, piece.leader, piece.epoch))
+        floor = piece.options.floor if at == piece.from_offset else at
+        end = None if floor is None else EntryEnd(floor, piece.leader, piece.epoch)
+        return ReadAtLeader(rest, end)
 
     def _lost_chunk(
         self,

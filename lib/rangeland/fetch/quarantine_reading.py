@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from rangeland.decode.columns import BROKER, OFFSET, PARTITION, RECORDS, TOPIC, with_partition
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.fetch_values import FetchContext, ResponseSpan
+from rangeland.dialects.fetch_values import DecodeOptions, FetchContext, ResponseSpan
 from rangeland.dialects.row_schema import rows_of
 from rangeland.fetch.piece_decoder import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
@@ -35,15 +35,14 @@ def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Itera
         records = memoryview(damaged.records)
         spans = (ResponseSpan(len(records), s.from_offset, s.until_offset),)
         tags = tuple(tag.encode() for tag in settings.tags)
-        context = FetchContext(
-            spans=spans,
-            has_gaps=True,
-            tags=tags,
-            from_quarantine=True,
-            max_batch_bytes=settings.cluster.max_batch_bytes,
-        )
         yield FetchedPiece(
-            s.index, s.from_offset, s.until_offset, records, damaged.aborted, context=context
+            s.index,
+            s.from_offset,
+            s.until_offset,
+            records,
+            damaged.aborted,
+            context=FetchContext(spans, has_gaps=True, tags=tags, from_quarantine=True),
+            options=DecodeOptions(max_batch_bytes=settings.cluster.max_batch_bytes),
         )
 
 

@@ -9,11 +9,11 @@ another question; ``judge_silence`` judges without one. Nothing here asks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, UnconfirmedGap
+from rangeland.dialects.fetch_values import DecodeOptions, FetchedPartition, Scan, UnconfirmedGap
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.loss_judgement import located_damage_error, passable_until
 from rangeland.fetch.replica_choice import Sender
@@ -34,9 +34,9 @@ class SliceResponse:
     fetched: FetchedPartition
     sender: Sender
     isolation: Isolation
-    floor: int = 0
-    """The requested offset, if an entry ended there: then the next one begins there or later. 0 if
-    that is unknown, for example because a slice begins in the middle of an entry."""
+    floor: int | None = None
+    """The requested offset, if an entry ended there: then the next one begins there or later. None
+    if that is unknown, for example because a slice begins in the middle of an entry."""
     cut_why: str | None = None
     """Why an earlier response was damaged at the requested offset, and was cut off there."""
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -46,13 +46,13 @@ class SliceResponse:
         return self.request.offset
 
     @property
-    def context(self) -> FetchContext:
-        return replace(
-            self.fetched.context,
-            floor=self.floor,
-            asked_at=self.offset,
-            max_batch_bytes=self.max_batch_bytes,
-        )
+    def options(self) -> DecodeOptions:
+        return DecodeOptions(self.floor, self.offset, max_batch_bytes=self.max_batch_bytes)
+
+    def scan(self) -> Scan:
+        """What its entries show. Raises BadRecord."""
+        fetched = self.fetched
+        return self.dialect.scan(fetched.records, self.offset, fetched.context, self.options)
 
 
 # --- judgements ---------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class TooSmall:
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class AllDamaged:
     """Nothing can be decoded."""
 
     error: BadRecord
@@ -131,7 +131,8 @@ class AskWhetherDamaged(RecordsQuestion):
 
     first_offset: int
     """The first offset that the sender has not left out."""
-    next_offset: int
+    scan: Scan
+    """The scan of the response."""
     why: str
 
 
@@ -170,7 +171,7 @@ AboutRecords = (
     AskWhetherReplaced | AskWhetherDamaged | AskForGapEntry | AskWhetherMisplaced | AskForNextEntry
 )
 Question = AboutRecords | AskLogEnd
-Judgement = Take | TooSmall | Damaged | Replaced | Inconclusive | SenderUnreachable | Question
+Judgement = Take | TooSmall | AllDamaged | Replaced | Inconclusive | SenderUnreachable | Question
 
 
 # --- judging ------------------------------------------------------------------------------
@@ -180,21 +181,21 @@ def judge_response(response: SliceResponse) -> Judgement:
     """The first judgement, before anything is asked."""
     dialect, records, offset = response.dialect, response.fetched.records, response.offset
     try:
-        next_offset = dialect.next_offset(records, offset, response.context)
+        scan = response.scan()
     except BadRecord as error:
         # If a broker accounts for the offsets itself, the records contradict only that account.
         # Where offsets are bytes, no offset before the next entry can be requested.
-        may_be_replaced = response.floor and not response.fetched.context.spans
+        may_be_replaced = response.floor is not None and not response.fetched.context.spans
         if may_be_replaced and not dialect.capabilities.offsets_are_bytes:
             return AskWhetherReplaced(offset - 1, response.request.max_bytes, error)
         return _take_to_damage(response, error)
-    if next_offset is None:
+    if scan.next_offset is None:
         return TooSmall()
     if response.cut_why is not None:
         first, max_bytes = dialect.first_offset(records, offset), response.request.max_bytes
         if first > offset:
-            return AskWhetherDamaged(offset - 1, max_bytes, first, next_offset, response.cut_why)
-    return _judge_end(response, next_offset)
+            return AskWhetherDamaged(offset - 1, max_bytes, first, scan, response.cut_why)
+    return _judge_end(response, scan)
 
 
 def judge_records(
@@ -234,7 +235,7 @@ def judge_silence(question: Question, why: str) -> Judgement:
     return Inconclusive() if isinstance(question, AskLogEnd) else SenderUnreachable(why)
 
 
-def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged:
+def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | AllDamaged:
     """How much of a damaged response to decode. ``loss_judgement`` decides what is lost."""
     until = passable_until(error, response.offset, response.sender)
     if until is None:
@@ -245,17 +246,17 @@ def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | Damaged
     return Take(until, is_damaged=True, cut_why=error.why if is_cut_off else None)
 
 
-def _judge_end(response: SliceResponse, next_offset: int) -> Judgement:
-    """How far to read intact records that end at ``next_offset``."""
-    fetched, readable_end = response.fetched, response.fetched.readable_end
+def _judge_end(response: SliceResponse, scan: Scan) -> Judgement:
+    """How far to read intact records."""
+    readable_end, next_offset = response.fetched.readable_end, scan.next_offset
+    assert next_offset is not None
     if readable_end is not None and readable_end < next_offset:
         until = _end_within(response, readable_end)
         return AskLogEnd(next_offset) if until is None else Take(until)
-    gap = response.dialect.unconfirmed_gap(fetched.records, response.offset, response.context)
+    gap = scan.unconfirmed_gap
     if gap is not None:
         return AskForGapEntry(gap.last_offset, max(len(gap.entry), MIN_FETCH_BYTES), gap)
-    is_log_end = readable_end == next_offset
-    if is_log_end or response.dialect.has_certain_end(fetched.records, response.context):
+    if readable_end == next_offset or scan.has_certain_end:
         return Take(next_offset)
     return AskForNextEntry(next_offset, response.request.max_bytes)
 
@@ -263,11 +264,11 @@ def _judge_end(response: SliceResponse, next_offset: int) -> Judgement:
 def _end_within(response: SliceResponse, readable_end: int) -> int | None:
     """The offset at which the last record within the readable end ends; None if there is none."""
     dialect, fetched, offset = response.dialect, response.fetched, response.offset
-    context = replace(fetched.context, floor=response.floor)
-    within = dialect.cut_out(fetched.records, offset, offset, readable_end, context)
+    options, context = DecodeOptions(floor=response.floor), fetched.context
+    within = dialect.cut_out(fetched.records, offset, offset, readable_end, context, options)
     if not len(within):
         return None
-    until = dialect.next_offset(within, offset, FetchContext(floor=response.floor))
+    until = dialect.scan(within, offset, options=options).next_offset
     return until if until is not None and offset < until <= readable_end else None
 
 
@@ -278,12 +279,12 @@ def _judge_left_out(
         where = f"{response.request.partition} at {question.offset}"
         return SenderUnreachable(f"{response.address} returned no records of {where}")
     try:
-        context = FetchContext(asked_at=question.offset)
-        end = response.dialect.next_offset(answer.records, question.offset, context)
+        offset, options = question.offset, DecodeOptions(requested_offset=question.offset)
+        end = response.dialect.scan(answer.records, offset, options=options).next_offset
     except BadRecord:
         end = None
     if end is not None and end > response.offset:
-        return _judge_end(response, question.next_offset)
+        return _judge_end(response, question.scan)
     # The entry is still damaged, or only the one before it came.
     damage = Damage(response.offset, question.first_offset, has_bytes=False)
     return _damaged_entry(response, question.why, damage)
@@ -330,7 +331,7 @@ def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset:
     preceding = offset - 1
     try:
         stored = dialect.cut_out(answer.records, preceding, preceding, offset, context)
-        end = dialect.next_offset(stored, 0, context) or offset
+        end = dialect.scan(stored, 0, context).next_offset or offset
         chunks = dialect.decode_chunks(stored, preceding, end, isolation, answer.aborted, context)
         is_first = stored == answer.records[: len(stored)]
         return is_first and end > offset and sum(1 for _ in chunks) > 0
@@ -338,11 +339,11 @@ def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset:
         return False
 
 
-def _damaged_entry(response: SliceResponse, why: str, damage: Damage | None = None) -> Damaged:
+def _damaged_entry(response: SliceResponse, why: str, damage: Damage | None = None) -> AllDamaged:
     what = f"the entry at offset {response.offset} cannot be decoded"
     return _located(response, BadRecord(what, why=why, damage=damage))
 
 
-def _located(response: SliceResponse, error: BadRecord) -> Damaged:
+def _located(response: SliceResponse, error: BadRecord) -> AllDamaged:
     partition, capabilities = response.request.partition, response.dialect.capabilities
-    return Damaged(located_damage_error(error, partition, str(response.address), capabilities))
+    return AllDamaged(located_damage_error(error, partition, str(response.address), capabilities))

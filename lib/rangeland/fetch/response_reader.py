@@ -16,8 +16,8 @@ from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader
 from rangeland.fetch.piece_decoder import EntryEnd, FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_judgement import (
+    AllDamaged,
     AskLogEnd,
-    Damaged,
     Inconclusive,
     Judgement,
     Question,
@@ -67,7 +67,7 @@ class ResponseReader:
         if fetched is None:
             self._loop.on_empty(request, None, throttled)
         elif fetched.meaning is not ErrorMeaning.OK:
-            self._loop.on_error(request, fetched.meaning, fetched.code, fetched.leader_hint)
+            self._loop.on_error(request, fetched.meaning, fetched.code_name, fetched.leader_hint)
         elif fetched.is_empty:
             if not self._moves_on(request, fetched):
                 self._loop.on_empty(request, fetched.readable_end, throttled)
@@ -98,7 +98,7 @@ class ResponseReader:
             fetched,
             self._loop.sender_of(request),
             self._settings.isolation,
-            floor=request.offset if is_floor else 0,
+            floor=request.offset if is_floor else None,
             cut_why=why if cut_at == request.offset else None,
             max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
@@ -134,7 +134,8 @@ class ResponseReader:
             fetched.records,
             fetched.aborted,
             str(response.address),
-            context=response.context,
+            context=fetched.context,
+            options=response.options,
             sender=response.sender,
             epoch=request.epoch,
         )
@@ -142,13 +143,13 @@ class ResponseReader:
     def _report(
         self,
         response: SliceResponse,
-        judgement: TooSmall | Damaged | Replaced | Inconclusive | SenderUnreachable,
+        judgement: TooSmall | AllDamaged | Replaced | Inconclusive | SenderUnreachable,
     ) -> None:
         request = response.request
         match judgement:
             case TooSmall():
                 self._loop.on_too_small(request)
-            case Damaged(error):
+            case AllDamaged(error):
                 self._loop.on_damaged(request, error)
             case Replaced():
                 self._loop.on_replaced(request)

@@ -110,7 +110,7 @@ class SliceReader:
     def _read_at_leader(self, ask: ReadAtLeader) -> Iterator[SliceChunk]:
         """The chunks of the rest of a piece. Nobody but the leader that metadata names is read."""
         limits = FetchLimits(no_progress_ms=self._settings.cluster.no_progress_ms)
-        floors = {ask.rest.index: ask.floor}
+        floors = {} if ask.floor is None else {ask.rest.index: ask.floor}
         fetcher = FetchThread([ask.rest], self._settings, limits, leader_only=True, floors=floors)
         fetcher.start()
         try:

@@ -77,7 +77,7 @@ def batch_checksums(
         answered.add(fetched.partition)
         try:
             records = fetched.records
-            end = brokers.dialect.next_offset(records, offset) if len(records) else None
+            end = brokers.dialect.scan(records, offset).next_offset if len(records) else None
             if fetched.meaning is not ErrorMeaning.OK or end is None:
                 return {}
             if is_bytes:  # then an entry begins there

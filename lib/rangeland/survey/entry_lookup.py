@@ -107,7 +107,7 @@ def _begins(
 ) -> bool | None:
     dialect = brokers.dialect
     try:
-        end = dialect.next_offset(records, offset)
+        end = dialect.scan(records, offset).next_offset
         if end is None:
             # Fewer bytes than requested: the log ends there, and the entry is incomplete.
             return None if len(records) >= max_bytes else False
@@ -154,7 +154,10 @@ def _records_at(
     assert address is not None
     fetches = [PartitionFetch(log.partition, log.leader.topic_id, None, entry_offset, max_bytes)]
     result = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
-    codes = [(result.meaning, result.code), *((x.meaning, x.code) for x in result.partitions)]
+    codes = [
+        (result.meaning, result.code_name),
+        *((x.meaning, x.code_name) for x in result.partitions),
+    ]
     errors = [code for meaning, code in codes if meaning is not ErrorMeaning.OK]
     if not errors and result.partitions and result.partitions[0].records:
         return result.partitions[0].records

@@ -43,7 +43,7 @@ def judge_entry(
 ) -> OffsetResult | None:
     """A better result, or None if the entry has a timestamp, and so the broker is right."""
     if entry.meaning is not ErrorMeaning.OK:
-        return OffsetResult(entry.meaning, entry.code, None)
+        return OffsetResult(entry.meaning, entry.code_name, None)
     if entry.is_empty:
         return NO_ANSWER
     return replace(earlier, borders=()) if lacks_timestamp(entry.records) else None
@@ -108,7 +108,9 @@ def _fetch_entries(
     entries: dict[Partition, FetchedPartition] = {}
     for fetch, response in zip(fetches, responses, strict=True):
         result = dialect.read_records([response], [fetch], Isolation.READ_UNCOMMITTED)
-        nothing = FetchedPartition(fetch.partition, result.meaning, result.code, memoryview(b""))
+        nothing = FetchedPartition(
+            fetch.partition, result.meaning, result.code_name, memoryview(b"")
+        )
         own = (x for x in result.partitions if x.partition == fetch.partition)
         entries[fetch.partition] = next(own, nothing)
     return entries

@@ -278,7 +278,7 @@ class SurveyAttempt:
 def _refused_offsets_error(partition: Partition, result: OffsetResult) -> RangelandError:
     return result.meaning.refusal_error(
         f"this client may not ask for the offsets of {partition}",
-        why=result.code,
+        why=result.code_name,
         do="check the permissions of this client and the version of the broker",
     )
 
@@ -286,6 +286,6 @@ def _refused_offsets_error(partition: Partition, result: OffsetResult) -> Rangel
 def _missing_offsets_error(partition: Partition, result: OffsetResult) -> Unreachable:
     return Unreachable(
         f"the offsets of {partition} are not available",
-        why=f"its leader answered {result.code}, without an offset",
+        why=f"its leader answered {result.code_name}, without an offset",
         do="check the partition's leader, then run again",
     )

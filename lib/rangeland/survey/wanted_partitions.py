@@ -159,7 +159,7 @@ def _readable_topic(view: ClusterView, name: str) -> TopicView:
     if topic is not None and topic.meaning is ErrorMeaning.OK:
         return topic
     _check_has_brokers(view)
-    code = topic.code if topic else "nothing"
+    code = topic.code_name if topic else "nothing"
     if topic is not None and topic.meaning.is_final:
         raise topic.meaning.refusal_error(
             f"this client may not read the topic {name}",

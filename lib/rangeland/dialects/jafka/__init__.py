@@ -17,15 +17,13 @@ class JafkaDialect(Dialect):
     def open_session(self, client_id: str) -> JafkaSession:
         return JafkaSession(client_id)
 
-    login = staticmethod(requests.login)
-
     find_leaders = staticmethod(requests.find_leaders)
     offsets_requests = staticmethod(requests.offsets_requests)
     read_offsets = staticmethod(requests.read_offsets)
 
     records_requests = staticmethod(requests.records_requests)
     read_records = staticmethod(requests.read_records)
-    next_offset = staticmethod(log_entries.next_offset)
+    scan = staticmethod(log_entries.scan)
     entry_around = staticmethod(log_entries.entry_around)
     cut_out = staticmethod(log_entries.cut_out)
     decode_chunks = staticmethod(records.decode_chunks)

@@ -19,8 +19,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.decode import jafka_decoder
-from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, MessageSet, SetFault
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
+from rangeland.decode.jafka.layout import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    MAGIC,
+    EntryWalk,
+    MessageSet,
+    SetFault,
+)
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodeOptions,
+    FetchContext,
+    Scan,
+)
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.errors import BadRecord, Damage
 from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits, decompress
@@ -37,8 +50,8 @@ MAX_DEPTH: Final = 8
 
 
 def entry_error(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
-    """``next_offset`` is where reading can continue after the entry; None if the end of the entry
-    is uncertain."""
+    """The error for an entry. ``next_offset`` is where reading can continue after it; None if its
+    end is uncertain."""
     return BadRecord(
         f"the entry at offset {offset} cannot be decoded",
         why=why,
@@ -50,34 +63,35 @@ def entry_error(offset: int, why: str, next_offset: int | None = None, **facts: 
     )
 
 
-def next_offset(
-    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-) -> int | None:
-    """The offset after the last complete entry, found without decoding.
-
-    None if there is no complete entry: the fetch was too small for the next one, or returned
-    nothing. Raises BadRecord."""
-    walk = jafka_decoder().walk_entries(records, len(records))
-    if walk.fault is not None:
-        raise entry_fault_error(records, walk.end, from_offset, walk.fault)
-    if walk.entries == 0:
-        check_begins_with_entry(records, from_offset)
-        return None
-    return from_offset + walk.end
+def scan(
+    records: memoryview,
+    from_offset: int,
+    context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
+) -> Scan:
+    """The end of the complete entries, found without opening any. Raises BadRecord."""
+    walk = _walk(records, from_offset, len(records))
+    return Scan(from_offset + walk.end if walk.entries else None)
 
 
 def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:
     """The beginning and end of the entry that contains ``target``, found by walking from
     ``from_offset``, where an entry begins. End None: the walk did not reach it, and the first value
     is where it stopped. Raises BadRecord."""
-    walk = jafka_decoder().walk_entries(records, target - from_offset + 1)
+    walk = _walk(records, from_offset, target - from_offset + 1)
+    if walk.end > target - from_offset:
+        return from_offset + walk.start, from_offset + walk.end
+    return from_offset + walk.end, None
+
+
+def _walk(records: memoryview, from_offset: int, width: int) -> EntryWalk:
+    """A walk over the entries that begin in the first ``width`` bytes. Raises BadRecord."""
+    walk = jafka_decoder().walk_entries(records, width)
     if walk.fault is not None:
         raise entry_fault_error(records, walk.end, from_offset, walk.fault)
     if walk.entries == 0:
         check_begins_with_entry(records, from_offset)
-    if walk.end > target - from_offset:
-        return from_offset + walk.start, from_offset + walk.end
-    return from_offset + walk.end, None
+    return walk
 
 
 def check_begins_with_entry(records: memoryview, offset: int) -> None:
@@ -155,6 +169,7 @@ class Unpacked:
                 raise NotDecompressible(f"in its message at byte {byte_index}, {fault.reason}")
 
     def _open(self, stored: memoryview, depth: int) -> memoryview:
+        """The decompressed contents of a packed entry. Raises NotDecompressible."""
         header = ENTRY_HEADER.read(stored)
         payload = stored[ENTRY_HEADER.size :]
         codec = header.attributes & CODEC_MASK
@@ -191,7 +206,7 @@ def cut_out(
     first: int,
     until: int,
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> memoryview:
-    """The raw bytes at ``[first, until)``, for quarantine. The records begin at ``from_offset``;
-    offsets are positions."""
+    """The raw bytes at ``[first, until)``, for quarantine. The records begin at ``from_offset``."""
     return records[first - from_offset : until - from_offset]

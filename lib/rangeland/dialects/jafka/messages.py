@@ -176,6 +176,7 @@ def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tupl
 
 
 def _name_errors(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[Response, int]:
+    """What ``read`` returns. Its errors name the message."""
     try:
         return read()
     except RemoteProtocolError as error:
@@ -211,6 +212,7 @@ def _read_fetch(
 def _read_multi_fetch(
     request: MultiFetchRequest, buffer: memoryview, offset: int
 ) -> tuple[MultiFetchResponse, int]:
+    """The response to each of the fetches; each has its own length and error code."""
     error_code, byte_index = _read_error_code(buffer, offset)
     responses = []
     for fetch in request.fetches:

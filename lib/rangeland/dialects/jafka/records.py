@@ -20,7 +20,14 @@ import pyarrow.compute as pc
 
 from rangeland.decode import columns, jafka_decoder
 from rangeland.decode.jafka.layout import HEADER_BYTES, MessageSet, SetFault, UndecodableEntry
-from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodedChunk,
+    DecodeOptions,
+    FetchContext,
+    miscount_error,
+)
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,
@@ -31,7 +38,7 @@ from rangeland.dialects.jafka.log_entries import (
     is_packed_set,
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
-from rangeland.errors import BadRecord, ProofFailed
+from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from rangeland.wire.bounded_decompression import NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
@@ -47,16 +54,17 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> Iterator[DecodedChunk]:
     """All of one fetch response, whose first byte is at ``from_offset``, in chunks of bounded
     memory. Each continues where the previous one ends; the last ends at ``until_offset`` or after
     the last complete entry. There are no transactions, so ``isolation`` and ``aborted`` are
-    ignored; of ``context`` only the memory limit is used.
+    ignored; of ``options`` only the memory limit is used.
 
     Raises BadRecord with the damage, and where reading resumes after it if that is known; also for
     an entry that extends beyond ``until_offset``."""
     while from_offset < until_offset:
-        max_bytes = context.max_batch_bytes
+        max_bytes = options.max_batch_bytes
         chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=max_bytes)
         if chunk.next_offset == from_offset:
             return
@@ -86,7 +94,8 @@ def decode_chunk(
 
 
 class _EntryWalker:
-    """All entries before ``byte_index`` (a byte of ``records``) are in ``sets``."""
+    """Takes entries from the beginning of ``records``, which is at ``from_offset``, up to ``width``
+    bytes. All before ``byte_index`` are in ``sets``."""
 
     def __init__(
         self, records: memoryview, from_offset: int, width: int, max_batch_bytes: int
@@ -119,6 +128,7 @@ class _EntryWalker:
         return self.byte_index > start
 
     def _take_packed(self) -> None:
+        """Takes the packed entry at ``byte_index``: all messages in it."""
         start = self.byte_index
         end = start + LENGTH_BYTES + ENTRY_HEADER.read(self.records, start).length
         unpacked = Unpacked(self.from_offset + start, self.max_batch_bytes)
@@ -143,17 +153,14 @@ class _EntryWalker:
             )
 
     def finish(self) -> DecodedChunk:
+        """The chunk of all entries that were taken. Raises BadRecord if one cannot be decoded, and
+        ProofFailed if rows are missing."""
         batch = self._decode() if self.sets else None
         rows = batch.num_rows if batch is not None else 0
         next_offset = self.from_offset + self.byte_index
         if rows != self.messages:
-            raise ProofFailed(
-                f"offsets [{self.from_offset}, {next_offset}) became {rows} rows",
-                why=f"{self.messages} messages were counted in them",
-                from_offset=self.from_offset,
-                next_offset=next_offset,
-                landed=rows,
-            )
+            why = f"{self.messages} messages were counted in them"
+            raise miscount_error(self.from_offset, next_offset, rows, f"{rows} rows", why)
         return DecodedChunk(next_offset, batch if rows else None, Counts(landed=rows))
 
     def _decode(self) -> pa.RecordBatch:

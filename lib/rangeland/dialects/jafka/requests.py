@@ -36,7 +36,7 @@ from rangeland.dialects.jafka.error_codes import (
     WRONG_PARTITION,
     error_code_of,
 )
-from rangeland.dialects.protocol_session import BrokerRequest, Credentials
+from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
@@ -107,7 +107,7 @@ class _BrokerSearch:
         self.written = False
 
     def take(self, responses: Sequence[m.FetchResponse]) -> None:
-        """The responses about the next partitions, in order."""
+        """Takes the responses about the next partitions, in order."""
         for response in responses:
             # Out of range: the log begins after 0, so the partition exists.
             if response.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
@@ -122,6 +122,8 @@ class _BrokerSearch:
 def _search_broker(
     address: Address, topics: Sequence[str]
 ) -> Generator[LeaderRequest, Any, dict[str, _BrokerSearch] | NoSeedAnswered]:
+    """Asks a broker how many partitions it has of each topic, and whether any of them has a log.
+    Returns a NoSeedAnswered if it does not answer."""
     searches = {topic: _BrokerSearch() for topic in topics}
     step = FIRST_PARTITIONS
     while remaining := [topic for topic, search in searches.items() if not search.is_counted]:
@@ -151,7 +153,7 @@ def _search_broker(
 
 
 def _partitions_request(topic: str, first: int, count: int) -> BrokerRequest:
-    """Fetches no bytes: only the error codes matter."""
+    """Asks whether partitions exist. It fetches no bytes: only the error codes matter."""
     numbers = range(first, first + count)
     requests = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
     return BrokerRequest(m.MultiFetchRequest(tuple(requests)))
@@ -163,6 +165,7 @@ def _view(
     named_brokers: Mapping[str, Address],
     unreachable: Mapping[str, str],
 ) -> TopicView:
+    """The topic as all brokers together describe it. Leaders are the brokers with a log of it."""
     written = {
         name: searches[topic] for name, searches in searches_of.items() if searches[topic].written
     }
@@ -197,8 +200,8 @@ def _view(
 def offsets_requests(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
 ) -> list[BrokerRequest]:
-    """One request per partition for the end, two for anything else: a request is about one
-    partition, and only the one for the end lists all segments."""
+    """One request per partition for the end, two for anything else: only the one for the end lists
+    all segments."""
     match when:
         case Earliest():
             bounds = [(m.EARLIEST_TIME, 1), (m.LATEST_TIME, ALL_OFFSETS)]
@@ -224,8 +227,9 @@ def _offsets_request(partition: Partition, time_ms: int, max_count: int) -> Brok
 
 
 def read_offsets(responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
-    """A partition that was never written to begins and ends at 0. A time leads to the start of a
-    segment at or before it, or to the log's beginning if the broker names no segment."""
+    """The offset by partition. A partition that was never written to begins and ends at 0. A time
+    leads to the start of a segment at or before it, or to the log's beginning if the broker names
+    no segment."""
     by_partition: dict[Partition, list[m.OffsetsResponse]] = {}
     for response in responses:
         request = response.request
@@ -235,6 +239,7 @@ def read_offsets(responses: Sequence[Any]) -> dict[Partition, OffsetResult]:
 
 
 def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
+    """The offset that all responses about one partition show together."""
     code = next(
         (c for a in responses if (c := error_code_of(a.error_code)).number != NONE),
         error_code_of(NONE),
@@ -259,7 +264,7 @@ def _read_offset(responses: Sequence[m.OffsetsResponse]) -> OffsetResult:
 def records_requests(
     fetches: Sequence[PartitionFetch], options: FetchOptions
 ) -> list[BrokerRequest]:
-    """Everything in one request. A broker neither waits for more data nor limits the whole
+    """One request for everything. A broker neither waits for more data nor limits the whole
     response, so nothing in ``options`` is sent."""
     requests = tuple(
         m.FetchRequest(
@@ -278,7 +283,8 @@ def read_records(
     fetches: Sequence[PartitionFetch],
     isolation: Isolation,
 ) -> FetchResult:
-    """Partitions in the order of the request. Brokers do not report how far a log can be read."""
+    """What came for each partition, in the order of the request. Brokers do not report how far a
+    log can be read."""
     (response,) = responses
     is_one = isinstance(response, m.FetchResponse)
     whole = error_code_of(NONE if is_one else response.error_code)
@@ -292,14 +298,3 @@ def read_records(
 def _fetched_partition(partition: Partition, response: m.FetchResponse) -> FetchedPartition:
     code = error_code_of(response.error_code)
     return FetchedPartition(partition, code.meaning, code.name, response.records)
-
-
-# --- login ------------------------------------------------------------------------------
-
-
-def login(credentials: Credentials) -> Generator[BrokerRequest, Any, None]:
-    raise JobFileError(
-        "brokers of this dialect have no logins",
-        why=f"{credentials.mechanism} was requested",
-        do="remove source.security.sasl",
-    )

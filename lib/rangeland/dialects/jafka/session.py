@@ -11,8 +11,7 @@ from collections import deque
 from typing import Any
 
 from rangeland.dialects.jafka.messages import ProduceRequest, Request, encode_request, read_whole
-from rangeland.dialects.protocol_session import ProtocolSession
-from rangeland.errors import RemoteProtocolError
+from rangeland.dialects.protocol_session import ProtocolSession, unmatched_response_error
 from rangeland.wire.framing import frame
 
 
@@ -45,12 +44,8 @@ class JafkaSession(ProtocolSession):
         """The id of the oldest unanswered request and the value of a whole frame. Records in
         it are slices of the frame. Raises RemoteProtocolError for an unexpected response."""
         if not self._pending:
-            raise RemoteProtocolError(
-                "a response arrived that belongs to no request",
-                why=f"it has {len(response)} bytes",
-                do="run again; if it happens again, check the version of the broker",
-                size=len(response),
-            )
+            size = len(response)
+            raise unmatched_response_error(f"it has {size} bytes", size=size)
         request_id, request = self._pending[0]
         value = read_whole(request, response)
         self._pending.popleft()

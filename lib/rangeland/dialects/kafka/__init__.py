@@ -47,10 +47,8 @@ class KafkaDialect(Dialect):
 
     records_requests = staticmethod(requests.records_requests)
     read_records = staticmethod(requests.read_records)
-    next_offset = staticmethod(entry_scan.next_offset)
+    scan = staticmethod(entry_scan.scan)
     first_offset = staticmethod(entry_scan.first_offset)
-    unconfirmed_gap = staticmethod(entry_scan.unconfirmed_gap)
-    has_certain_end = staticmethod(entry_scan.has_certain_end)
     cut_out = staticmethod(entry_scan.cut_out)
     aborted_within = staticmethod(aborted_transactions.aborted_within)
     decode_chunks = staticmethod(records.decode_chunks)

@@ -41,8 +41,9 @@ class AbortedTransactions:
         return self._pending[0][1] if self._pending else MAX_OFFSET
 
     def is_aborted(self, entry: LogEntry, *, is_passed: bool = False) -> bool:
-        """Must be called for every entry, in order. The next marker of a producer whose aborted
-        transaction is open ends it, so a marker that is skipped need not be readable."""
+        """Whether the entry belongs to an aborted transaction. Must be called for every entry, in
+        order. The next marker of a producer whose aborted transaction is open ends it, so a marker
+        that is skipped need not be readable."""
         producer = entry.producer_id
         if producer < 0:
             return False
@@ -80,7 +81,8 @@ def aborted_within(
 
 
 def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:
-    """A marker is one record; a cleaner may have removed it and kept the batch."""
+    """Whether a control batch has an abort marker. A marker is one record; a cleaner may have
+    removed it and kept the batch."""
     try:
         keys = records_of(entry, entry.base_offset, entry.last_offset + 1).column("key")
     except BadRecord:

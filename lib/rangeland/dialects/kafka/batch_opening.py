@@ -36,6 +36,7 @@ def open_run(
 
 
 def is_control(heads: Heads) -> npt.NDArray[np.bool_]:
+    """Which of these batches are transaction markers."""
     flags: npt.NDArray[np.bool_] = (heads[:, BatchColumn.ATTRIBUTES] & CONTROL) != 0
     return flags
 
@@ -43,6 +44,7 @@ def is_control(heads: Heads) -> npt.NDArray[np.bool_]:
 def _open_stored(
     run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
+    """Adds uncompressed batches, whose records stay where they are."""
     records, heads = run
     sizes = heads[:, BatchColumn.END] - heads[:, BatchColumn.BYTE_INDEX] - HEAD_BYTES
     costs = sizes + RECORD_BYTES * heads[:, BatchColumn.RECORD_COUNT]
@@ -66,6 +68,7 @@ def _open_stored(
 def _open_packed(
     run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
+    """Adds batches of which some are compressed."""
     records, heads = run
     batches = size = 0
     max_headers = max_batch_bytes // HEADER_BYTES
@@ -89,7 +92,8 @@ def _open_packed(
 
 
 def _unpack(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:
-    """None if it fails. An empty batch keeps its codec and has no bytes to decompress."""
+    """A batch's records, decompressed; None if that fails. An empty batch keeps its codec and has
+    no bytes to decompress."""
     try:
         data = decompress(codec, body, max_bytes) if body else body
         check_within_limits(count, len(data) if codec else 0, max_bytes)

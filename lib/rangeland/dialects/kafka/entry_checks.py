@@ -76,7 +76,8 @@ def read_entry(
 
 
 def with_known_end(batch: BatchV2, records: memoryview, end: int) -> BatchV2:
-    """The header of a batch with gaps does not prove where it ends: the next entry does."""
+    """The batch, with the beginning of the next entry if it has gaps: then its own header does not
+    prove where it ends."""
     if batch.record_count == batch.last_offset + 1 - batch.base_offset:
         return batch
     after = _resume_offset(records, end, batch.last_offset + 1)
@@ -113,15 +114,16 @@ def placed_entry(
 
 
 def unrequested_entry(
-    records: memoryview, end: int, entry: LogEntry, asked_at: int, from_offset: int
+    records: memoryview, end: int, entry: LogEntry, requested_offset: int, from_offset: int
 ) -> LogEntry:
-    """Replaces a first entry that claims to end before the requested offset: a broker begins with
-    the entry that contains this offset, or with the next one."""
-    after = _resume_offset(records, end, asked_at)
+    """An entry in place of a first one that claims to end before the requested offset: a broker
+    begins with the entry that contains this offset, or with the next one. Raises BadRecord unless
+    the offsets up to the next entry have been dealt with."""
+    after = _resume_offset(records, end, requested_offset)
     if after is not None and after <= from_offset:
-        return _stand_in(records[:end], asked_at, after)
-    why = f"it claims to end at {entry.last_offset}, but {asked_at} was requested"
-    raise batch_error(asked_at, why, after)
+        return _stand_in(records[:end], requested_offset, after)
+    why = f"it claims to end at {entry.last_offset}, but {requested_offset} was requested"
+    raise batch_error(requested_offset, why, after)
 
 
 def has_gap(entry: LogEntry, floor: int) -> bool:
@@ -139,7 +141,7 @@ def has_gap(entry: LogEntry, floor: int) -> bool:
 
 
 def _first_packed(wrapper: Wrapper) -> int | None:
-    """None if it cannot be opened."""
+    """The first offset in a wrapper; None if it cannot be opened."""
     try:
         return wrapper.base_offset
     except BadRecord:
@@ -198,6 +200,8 @@ def _resume_offset(records: memoryview, byte_index: int, floor: int) -> int | No
 
 
 def _first_opened(records: memoryview, byte_index: int, end: int, floor: int) -> int | None:
+    """The first offset of an old format's entry, which may have to be opened for that; None if it
+    cannot be read."""
     if not byte_index < end <= len(records):  # a damaged length may even be negative
         return None
     raw = records[byte_index:end]
@@ -210,7 +214,8 @@ def _first_opened(records: memoryview, byte_index: int, end: int, floor: int) ->
 
 
 def _stand_in(stored: memoryview, floor: int, after: int) -> LogEntry:
-    """Stands in for an entry that is skipped. A batch keeps its producer."""
+    """An entry of the offsets ``[floor, after)`` in place of one that is skipped. A batch keeps its
+    producer."""
     if stored[MAGIC] != 2:
         return Run(stored, floor, after - 1, 0)
     batch = batch_of(stored)
@@ -219,6 +224,7 @@ def _stand_in(stored: memoryview, floor: int, after: int) -> LogEntry:
 
 
 def _read_v2(stored: memoryview, floor: int) -> LogEntry:
+    """The batch as its header describes it. Raises BadRecord for an impossible header."""
     if len(stored) < BATCH_V2.size:
         base_offset, length = BATCH_PREFIX.unpack_from(stored)
         raise batch_error(base_offset, f"its length is {length}", length=length)

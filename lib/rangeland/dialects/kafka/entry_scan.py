@@ -17,13 +17,21 @@ Pure functions of bytes. ``records`` decides which offsets are wanted and how th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from rangeland.decode import kafka_decoder
-from rangeland.decode.kafka.batch_table import BatchColumn, Heads
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, UnconfirmedGap
+from rangeland.decode.kafka.batch_table import BatchColumn, BatchRun, Heads
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodeOptions,
+    FetchContext,
+    Scan,
+    UnconfirmedGap,
+)
 from rangeland.dialects.kafka.entry_checks import (
     first_inside,
     has_gap,
@@ -41,6 +49,27 @@ HEADS = 1024
 """The most batches that are found in one step."""
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaScan(Scan):
+    """The checksum of the last batch is computed only if somebody asks for ``has_certain_end``."""
+
+    unconfirmed_batch: memoryview | None = None
+    """The last entry, if it is a batch and not even the beginning of another entry follows it: a
+    response may end with its segment."""
+
+    @property
+    def has_certain_end(self) -> bool:
+        """False if no entry follows the last batch, and its checksum, which covers where it claims
+        to end, is wrong."""
+        if self.unconfirmed_batch is None:
+            return True
+        try:
+            batch_of(self.unconfirmed_batch).check()
+        except BadRecord:
+            return False
+        return True
+
+
 class BatchGroup(NamedTuple):
     """Consecutive batches that nothing contradicts; each is read from ``records`` on request."""
 
@@ -48,53 +77,59 @@ class BatchGroup(NamedTuple):
     heads: Heads
 
     def entry(self, row: int) -> BatchV2:
-        head = self.heads[row]
-        end = int(head[BatchColumn.END])
-        return with_known_end(
-            batch_of(self.records[int(head[BatchColumn.BYTE_INDEX]) : end]), self.records, end
-        )
+        begin = self.heads.item(row, BatchColumn.BYTE_INDEX)
+        end = self.heads.item(row, BatchColumn.END)
+        return with_known_end(batch_of(self.records[begin:end]), self.records, end)
 
 
 def entries(
-    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
+    records: memoryview, from_offset: int = 0, options: DecodeOptions = DEFAULT_OPTIONS
 ) -> Iterator[LogEntry]:
     """The complete entries, in order. Raises BadRecord for an invalid entry, and for offsets that
     contradict those of its neighbours. An entry that ends at or before ``from_offset`` has been
-    dealt with already, and is skipped even if it is invalid or contradicts ``context``."""
-    for _, _, entry in locate_entries(records, from_offset, context):
+    dealt with already, and is skipped even if it is invalid or contradicts ``options``."""
+    for _, _, entry in locate_entries(records, from_offset, options):
         yield entry
 
 
 def runs(
-    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
+    records: memoryview, from_offset: int = 0, options: DecodeOptions = DEFAULT_OPTIONS
 ) -> Iterator[BatchGroup | LogEntry]:
     """Like ``entries``, with consecutive batches in groups where possible."""
-    begin, floor = 0, context.floor
-    while True:
-        heads = np.empty((HEADS, len(BatchColumn)), np.int64)
-        run = kafka_decoder().walk_batches(records, begin, floor - 1, heads)
-        if begin == 0 and run.batches and int(heads[0, BatchColumn.LAST_OFFSET]) < context.asked_at:
+    begin, floor, requested = 0, options.floor or 0, options.requested_offset or 0
+    for run, heads in _batch_steps(records, floor):
+        if begin == 0 and len(heads) and int(heads[0, BatchColumn.LAST_OFFSET]) < requested:
             break
         begin, floor = run.end, run.last_offset + 1
-        if run.batches:
-            yield BatchGroup(records, heads[: run.batches])
+        if len(heads):
+            yield BatchGroup(records, heads)
         if run.is_all:
             return
-        if run.batches < HEADS:
-            break
-    for _, _, entry in _one_by_one(records, begin, floor, from_offset, context):
+    for _, _, entry in _one_by_one(records, begin, floor, from_offset, options):
         yield entry
+
+
+def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchRun, Heads]]:
+    """Walks over the batches at the beginning, up to the first entry that is none or contradicts
+    its neighbours. Yields the state of the walk and the rows of each step."""
+    run = BatchRun(0, 0, floor - 1, is_all=False)
+    while True:
+        heads = np.empty((HEADS, len(BatchColumn)), np.int64)
+        run = kafka_decoder().walk_batches(records, run.end, run.last_offset, heads)
+        yield run, heads[: run.batches]
+        if run.is_all or run.batches < HEADS:
+            return
 
 
 def locate_entries(
     records: memoryview,
     from_offset: int,
-    context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """Like ``entries``, with the positions at which each begins and ends."""
-    return _one_by_one(records, 0, context.floor, from_offset, context, with_runs=with_runs)
+    """Like ``entries``, with the bytes at which each begins and ends."""
+    return _one_by_one(records, 0, options.floor or 0, from_offset, options, with_runs=with_runs)
 
 
 def _one_by_one(
@@ -102,13 +137,13 @@ def _one_by_one(
     begin: int,
     floor: int,
     from_offset: int,
-    context: FetchContext,
+    options: DecodeOptions,
     *,
     with_runs: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """Scans entry by entry from the position ``begin`` on; the entries before it end at the offset
+    """Like ``locate_entries``, from the byte ``begin`` on; the entries before it end at the offset
     ``floor``."""
-    asked_at, max_bytes = context.asked_at, context.max_batch_bytes
+    requested, max_bytes = options.requested_offset or 0, options.max_batch_bytes
     base = first_of(records, begin)
     for byte_index, end in spans(records, begin, with_runs=with_runs):
         following = first_of(records, end)
@@ -116,9 +151,9 @@ def _one_by_one(
         is_needed = entry.last_offset >= from_offset
         if is_needed and has_gap(entry, floor):  # the next entry must confirm it
             following = first_inside(records, end)
-        if byte_index == 0 and entry.last_offset < asked_at:
-            yield byte_index, end, unrequested_entry(records, end, entry, asked_at, from_offset)
-            floor = asked_at
+        if byte_index == 0 and entry.last_offset < requested:
+            yield byte_index, end, unrequested_entry(records, end, entry, requested, from_offset)
+            floor = requested
         elif base < floor or following <= entry.last_offset:
             for start, stop in spans(records[byte_index:end]):
                 where = (byte_index + start, byte_index + stop)
@@ -131,21 +166,40 @@ def _one_by_one(
         base = first_of(records, end)
 
 
-def next_offset(
-    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
-) -> int | None:
-    """The offset after the last complete entry, found without decoding. The bytes contain
-    it; ``from_offset`` is the offset that was requested.
+def scan(
+    records: memoryview,
+    from_offset: int = 0,
+    context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
+) -> KafkaScan:
+    """What the headers of the complete entries show; none is opened. The bytes contain the offsets;
+    ``from_offset`` is the one that was requested. Raises BadRecord for an invalid entry, and if
+    offsets do not rise."""
+    floor, requested = options.floor or 0, options.requested_offset or 0
+    tail = np.empty((0, len(BatchColumn)), np.int64)  # of the last two batches
+    for run, heads in _batch_steps(records, floor):
+        tail, walk = np.concatenate((tail, heads[-2:]))[-2:], run
+    if not walk.is_all:
+        return KafkaScan(_last_end(records, from_offset, options))
+    if not len(tail):
+        return KafkaScan(None)
+    next_offset: int | None = walk.last_offset + 1
+    if walk.last_offset >= requested and _is_before(records, requested):
+        next_offset = _last_end(records, from_offset, options)
+    if first_of(records, walk.end) <= MAX_OFFSET:
+        return KafkaScan(next_offset)
+    byte_index, _, base = tail[-1, : BatchColumn.BASE_OFFSET + 1].tolist()
+    batch = records[byte_index : walk.end]
+    end_before = int(tail[-2, BatchColumn.LAST_OFFSET]) + 1 if len(tail) > 1 else floor
+    begin = max(end_before, from_offset)
+    gap = UnconfirmedGap(begin, base, walk.last_offset, batch) if base > begin else None
+    return KafkaScan(next_offset, gap, batch)
 
-    None if there is no complete entry: the fetch was too small for the next one, or returned
-    nothing. Raises BadRecord for an invalid entry, and if offsets do not rise."""
-    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
-    if run.is_all and run.batches and run.last_offset < context.asked_at:
-        return run.last_offset + 1  # none of it was requested
-    if run.is_all and not _is_before(records, context.asked_at):
-        return run.last_offset + 1 if run.batches else None
-    last = None
-    floor, rises = context.floor, True
+
+def _last_end(records: memoryview, from_offset: int, options: DecodeOptions) -> int | None:
+    """The offset after the last complete entry, found entry by entry; None if there is none."""
+    last, rises = None, True
+    floor, requested = options.floor or 0, options.requested_offset or 0
     for last in spans(records, with_runs=True):
         byte_index, end = last
         base, delta = first_and_delta(records, byte_index, end)
@@ -154,9 +208,9 @@ def next_offset(
     if last is None:
         return None
     byte_index, end = last
-    if rises and first_of(records, end) >= floor and not _is_before(records, context.asked_at):
+    if rises and first_of(records, end) >= floor and not _is_before(records, requested):
         return next(entries(records[byte_index:end])).last_offset + 1
-    for entry in entries(records, from_offset, context):
+    for entry in entries(records, from_offset, options):
         floor = entry.last_offset + 1
     return floor
 
@@ -169,40 +223,8 @@ def first_offset(records: memoryview, from_offset: int) -> int:
     return from_offset
 
 
-def unconfirmed_gap(
-    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-) -> UnconfirmedGap | None:
-    """A gap before the last batch, if not even the beginning of another entry follows it: a
-    response may end with its segment. Contradictory offsets are left to ``next_offset``."""
-    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
-    if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
-        return None
-    floor = begin = max(context.floor, from_offset)
-    byte_index = end = base = 0
-    for byte_index, end in spans(records):
-        base, delta = first_and_delta(records, byte_index, end)
-        floor, begin = base + delta + 1, max(begin, floor)
-    if base <= begin:
-        return None
-    return UnconfirmedGap(begin, base, floor - 1, records[byte_index:end])
-
-
-def has_certain_end(records: memoryview, context: FetchContext = NO_CONTEXT) -> bool:
-    """False if nothing confirms where the last batch claims to end: not even the beginning
-    of another entry follows it, and its checksum, which covers the claim, is wrong."""
-    run = kafka_decoder().walk_batches(records, 0, context.floor - 1)
-    if not (run.batches and run.is_all) or first_of(records, run.end) <= MAX_OFFSET:
-        return True
-    *_, (byte_index, end) = spans(records)
-    try:
-        batch_of(records[byte_index:end]).check()
-    except BadRecord:
-        return False
-    return True
-
-
 def _is_before(records: memoryview, offset: int) -> bool:
-    """Whether the first entry claims to end before the offset."""
+    """Whether the first entry claims to end before the offset; never before 0."""
     if not offset or len(records) < BATCH_V2.size:
         return False
     base, delta = first_and_delta(records, 0, len(records))
@@ -215,11 +237,12 @@ def cut_out(
     first: int,
     until: int,
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> memoryview:
     """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
     bad entry begins where the one before it ends, so at most its header is needed. ``from_offset``
     is for dialects whose bytes do not contain their offsets."""
-    begins = ends = _begin(records, first, context)
+    begins = ends = _begin(records, first, options)
     for start, end in spans(records[begins:]):
         if start > 0 and first_of(records, begins + start) >= until:
             break
@@ -227,10 +250,11 @@ def cut_out(
     return records[begins:ends]
 
 
-def _begin(records: memoryview, first: int, context: FetchContext) -> int:
+def _begin(records: memoryview, first: int, options: DecodeOptions) -> int:
+    """The byte at which the entry with the offset ``first`` begins, or the first bad entry."""
     begins = 0
     try:
-        for byte_index, end, entry in locate_entries(records, first, context, with_runs=False):
+        for byte_index, end, entry in locate_entries(records, first, options, with_runs=False):
             if entry.last_offset >= first:
                 return byte_index
             begins = end

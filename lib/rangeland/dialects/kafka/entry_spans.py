@@ -14,7 +14,7 @@ from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES, batch_error,
 from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 
 LENGTH_END = BATCH_PREFIX.size
-MAGIC = BATCH_V2.byte_index_of("magic")  # at the same position in all formats
+MAGIC = BATCH_V2.byte_index_of("magic")  # at the same byte in all formats
 MAX_OFFSET = (1 << 63) - 2
 
 _OFFSETS = Struct(f">q{BATCH_V2.byte_index_of('last_offset_delta') - 8}xi")
@@ -24,7 +24,7 @@ _OFFSETS = Struct(f">q{BATCH_V2.byte_index_of('last_offset_delta') - 8}xi")
 def spans(
     records: memoryview, begin: int = 0, *, with_runs: bool = False
 ) -> Iterator[tuple[int, int]]:
-    """The positions at which complete entries begin and end, from ``begin`` on. With ``with_runs``
+    """The bytes at which complete entries begin and end, from ``begin`` on. With ``with_runs``
     a run of plain messages is one entry, otherwise each message is. Raises BadRecord for an
     impossible length."""
     byte_index, size = begin, len(records)

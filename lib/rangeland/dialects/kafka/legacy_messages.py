@@ -46,8 +46,8 @@ _ENTIRE = 1 << 62
 def batch_error(
     base_offset: int, why: str, next_offset: int | None = None, **facts: Any
 ) -> BadRecord:
-    """``next_offset`` is where reading can continue after the batch; None if the end of the batch
-    is uncertain."""
+    """The error for a batch. ``next_offset`` is where reading can continue after it; None if its
+    end is uncertain."""
     return BadRecord(
         f"the batch at offset {base_offset} cannot be decoded",
         why=why,
@@ -210,6 +210,7 @@ class Wrapper:
 
     @cached_property
     def _unpacked(self) -> Any:
+        """The messages in it, decompressed. Raises BadRecord."""
         self.check()
         value = self._value()
         try:
@@ -250,6 +251,7 @@ class Wrapper:
         return run
 
     def _value(self) -> memoryview:
+        """The compressed messages: the value, which must fill the rest of the wrapper."""
         layout = _LAYOUTS[self._header.magic]
         byte_index = layout.size + max(self._header.key_length, 0)
         end = byte_index + _VALUE_LENGTH_BYTES
@@ -267,7 +269,7 @@ class Wrapper:
         return batch_error(min(self._floor, self.last_offset), why, next_offset=after, **facts)
 
     def _misplaced_error(self, why: str, first: int) -> BadRecord:
-        """Its own offset is wrong, so it does not say where it ends."""
+        """The error for a wrapper whose own offset is wrong, and so does not say where it ends."""
         after = self.next_from(self._floor)
         return batch_error(first, why, next_offset=after, codec=self._codec)
 

@@ -53,6 +53,7 @@ def _offsets(request: ListOffsetsRequest, version: int) -> ListOffsetsRequest:
 
 
 def _of_segments(request: ListOffsetsRequest) -> ListOffsetsRequest:
+    """The request for the offsets of all segments."""
     topics = tuple(
         replace(
             topic,

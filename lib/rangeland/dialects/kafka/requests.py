@@ -39,7 +39,7 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 """Kafka's own topics, which the oldest brokers do not mark as internal."""
 
 MAGIC_AT = 16
-"""The position of the format number in all formats. Format 0 has no timestamps."""
+"""The byte index of the format number in all formats. Format 0 has no timestamps."""
 
 
 def lacks_timestamp(records: memoryview) -> bool:
@@ -59,7 +59,8 @@ CAPABILITIES = Capabilities(
 def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], named_brokers: Mapping[str, Address]
 ) -> Search:
-    """The first seed that answers is believed: any broker knows the whole cluster."""
+    """Asks a broker for the leaders of topics. The first seed that answers is believed: any broker
+    knows the whole cluster."""
     responses = yield LeaderRequest(tuple(seeds), (cluster_request(topics),))
     if isinstance(responses, NoSeedAnswered):
         raise responses.as_error()
@@ -76,14 +77,14 @@ def find_leaders(
 
 
 def cluster_request(topics: Sequence[str] | None) -> BrokerRequest:
-    """For the brokers and these topics; None: all of them."""
+    """Asks for the brokers and these topics; None: all of them."""
     names = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
     return BrokerRequest(m.MetadataRequest(topics=names, allow_auto_topic_creation=False))
 
 
 def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
-    """Only the requested topics. Older brokers are asked for all topics, and do not say which they
-    do not know or do not show to this client."""
+    """The view of the requested topics only. Older brokers are asked for all topics, and do not say
+    which they do not know or do not show to this client."""
     if topics is None:
         return view
     code = error_code_of(UNKNOWN_TOPIC[0])
@@ -93,6 +94,7 @@ def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView
 
 
 def read_cluster(response: m.MetadataResponse) -> ClusterView:
+    """The cluster in a metadata response, with all topics that have a name."""
     nodes = {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
     topics = {}
     for topic in response.topics:
@@ -102,7 +104,7 @@ def read_cluster(response: m.MetadataResponse) -> ClusterView:
         topics[topic.name] = TopicView(
             name=topic.name,
             meaning=code.meaning,
-            code=code.name if code.meaning is not ErrorMeaning.OK else "",
+            code_name=code.name if code.meaning is not ErrorMeaning.OK else "",
             is_internal=topic.is_internal or topic.name in INTERNAL,
             leaders={
                 Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
@@ -116,8 +118,8 @@ def read_cluster(response: m.MetadataResponse) -> ClusterView:
 def _leader(
     partition: m.MetadataPartition, topic_id: str | None, nodes: Mapping[int, Address]
 ) -> Leader:
-    # The partition's error code is ignored: the leader works even if a replica is down (9), and a
-    # missing leader shows by its number.
+    """A partition's leader. The partition's error code is ignored: the leader works even if a
+    replica is down (9), and a missing leader shows by its number."""
     return Leader(
         address=nodes.get(partition.leader_id),
         epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
@@ -145,14 +147,15 @@ def offsets_requests(
 def latest_timestamps_requests(
     leaders: Mapping[Partition, Leader], isolation: Isolation
 ) -> list[BrokerRequest]:
-    """KIP-734. Brokers before 3.0 do not know it, and return the first record, or none if that is
-    in a segment without records."""
+    """Asks for the records with the latest timestamps (KIP-734). Brokers before 3.0 do not know the
+    request, and return the first record, or none if that is in a segment without records."""
     return _list_offsets_requests(leaders, m.MAX_TIMESTAMP, isolation)
 
 
 def _list_offsets_requests(
     leaders: Mapping[Partition, Leader], timestamp: int, isolation: Isolation
 ) -> list[BrokerRequest]:
+    """One request for all partitions."""
     topics = tuple(
         m.ListOffsetsTopic(
             name=topic,
@@ -171,17 +174,18 @@ def _list_offsets_requests(
 
 
 def read_offsets(responses: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetResult]:
-    offsets = {}
-    for topic in (topic for response in responses for topic in response.topics):
-        for partition in topic.partitions:
-            offsets[Partition(topic.name, partition.partition_index)] = _offset_response(partition)
-    return offsets
+    return {
+        Partition(topic.name, partition.partition_index): _offset_response(partition)
+        for response in responses
+        for topic in response.topics
+        for partition in topic.partitions
+    }
 
 
 def _offset_response(response: m.ListOffsetsPartitionResponse) -> OffsetResult:
-    """Version 0 returns the beginning of the last segment that was not written to after the
-    requested time. If it returns nothing, only the log's beginning is certain. It is exact only
-    for the end and the beginning of the log."""
+    """The offset in a partition's response. Version 0 returns the beginning of the last segment
+    that was not written to after the requested time. If it returns nothing, only the log's
+    beginning is certain. It is exact only for the end and the beginning of the log."""
     code = error_code_of(response.error_code)
     if code.meaning is not ErrorMeaning.OK:
         return OffsetResult(code.meaning, code.name, None)
@@ -204,15 +208,14 @@ def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequ
 
 def read_sizes(responses: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
     """Bytes on this broker's disks; empty if the broker does not say."""
-    sizes: dict[Partition, int] = {}
-    for directory in (directory for response in responses for directory in response.results):
-        for topic in directory.topics:
-            for partition in topic.partitions:
-                if not partition.is_future_key:
-                    sizes[Partition(topic.name, partition.partition_index)] = (
-                        partition.partition_size
-                    )
-    return sizes
+    return {
+        Partition(topic.name, partition.partition_index): partition.partition_size
+        for response in responses
+        for directory in response.results
+        for topic in directory.topics
+        for partition in topic.partitions
+        if not partition.is_future_key
+    }
 
 
 def records_requests(
@@ -250,7 +253,8 @@ def records_requests(
 def read_records(
     responses: Sequence[m.FetchResponse], fetches: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchResult:
-    """Parts in the order of the response. Topics that have only an id get their names."""
+    """What came for each partition, in the order of the response. Topics that have only an id get
+    their names."""
     (response,) = responses
     names = {a.topic_id: a.partition.topic for a in fetches if a.topic_id}
     whole = error_code_of(response.error_code)
@@ -266,7 +270,7 @@ def read_records(
                 FetchedPartition(
                     partition=Partition(name, partition.partition_index),
                     meaning=code.meaning,
-                    code=code.name,
+                    code_name=code.name,
                     records=partition.records if partition.records is not None else memoryview(b""),
                     readable_end=readable_end if readable_end >= 0 else None,
                     aborted=tuple(

@@ -79,8 +79,9 @@ def login(credentials: Credentials) -> Login:
 
 
 def mechanisms_requests() -> list[BrokerRequest]:
-    """A listener without SASL answers ILLEGAL_SASL_STATE. One with SASL lists its mechanisms,
-    whether or not PLAIN is among them. The request does not identify the client."""
+    """Asks for the listener's mechanisms, without identifying the client. A listener without SASL
+    answers ILLEGAL_SASL_STATE. One with SASL lists its mechanisms, whether or not PLAIN is among
+    them."""
     return [BrokerRequest(m.SaslHandshakeRequest(mechanism="PLAIN"))]
 
 
@@ -98,6 +99,8 @@ class _Exchange:
     step: int = 0
 
     def send(self, token: bytes) -> Authentication:
+        """Sends a token and returns the response. Raises AccessDenied if a broker before 1.0 closes
+        the connection instead."""
         self.step += 1
         if not self.is_bare:
             try:
@@ -130,6 +133,7 @@ def _plain(exchange: _Exchange, credentials: Credentials) -> Authentication:
 
 
 def _scram(exchange: _Exchange, credentials: Credentials) -> Authentication:
+    """Logs in with SCRAM, and checks that the broker knows the password, too."""
     exchange.who = f"user {credentials.username}"
     scramp = _library()
     try:
@@ -164,6 +168,7 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Authentication:
 
 
 def _library() -> Any:
+    """The package scramp. Raises MissingRequirement."""
     try:
         import scramp
     except ImportError as error:
@@ -203,6 +208,7 @@ def _check_iterations_are_accepted(challenge: str) -> None:
 
 
 def _bearer(exchange: _Exchange, credentials: Credentials) -> Authentication:
+    """Logs in with a token and its extensions."""
     exchange.who = "the bearer of the token"
     pairs = [("auth", f"Bearer {credentials.token}"), *credentials.extensions]
     fields = "".join(f"{key}={value}\x01" for key, value in pairs)
@@ -219,6 +225,8 @@ def _bearer(exchange: _Exchange, credentials: Credentials) -> Authentication:
 
 
 def _gssapi(exchange: _Exchange, credentials: Credentials) -> Authentication:
+    """Logs in with Kerberos. Raises RemoteProtocolError if the broker insists on signing or
+    encrypting what follows."""
     kerberos = credentials.kerberos
     if kerberos is None:
         raise LocalProtocolError("a login with GSSAPI has no Kerberos context")
@@ -314,7 +322,8 @@ def _without_secret(text: str | None, secret: str) -> str:
 
 
 def _status(reason: str) -> str:
-    """``{"status":"invalid_token","scope":"x"}`` in words."""
+    """The reason in words: ``{"status":"invalid_token","scope":"x"}`` is ``status invalid_token,
+    scope x``."""
     try:
         fields = JsonFields.parse(reason)
         return ", ".join(f"{key} {fields.word(key)}" for key in fields)[:300]

@@ -34,7 +34,12 @@ from rangeland.dialects.kafka.messages import (
     request_header_version,
     response_header_version,
 )
-from rangeland.dialects.protocol_session import NoCommonVersion, ProtocolSession, UnsupportedRequest
+from rangeland.dialects.protocol_session import (
+    NoCommonVersion,
+    ProtocolSession,
+    UnsupportedRequest,
+    unmatched_response_error,
+)
 from rangeland.errors import LocalProtocolError, RemoteProtocolError, Unreachable
 from rangeland.wire.declarations import spec_of
 from rangeland.wire.encoding import decode, decode_from, encode_buffers
@@ -229,6 +234,7 @@ class KafkaSession(ProtocolSession):
         return self._encode(request, version)[1]
 
     def _encode(self, request: Any, version: int) -> tuple[int, bytes]:
+        """The correlation id of the request, and its frame in this version."""
         cls = type(request)
         correlation_id = self._next_id
         header = RequestHeader(
@@ -249,10 +255,8 @@ class KafkaSession(ProtocolSession):
         header, end = decode_from(ResponseHeader, 0, response)
         pending = self._pending.get(header.correlation_id)
         if pending is None:
-            raise RemoteProtocolError(
-                "a response arrived that belongs to no request",
-                why=f"its correlation id is {header.correlation_id}",
-                do="run again; if it happens again, check the version of the broker",
+            raise unmatched_response_error(
+                f"its correlation id is {header.correlation_id}",
                 correlation_id=header.correlation_id,
                 waiting=sorted(self._pending),
             )

@@ -17,29 +17,30 @@ RETENTION = (CLEANUP, "retention.ms", "retention.bytes")
 
 
 def retention_requests(topics: Sequence[str]) -> list[BrokerRequest]:
+    return _settings_requests(topics, RETENTION)
+
+
+def cleanup_requests(topic: str) -> list[BrokerRequest]:
+    return _settings_requests([topic], (CLEANUP,))
+
+
+def _settings_requests(topics: Sequence[str], keys: tuple[str, ...]) -> list[BrokerRequest]:
     resources = tuple(
-        m.ConfigResource(resource_type=m.TOPIC, resource_name=t, configuration_keys=RETENTION)
+        m.ConfigResource(resource_type=m.TOPIC, resource_name=t, configuration_keys=keys)
         for t in topics
     )
     return [BrokerRequest(m.DescribeConfigsRequest(resources=resources))]
 
 
-def cleanup_requests(topic: str) -> list[BrokerRequest]:
-    resource = m.ConfigResource(
-        resource_type=m.TOPIC, resource_name=topic, configuration_keys=(CLEANUP,)
-    )
-    return [BrokerRequest(m.DescribeConfigsRequest(resources=(resource,)))]
-
-
 def read_cleanup(responses: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
+    """The cleanup policy of the topic in the responses."""
     result = next((r for response in responses for r in response.results), None)
-    if result is None:
-        return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
-    code = error_code_of(result.error_code)
+    code = error_code_of(result.error_code if result is not None else 0)
     if code.meaning is not ErrorMeaning.OK:
         why = f"the broker answered {code.name} when asked for its cleanup.policy"
         return CleanupPolicy(None, why)
-    policy = next((c.value for c in result.configs if c.name == CLEANUP), None)
+    configs = result.configs if result is not None else ()
+    policy = next((c.value for c in configs if c.name == CLEANUP), None)
     if policy is None:
         return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
     words = [word.strip() for word in policy.split(",")]
@@ -63,7 +64,7 @@ def _retention(settings: Mapping[str, str | None]) -> Retention:
 
 
 def _limit(value: str | None) -> int | None:
-    """-1: no limit."""
+    """The limit in a setting; None for -1, which means none."""
     try:
         return decimal(value or "", "the setting", 0)
     except Unreadable:

@@ -27,7 +27,7 @@ class RocketmqDialect(Dialect):
 
     records_requests = staticmethod(requests.records_requests)
     read_records = staticmethod(requests.read_records)
-    next_offset = staticmethod(stored_messages.next_offset)
+    scan = staticmethod(stored_messages.scan)
     cut_out = staticmethod(stored_messages.cut_out)
     decode_chunks = staticmethod(records.decode_chunks)
 

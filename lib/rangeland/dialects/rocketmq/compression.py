@@ -86,6 +86,7 @@ def _plain(codec: int, data: memoryview, max_bytes: int) -> bytes | memoryview:
 
 
 def _inflate(data: memoryview, max_bytes: int) -> bytes:
+    """The decompressed zlib data. Raises NotDecompressible."""
     stream = zlib.decompressobj()
     try:
         value = stream.decompress(data, max_bytes)

@@ -91,3 +91,8 @@ def pull_code_of(code: int, remark: str, offset: int) -> ErrorCode:
     if status.name in _EMPTY and offset != 0:
         return ErrorCode(21, status.name, ErrorMeaning.OUT_OF_RANGE, status.description)
     return status
+
+
+def code_text(code: ErrorCode, remark: str) -> str:
+    """The code's name, with what the broker says about it, if anything."""
+    return f"{code.name}: {remark}" if remark else code.name

@@ -162,6 +162,7 @@ def read_frame(buffer: memoryview) -> Frame:
 
 
 def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
+    """The frame with a JSON header at ``[start, end)``."""
     try:
         header = JsonFields.parse(buffer[start:end])
         fields = header.fields("extFields", {})
@@ -179,6 +180,7 @@ def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
 
 
 def _read_binary(buffer: memoryview, start: int, end: int) -> Frame:
+    """The frame with a binary header at ``[start, end)``."""
     inside = buffer[:end]
     byte_index = take(inside, start, _FIXED.size)
     code, _, _, opaque, flag = _FIXED.unpack_from(buffer, start)
@@ -196,6 +198,7 @@ def _read_binary(buffer: memoryview, start: int, end: int) -> Frame:
 
 
 def _text(buffer: memoryview, offset: int, length: struct.Struct) -> tuple[str, int]:
+    """The text after its length, and where it ends."""
     start = take(buffer, offset, length.size)
     (size,) = length.unpack_from(buffer, offset)
     if size < 0:

@@ -61,7 +61,7 @@ class InnerMessages:
     places: list[tuple[int, int]] = field(default_factory=list)
 
     def place_of(self, byte_index: int) -> int:
-        """The position in the fetched bytes of a message that was not rewritten."""
+        """The byte index, in the fetched bytes, of a message that was not rewritten."""
         start, fetched_start = self.places[bisect_right(self.places, (byte_index, 1 << 62)) - 1]
         return fetched_start + byte_index - start
 
@@ -138,7 +138,7 @@ def _body(
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     if codec == NOT_PACKED:
         return body
-    values = MessageBodies(result.context.max_batch_bytes)
+    values = MessageBodies(result.max_batch_bytes)
     try:
         values.add(codec, body)
     except NotDecompressible as error:
@@ -149,8 +149,8 @@ def _body(
 def _messages_of(
     body: memoryview, entry: QueueEntry, result: PullResult
 ) -> Iterator[tuple[int, memoryview, memoryview]]:
-    """Flag, body, and properties preceded by their length. Producers write neither magic nor
-    checksum, so neither is checked."""
+    """The messages in a batch: flag, body, and properties preceded by their length. Producers write
+    neither magic nor checksum, so neither is checked."""
     start = 0
     while start < len(body):
         length = body_length = size = -1

@@ -6,7 +6,7 @@ messages, each of which takes one offset. A pull from inside a batch returns all
 
 Nothing is decompressed here. The kernel walks over messages only and ends at the first batch; this
 walk is for everything from there on. It must agree with the kernel: the same faults at the same
-positions, and no fault for incomplete bytes at the end.
+bytes, and no fault for incomplete bytes at the end.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class QueueEntry(NamedTuple):
 
 
 class MessageFields(NamedTuple):
-    """The positions of an entry's last fields in its bytes: its body at ``[body, body_end)`` after
+    """The byte indexes of an entry's last fields: its body at ``[body, body_end)`` after
     a length, then the topic after its length, then the properties from ``properties`` to the
     end."""
 
@@ -117,6 +117,7 @@ class EntryTotals:
             self.last_offset = entry.until_offset - 1
 
     def _entry(self) -> QueueEntry | None:
+        """The next entry; None if there is none, and ``fault`` says whether it is damaged."""
         entry = entry_at(self._data, self.end)
         if entry is StoredFault.CUT_SHORT:
             return None

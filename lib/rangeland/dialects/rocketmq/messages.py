@@ -189,7 +189,7 @@ def min_offset(queue: Partition) -> RemotingRequest:
 
 
 def topic_config(topic: str) -> RemotingRequest:
-    """The settings of the topic on this broker, as JSON."""
+    """Asks for the settings of the topic on this broker, as JSON."""
     return RemotingRequest(TOPIC_CONFIG, fields_of(topic=topic))
 
 
@@ -206,7 +206,8 @@ def _of_queue(code: int, queue: Partition, **more: Any) -> RemotingRequest:
 
 @lru_cache(256)
 def _queue_fields(topic: str, number: int, group: str, subscription: str) -> Mapping[str, str]:
-    """The version of a subscription matters to groups only."""
+    """The fields that are the same in all pulls of a subscription. Its version matters to groups
+    only."""
     return fields_of(
         topic=topic,
         queueId=number,
@@ -245,6 +246,7 @@ def create_topic(topic: str, queues: int, attributes: str = "") -> RemotingReque
 def send(
     queue: Partition, body: bytes, properties: Mapping[str, str], born_ms: int, sys_flag: int = 0
 ) -> RemotingRequest:
+    """A request to store a message."""
     return RemotingRequest(
         SEND,
         fields_of(

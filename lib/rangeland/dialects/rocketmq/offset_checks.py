@@ -112,6 +112,7 @@ def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
 
 
 def _without_gaps(body: Any, span: ResponseSpan) -> Iterator[MisplacedMessage]:
+    """The misplaced messages of a response that has one for each offset."""
     entries, fault = _entries(body)
     offset = _begin(entries, span.from_offset)
     has_all = fault is None and _count(entries) == span.until_offset - offset
@@ -134,7 +135,8 @@ def _without_gaps(body: Any, span: ResponseSpan) -> Iterator[MisplacedMessage]:
 
 
 def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[MisplacedMessage]:
-    """``is_exact``: the last message is the last offset that the response accounts for."""
+    """The misplaced messages of a response that may leave out offsets. ``is_exact``: the last
+    message is the last offset that the response accounts for."""
     if _fits(body, span, is_exact=is_exact):
         return
     entries, fault = _entries(body)
@@ -160,6 +162,7 @@ def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[Mis
 
 
 def _fits(body: Any, span: ResponseSpan, *, is_exact: bool) -> bool:
+    """Whether all messages are within the response, in order."""
     walk = rocketmq_decoder().walk_stored(body)
     first = first_offset(body)
     if walk.fault is not None or walk.end != len(body):
@@ -206,7 +209,7 @@ def _entries(body: Any) -> tuple[list[QueueEntry], StoredFault | None]:
 
 
 def _begin(entries: list[QueueEntry], from_offset: int) -> int:
-    """A pull from inside a batch returns all of it."""
+    """The first offset of the entries. A pull from inside a batch returns all of it."""
     if (
         entries
         and entries[0].is_batch

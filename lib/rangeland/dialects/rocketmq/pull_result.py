@@ -1,7 +1,7 @@
 """The result of a fetch: messages, and the broker's account of them.
 
 A broker finds messages by its own index and reports which offsets its response accounts for. So if
-no offset is missing, the position of each message is certain, whatever offset is stored in it; if
+no offset is missing, the offset of each message is certain, whatever offset is stored in it; if
 messages are missing, the others must still be within the response. None of this is in the bytes of
 the messages, and no checksum covers their stored offsets (``offset_checks``).
 """
@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, ResponseSpan
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 _OLD_HEAD: Final = struct.Struct(">8sqi")
 _OLD_MARK: Final = b"\xff\xff\xff\xffTAGS"
@@ -29,6 +30,8 @@ class PullResult(NamedTuple):
     start: int = 0
     ends_at: int | None = None
     """The messages account for all offsets before this one; None: up to the last message."""
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    """How much memory one message or batch may take."""
 
     def end_after(self, last_offset: int) -> int:
         """The end of the offsets that are accounted for, if the last message read is at
@@ -46,18 +49,20 @@ class PullResult(NamedTuple):
         return spans[-1].until_offset if spans else None
 
 
-def pull_result_of(records: memoryview, context: FetchContext) -> PullResult:
+def pull_result_of(
+    records: memoryview, context: FetchContext, max_batch_bytes: int = MAX_BATCH_BYTES
+) -> PullResult:
     """The records and their context. Earlier releases wrote the tags before the bytes in
     quarantine, after a length that no message has; only bytes from quarantine are checked for
     that."""
     if not context.from_quarantine or bytes(records[: len(_OLD_MARK)]) != _OLD_MARK:
-        return PullResult(records, context)
+        return PullResult(records, context, max_batch_bytes=max_batch_bytes)
     _, _, length = _OLD_HEAD.unpack_from(records)
     start = _OLD_HEAD.size + length
     tags = tuple(bytes(records[_OLD_HEAD.size : start]).split(_BETWEEN))
     spans = tuple(ResponseSpan(span.end - start, *span[1:]) for span in context.spans)
     own_context = replace(context, spans=spans, tags=tags)
-    return PullResult(records[start:], own_context, start)
+    return PullResult(records[start:], own_context, start, max_batch_bytes=max_batch_bytes)
 
 
 def messages_from(body: Any, offset: int) -> Any:

@@ -113,6 +113,7 @@ class PullPace:
         return next(self.pulls(series, offset, 1), None)
 
     def learn(self, series: Sequence[SentPull]) -> None:
+        """Learns from a series of pulls that are answered."""
         responses = [(sent.end, sent.response) for sent in series if sent.response is not None]
         if any(response.code == SUCCESS and is_batch(response.body) for _, response in responses):
             self.has_batches = True
@@ -140,7 +141,7 @@ class PullStride:
     response_bytes: int = 0
 
     def pulls(self, series: PullSeries) -> Iterator[SentPull]:
-        """The first pull is for one message with any tag."""
+        """The pulls of a series. The first is for one message with any tag."""
         yield SentPull(Pull(series.about, series.offset, 1))
         max_pulls = FIRST_PULLS
         if self.response_bytes:
@@ -152,6 +153,7 @@ class PullStride:
             yield SentPull(Pull(series.about, at, count, tags=series.tags))
 
     def learn(self, series: Sequence[SentPull]) -> None:
+        """Learns from a series of pulls that are answered."""
         responses = [sent.response for sent in series[1:] if sent.response is not None]
         extents = [
             (number_of(a, "nextBeginOffset") - a.pull.offset, len(a.body))

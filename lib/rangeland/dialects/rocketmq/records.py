@@ -26,7 +26,14 @@ from rangeland.decode.rocketmq.layout import (
     StoredFault,
     UndecodableMessage,
 )
-from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodedChunk,
+    DecodeOptions,
+    FetchContext,
+    miscount_error,
+)
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
 from rangeland.dialects.rocketmq.offset_checks import response_runs
@@ -36,7 +43,6 @@ from rangeland.dialects.rocketmq.stored_messages import (
     message_error,
     misplaced_error,
 )
-from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.bounded_decompression import NotDecompressible
 
@@ -51,6 +57,7 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> Iterator[DecodedChunk]:
     """All of one response; in chunks of bounded memory if messages are compressed. Each continues
     where the previous one ends; the last ends at ``until_offset`` or after the last complete
@@ -59,16 +66,16 @@ def decode_chunks(
     Raises BadRecord with the damage, and where reading resumes after it if that is known."""
     if from_offset >= until_offset or not (len(records) or context.spans):
         return
-    result = pull_result_of(records, context)
+    result = pull_result_of(records, context, options.max_batch_bytes)
     if result.until_offset is None:
         yield from _decode(result, from_offset, until_offset)
         return
     for run in response_runs(result):
         end = min(run.until_offset, until_offset)
         if from_offset < end:
-            messages = result.messages[run.start : run.end]
-            run_result = PullResult(messages, result.context, result.start + run.start)
-            for chunk in _decode(run_result._replace(ends_at=end), from_offset, end):
+            messages, start = result.messages[run.start : run.end], result.start + run.start
+            part = result._replace(messages=messages, start=start, ends_at=end)
+            for chunk in _decode(part, from_offset, end):
                 yield chunk
                 from_offset = chunk.next_offset
         message = run.misplaced
@@ -79,6 +86,7 @@ def decode_chunks(
 
 
 def _decode(result: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
+    """The chunks of a result. If it has batches, they are split first."""
     try:
         decoded = rocketmq_decoder().decode_stored(
             result.messages, from_offset, until_offset, result.tags
@@ -95,6 +103,7 @@ def _decode(result: PullResult, from_offset: int, until_offset: int) -> Iterator
 def _chunks_of_batches(
     result: PullResult, from_offset: int, until_offset: int
 ) -> Iterator[DecodedChunk]:
+    """The chunks of a result with batches, a part of its messages at a time."""
     for part in unfold(result, from_offset, until_offset):
         try:
             decoded = rocketmq_decoder().decode_stored(
@@ -111,13 +120,14 @@ def _chunks_of_batches(
 def _chunks(
     decoded: DecodedMessages, from_offset: int, end: int, result: PullResult
 ) -> Iterator[DecodedChunk]:
+    """The chunks of decoded messages, which end at ``end``."""
     if end <= from_offset:
         return
     by_tags = bool(result.tags)
     if decoded.codecs is None:
         yield _chunk(decoded.batch, from_offset, end, by_tags)
     else:
-        max_bytes = result.context.max_batch_bytes
+        max_bytes = result.max_batch_bytes
         yield from _unpacked_chunks(
             decoded.batch, decoded.codecs, from_offset, end, by_tags, max_bytes
         )
@@ -126,16 +136,13 @@ def _chunks(
 def _chunk(
     batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool
 ) -> DecodedChunk:
+    """The chunk of these rows. An offset without a row is filtered or compacted. Raises ProofFailed
+    if there are more rows than offsets."""
     rows = batch.num_rows
     remaining = next_offset - from_offset - rows
     counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": remaining})
     if remaining < 0:
-        raise ProofFailed(
-            f"offsets [{from_offset}, {next_offset}) became {rows} rows",
-            from_offset=from_offset,
-            next_offset=next_offset,
-            landed=rows,
-        )
+        raise miscount_error(from_offset, next_offset, rows, f"{rows} rows")
     return DecodedChunk(next_offset, batch if rows else None, counts)
 
 
@@ -147,6 +154,7 @@ def _unpacked_chunks(
     by_tags: bool,
     max_bytes: int,
 ) -> Iterator[DecodedChunk]:
+    """The chunks of messages of which some are compressed, of bounded memory."""
     offsets = batch.column(columns.OFFSET.name).to_numpy()
     values = batch.column(columns.VALUE.name)
     _, ends_buffer, data_buffer = values.buffers()

@@ -49,6 +49,7 @@ class TopicRoute:
         }
 
     def _leader(self, broker: str) -> Leader:
+        """The broker's address with the lowest number: its master, if that is up."""
         _, addresses = self.brokers.get(broker, ("", {}))
         if not addresses:
             return Leader(None)
@@ -85,6 +86,7 @@ def read_brokers(body: Buffer) -> frozenset[str]:
 
 
 def _route(route: JsonFields) -> TopicRoute:
+    """The route in these fields. Raises Unreadable."""
     brokers = {
         entry.text("brokerName"): (
             entry.text("cluster", ""),
@@ -109,6 +111,7 @@ def _addresses(fields: JsonFields) -> dict[int, Address]:
 
 
 def _parse_as(name: str, body: Buffer, read: Callable[[JsonFields], T]) -> T:
+    """What ``read`` finds in a JSON body. Raises RemoteProtocolError, which names it."""
     try:
         return read(JsonFields(_parse(body)))
     except Unreadable as error:

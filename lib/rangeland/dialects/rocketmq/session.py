@@ -21,7 +21,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rangeland.dialects.protocol_session import Credentials, ProtocolSession
+from rangeland.dialects.protocol_session import (
+    Credentials,
+    ProtocolSession,
+    unmatched_response_error,
+)
 from rangeland.dialects.rocketmq.batch_topic_times import next_request, search_result
 from rangeland.dialects.rocketmq.frames import (
     ONE_WAY,
@@ -44,7 +48,6 @@ from rangeland.dialects.rocketmq.messages import (
 from rangeland.dialects.rocketmq.missing_messages import follow_up_requests
 from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, usable_pulls
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
-from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.framing import frame
 from rangeland.wire.primitives import Buffer
@@ -135,6 +138,7 @@ class RocketmqSession(ProtocolSession):
         return sent[:cut], sent[cut:]
 
     def _send(self, new: Iterable[SentPull]) -> Iterable[bytes]:
+        """Frames of new requests, which are unanswered from now on."""
         headers: SimilarHeaders | None = None
         for pull in new:
             opaque = self._next_number()
@@ -174,12 +178,8 @@ class RocketmqSession(ProtocolSession):
             return None
         sent = self._waiting.pop(reply.opaque, None)
         if sent is None:
-            raise RemoteProtocolError(
-                "a response arrived that belongs to no request",
-                why=f"its number is {reply.opaque}",
-                do="run again; if it happens again, check the version of the broker",
-                opaque=reply.opaque,
-                code=reply.code,
+            raise unmatched_response_error(
+                f"its number is {reply.opaque}", opaque=reply.opaque, code=reply.code
             )
         sent.response = RemotingResponse(
             sent.request, reply.code, reply.remark, reply.fields, reply.body
@@ -187,6 +187,8 @@ class RocketmqSession(ProtocolSession):
         return None if sent.owner is None else self._take_response(sent.owner, sent.response)
 
     def _take_response(self, request_id: int, response: RemotingResponse) -> tuple[int, Any] | None:
+        """Takes the last response of a message; None while others are missing, or if more requests
+        follow from it."""
         pending = self._open[request_id]
         pending.unanswered -= 1
         if pending.unanswered:
@@ -227,6 +229,7 @@ class RocketmqSession(ProtocolSession):
     def _take_search_response(
         self, request_id: int, pending: _OpenRequest, search: TimeSearch
     ) -> tuple[int, Any] | None:
+        """Takes a response to a search for a time; None if another request follows from it."""
         responses = responses_of(pending.sent)
         self._topics.learn(search.about.topic, responses)
         request = next_request(search, responses, self._topics)

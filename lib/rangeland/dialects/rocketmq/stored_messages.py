@@ -10,7 +10,13 @@ from typing import Any, Final
 
 from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodeOptions,
+    FetchContext,
+    Scan,
+)
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
 from rangeland.dialects.rocketmq.offset_checks import (
     MisplacedMessage,
@@ -26,23 +32,26 @@ LOOK: Final = (
 )
 
 
-def next_offset(
-    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
-) -> int | None:
-    """The offset after the last complete message, or after all that the broker has accounted for,
-    found without decoding; None if there is none. Raises BadRecord."""
+def scan(
+    records: memoryview,
+    from_offset: int,
+    context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
+) -> Scan:
+    """The end of the complete messages, or of all that the broker has accounted for, found without
+    decoding any. Raises BadRecord."""
     result = pull_result_of(records, context)
     if result.until_offset is not None:
         for message in misplaced_messages(result):
             if message.until_offset is None or message.until_offset > from_offset:
                 raise misplaced_error(result, message, from_offset)
-        return result.until_offset
+        return Scan(result.until_offset)
     walk = rocketmq_decoder().walk_stored(result.messages)
     if walk.fault is StoredFault.INNER:
         walk = walk_entries(result.messages)
     if walk.fault is not None:
         raise walk_error(result, walk, from_offset)
-    return walk.last_offset + 1 if walk.messages else None
+    return Scan(walk.last_offset + 1 if walk.messages else None)
 
 
 def walk_error(result: PullResult, walk: MessageWalk, from_offset: int) -> BadRecord:
@@ -63,8 +72,8 @@ def misplaced_error(result: PullResult, message: MisplacedMessage, from_offset: 
 def decoded_message_error(
     result: PullResult, error: UndecodableMessage, from_offset: int, byte_index: int | None = None
 ) -> BadRecord:
-    """The decoder's error, as one that names the message by its offset. ``byte_index``: the
-    position in the stored bytes, if the decoder was given others."""
+    """The decoder's error, as one that names the message by its offset. ``byte_index``: its
+    place in the stored bytes, if the decoder was given others."""
     offset = error.offset if error.fault.is_inside else max(from_offset, error.offset + 1)
     byte_index = error.position if byte_index is None else byte_index
     return _fault_error(result, error.fault, byte_index, offset)
@@ -79,8 +88,8 @@ def _fault_error(result: PullResult, fault: StoredFault, byte_index: int, offset
 
 
 def message_error(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
-    """``next_offset`` is where reading can continue after the message; None if the end of the
-    message is uncertain."""
+    """The error for a message. ``next_offset`` is where reading can continue after it; None if its
+    end is uncertain."""
     return BadRecord(
         f"the message at offset {offset} cannot be decoded",
         why=why,
@@ -96,6 +105,7 @@ def cut_out(
     first: int,
     until: int,
     context: FetchContext = NO_CONTEXT,
+    options: DecodeOptions = DEFAULT_OPTIONS,
 ) -> memoryview:
     """The raw bytes, for quarantine, of messages with offsets in ``[first, until)``, and of batches
     that contain one of them, up to the first bytes that cannot be walked over. The broker's

@@ -1,0 +1,137 @@
+"""Builds a chunk: classes the offsets of its entries, and decodes all records to land in one call.
+
+Offsets are counted twice: headers say how many rows there will be, and the decoder reports how many
+it found. If the two disagree, there is no chunk.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rangeland.decode import kafka_decoder
+from rangeland.decode.kafka.batch_table import BatchColumn, Payloads
+from rangeland.decode.kafka.layout import UndecodableRecord
+from rangeland.dialects.fetch_values import DecodedChunk, miscount_error
+from rangeland.dialects.kafka.batch_opening import is_control, open_run
+from rangeland.dialects.kafka.entry_records import entry_error, records_of
+from rangeland.dialects.kafka.entry_scan import BatchGroup
+from rangeland.dialects.kafka.legacy_messages import Run
+from rangeland.dialects.kafka.log_entries import LogEntry
+from rangeland.model import Counts
+from rangeland.wire.memory_budget import RECORD_BYTES
+
+
+@dataclass(slots=True)
+class ChunkBuilder:
+    """The chunk that begins at ``from_offset``. Of each entry that is added, the offsets are
+    classed, or its payload is kept for the decoder."""
+
+    from_offset: int
+    until_offset: int
+    """The end of the range: later records of an entry get no row."""
+    max_batch_bytes: int
+    unpacked_bytes: int = 0
+    """The memory that the payloads take, without the headers of their records."""
+    payloads: Payloads = field(default_factory=Payloads)
+    ends: dict[int, int | None] = field(default_factory=dict)
+    """The beginning of the entry after a run of messages, by the index of the run's payload."""
+    control: int = 0
+    aborted: int = 0
+    compacted: int = 0
+    expected_rows: int = 0
+    """The rows of the payloads whose headers say how many are in the range."""
+    cut_width: int = 0
+    """The offsets of the other payloads: the range cuts through them, and they have gaps."""
+
+    def add_control(self, entry: LogEntry, first: int, until: int) -> None:
+        """Adds the offsets ``[first, until)`` of a batch of transaction markers."""
+        self.control += self._count(entry, first, until)
+
+    def add_aborted(self, entry: LogEntry, first: int, until: int) -> None:
+        """Adds the offsets ``[first, until)`` of an entry in an aborted transaction."""
+        self.aborted += self._count(entry, first, until)
+
+    def add_records(self, entry: LogEntry, first: int, until: int) -> None:
+        """Adds the offsets ``[first, until)`` of an entry to land. Raises BadRecord if the entry
+        cannot be opened."""
+        payload = entry.payload(self.max_batch_bytes)
+        if isinstance(entry, Run):
+            self.ends[len(self.payloads)] = entry.after
+        self.payloads.append(payload)
+        self.unpacked_bytes += len(payload.data) + RECORD_BYTES * entry.record_count
+        count = _records_within(entry, first, until)
+        if count is None:
+            self.cut_width += until - first
+        else:
+            self.expected_rows += count
+            self.compacted += until - first - count
+
+    def add_batches(self, group: BatchGroup, next_offset: int, max_bytes: int) -> int:
+        """Adds all offsets from ``next_offset`` to the end of the batch with which ``max_bytes``
+        are decompressed, and returns how many batches that takes. All batches must be in the range,
+        and in no aborted transaction."""
+        batches, size = open_run(
+            group, self.payloads, max_bytes - self.unpacked_bytes, self.max_batch_bytes
+        )
+        self.unpacked_bytes += size
+        heads = group.heads[:batches]
+        counts = heads[:, BatchColumn.RECORD_COUNT]
+        count = int(counts.sum())
+        control = int(counts[is_control(heads)].sum())
+        self.compacted += int(heads[-1, BatchColumn.LAST_OFFSET]) + 1 - next_offset - count
+        self.control += control
+        self.expected_rows += count - control
+        return batches
+
+    def finish(self, next_offset: int, max_headers: int = sys.maxsize) -> DecodedChunk:
+        """The chunk, which ends at ``next_offset``. Raises TooManyHeaders if several payloads have
+        more than ``max_headers`` together, BadRecord if one cannot be decoded, and ProofFailed if
+        the rows do not agree with the headers."""
+        rows = self._decode(max_headers)
+        landed = rows.num_rows if rows is not None else 0
+        cut_rows = landed - self.expected_rows
+        counts = Counts(
+            landed=landed,
+            control=self.control,
+            aborted=self.aborted,
+            compacted=self.compacted + self.cut_width - cut_rows,
+        )
+        if not 0 <= cut_rows <= self.cut_width or counts.total != next_offset - self.from_offset:
+            why = f"{self.expected_rows} rows were expected from whole batches and at most "
+            why += f"{self.cut_width} from others"
+            raise miscount_error(self.from_offset, next_offset, landed, counts, why)
+        return DecodedChunk(next_offset, rows if landed else None, counts)
+
+    def _count(self, entry: LogEntry, first: int, until: int) -> int:
+        """The number of records of an entry that is not landed; its other offsets are compacted."""
+        count = _records_within(entry, first, until)
+        if count is None:
+            count = records_of(entry, first, until).num_rows
+        entry.check()
+        self.compacted += until - first - count
+        return count
+
+    def _decode(self, max_headers: int) -> pa.RecordBatch | None:
+        """The rows of all payloads; None without payloads."""
+        if not self.payloads:
+            return None
+        limit = max_headers if len(self.payloads) > 1 else sys.maxsize
+        try:
+            return kafka_decoder().decode_records(
+                self.payloads, self.from_offset, self.until_offset, limit
+            )
+        except UndecodableRecord as error:
+            after = self.ends.get(error.payload)
+            raise entry_error(error, self.payloads[error.payload], after) from None
+
+
+def _records_within(entry: LogEntry, first: int, until: int) -> int | None:
+    """How many records an entry has at ``[first, until)``, by its header; None if its offsets have
+    gaps, and only some of them are in the range."""
+    width, whole = until - first, entry.last_offset + 1 - entry.base_offset
+    if entry.record_count == whole:
+        return width
+    return entry.record_count if width == whole else None
