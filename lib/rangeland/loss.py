@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from rangeland.model import Partition, Range
+from rangeland.model import OffsetInterval, Partition, Range
 
 
 class Action(StrEnum):
@@ -120,7 +120,7 @@ TRAITS: Final[Mapping[LossKind, LossTraits]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(OffsetInterval):
     """Offsets ``[from_offset, until_offset)`` that cannot be read, why, and the evidence. The
     action is not decided yet, or is up to the caller: see ``DecidedLoss``."""
 
@@ -133,10 +133,6 @@ class Loss:
     """False: it may turn out not to be a loss, so it is not skipped."""
     topic_id: str | None = None
     """The incarnation of the topic that has lost them, if it is known."""
-
-    @property
-    def interval(self) -> tuple[int, int]:
-        return self.from_offset, self.until_offset
 
     @property
     def width(self) -> int:
@@ -174,7 +170,7 @@ class Loss:
         }
 
     def __str__(self) -> str:
-        return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.kind}"
+        return f"{self.range} is {self.kind}"
 
 
 @dataclass(frozen=True, slots=True)

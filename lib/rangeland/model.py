@@ -274,18 +274,13 @@ class Survey:
 # --- the plan: what will be read --------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Range:
-    """``[from_offset, until_offset)`` of one partition: the unit of proof and of coverage."""
+class OffsetInterval:
+    """The base of values about ``[from_offset, until_offset)`` of one partition."""
 
+    __slots__ = ()
     partition: Partition
     from_offset: int
     until_offset: int
-    topic_id: str | None = None
-    estimated_bytes: int = 0
-
-    def has(self, partition: Partition, offset: int) -> bool:
-        return self.partition == partition and self.from_offset <= offset < self.until_offset
 
     @property
     def interval(self) -> tuple[int, int]:
@@ -299,8 +294,22 @@ class Range:
         return f"{self.partition} [{self.from_offset}, {self.until_offset})"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Range(OffsetInterval):
+    """``[from_offset, until_offset)`` of one partition: the unit of proof and of coverage."""
+
+    partition: Partition
+    from_offset: int
+    until_offset: int
+    topic_id: str | None = None
+    estimated_bytes: int = 0
+
+    def has(self, partition: Partition, offset: int) -> bool:
+        return self.partition == partition and self.from_offset <= offset < self.until_offset
+
+
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(OffsetInterval):
     """A section of a range that a task reads by itself. The slices of a range cover it exactly."""
 
     index: int
@@ -313,17 +322,6 @@ class Slice:
     """The broker to ask first: a hint that may be stale when the slice is read."""
     is_urgent: bool = False
     """Retention may remove it soon, so it is read before others."""
-
-    @property
-    def interval(self) -> tuple[int, int]:
-        return self.from_offset, self.until_offset
-
-    @property
-    def width(self) -> int:
-        return self.until_offset - self.from_offset
-
-    def __str__(self) -> str:
-        return f"{self.partition} [{self.from_offset}, {self.until_offset})"
 
 
 # --- the result of reading ----------------------------------------------------------------
