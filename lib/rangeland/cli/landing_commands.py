@@ -17,6 +17,7 @@ from rangeland.cli.many_jobs import (
     TableCommand,
     load_jobs,
     run_table_command,
+    work_on_job,
 )
 from rangeland.cli.options import (
     From,
@@ -103,9 +104,7 @@ def run(
         from rangeland.render.result_view import render_result
         from rangeland.run import run as run_job
 
-        return TableCommand(
-            lambda table_job, *context: run_job(table_job.job, *context), render_result, run_all
-        )
+        return TableCommand(work_on_job(run_job), render_result, run_all)
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
     run_table_command(output, jobs, table_command, asks_brokers=True)
@@ -205,11 +204,8 @@ def backfill(
         from rangeland.render.result_view import render_result
         from rangeland.run import backfill as backfill_job
 
-        return TableCommand(
-            lambda table_job, spark, progress: backfill_job(table_job.job, spark, progress, kind),
-            render_result,
-            partial(run_all, kind=kind),
-        )
+        work = work_on_job(backfill_job, kind=kind)
+        return TableCommand(work, render_result, partial(run_all, kind=kind))
 
     if dry_run:
         _preview(output, jobs, kind)

@@ -50,6 +50,11 @@ class TableCommand:
     work_for_many: Callable[[Fleet, Any, JobsProgress, int | None], FleetResult[Any]] | None = None
 
 
+def work_on_job(work: Callable[..., CommandResult], **options: Any) -> Callable[..., CommandResult]:
+    """``work``, which takes a job, as the work of a ``TableCommand``."""
+    return lambda table_job, *context: work(table_job.job, *context, **options)
+
+
 @dataclass(frozen=True, slots=True)
 class ManyJobs:
     """The command is about many tables, or about files some of which cannot be used."""

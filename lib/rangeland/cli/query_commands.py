@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import ManyJobs, Parallel, TableCommand, load_jobs, run_table_command
+from rangeland.cli.many_jobs import (
+    ManyJobs,
+    Parallel,
+    TableCommand,
+    load_jobs,
+    run_table_command,
+    work_on_job,
+)
 from rangeland.cli.options import (
     JobPath,
     JobPaths,
@@ -74,9 +81,7 @@ def status(
         from rangeland.queries.job_status import status as status_job
         from rangeland.render.status_view import render_status
 
-        return TableCommand(
-            lambda table_job, *context: status_job(table_job.job, *context), render_status
-        )
+        return TableCommand(work_on_job(status_job), render_status)
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel)
     run_table_command(output, jobs, table_command, asks_brokers=True)
@@ -104,9 +109,7 @@ def verify(
         from rangeland.queries.verify_and_find import verify as verify_job
         from rangeland.render.verify_view import render_verify
 
-        return TableCommand(
-            lambda table_job, *context: verify_job(table_job.job, *context), render_verify
-        )
+        return TableCommand(work_on_job(verify_job), render_verify)
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel, asks_cluster=False)
     run_table_command(output, jobs, table_command)
