@@ -161,7 +161,9 @@ class BrokerConnection:
         connection at the oldest request."""
         self.reports_versions = True
         try:
-            self._open_with_oldest(self._session.skip_opening(), deadline)
+            self._stream.send(self._session.skip_opening())
+            self._session.decode(self._stream.receive(self._settings.request_ms, deadline))
+            self._is_known = True
             self._stream.take_large_frames()
             self._stream.send(self._session.version_probe())
             response = self._stream.receive(self._settings.request_ms, deadline)
@@ -185,11 +187,6 @@ class BrokerConnection:
             self._probe_versions()
         except ConnectionClosed as error:
             raise error.with_words(do=diagnosis.SILENT_CLOSE) from closed
-
-    def _open_with_oldest(self, oldest: bytes, deadline: float | None = None) -> None:
-        self._stream.send(oldest)
-        self._session.decode(self._stream.receive(self._settings.request_ms, deadline))
-        self._is_known = True
 
     # --- login ---------------------------------------------------------------------
 

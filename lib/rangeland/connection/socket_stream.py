@@ -141,11 +141,7 @@ class Stream:
         why, do = str(error) or type(error).__name__, ""
         tls = self._settings.tls
         if tls is not None and isinstance(error, ssl.SSLError):
-            failure = diagnosis.TlsFailure(
-                str(error.reason or error),
-                getattr(error, "verify_code", 0),
-                getattr(error, "verify_message", ""),
-            )
+            failure = diagnosis.TlsFailure.of(error)
             mistake = diagnosis.tls_error(self._address, failure, tls)
             if mistake is not None and not self._peer_has_responded:
                 return mistake

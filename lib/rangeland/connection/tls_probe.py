@@ -40,11 +40,7 @@ def tls_failure(
             tls_socket.sendall(question)
             tls_socket.recv(1)
     except ssl.SSLError as error:
-        return TlsFailure(
-            str(error.reason or error),
-            getattr(error, "verify_code", 0),
-            getattr(error, "verify_message", ""),
-        )
+        return TlsFailure.of(error)
     except ConnectionError as error:
         return TlsFailure(str(error))
     except (OSError, ValueError):
