@@ -146,11 +146,6 @@ class ZooKeeper:
         stays while the connection is lost, since the session may still be alive."""
         return None if self._session is None else self._session[0]
 
-    @property
-    def credentials(self) -> tuple[int, bytes] | None:
-        """The session's number and password, with which another client could take it over."""
-        return self._session
-
     # --- requests ----------------------------------------------------------------------
 
     def read(self, path: str) -> Znode | None:
