@@ -4,7 +4,7 @@ bytes that are quarantined for one."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final
 
@@ -147,16 +147,7 @@ class Loss(OffsetInterval):
         return Range(self.partition, *self.interval, self.topic_id)
 
     def with_action(self, action: Action) -> DecidedLoss:
-        return DecidedLoss(
-            self.partition,
-            self.from_offset,
-            self.until_offset,
-            self.kind,
-            self.evidence,
-            self.is_sure,
-            self.topic_id,
-            action=action,
-        )
+        return DecidedLoss(*(getattr(self, f.name) for f in fields(Loss)), action=action)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -290,6 +290,14 @@ class OffsetInterval:
     def width(self) -> int:
         return self.until_offset - self.from_offset
 
+    def overlaps(self, other: OffsetInterval) -> bool:
+        """Whether they share offsets of a partition."""
+        return (
+            self.partition == other.partition
+            and self.from_offset < other.until_offset
+            and other.from_offset < self.until_offset
+        )
+
     def __str__(self) -> str:
         return f"{self.partition} [{self.from_offset}, {self.until_offset})"
 
