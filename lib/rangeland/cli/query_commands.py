@@ -260,3 +260,31 @@ def write_schema(result: SampleResult, out: Path) -> None:
             do="read more of them with --records",
         )
     write_out(out, result.schema + "\n")
+
+
+@command
+def schema(
+    output: CommandOutput,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it to a file instead.")
+    ] = None,
+) -> None:
+    """Print the JSON schema of job files, which editors use to complete and check them.
+
+    \b
+    Examples:
+      rangeland schema --out job.schema.json
+    and as the first line of a job file in the same folder:
+      # yaml-language-server: $schema=job.schema.json
+    """
+    from rangeland.job.job_schema import job_schema, schema_text
+
+    if out is not None:
+        write_out(out, schema_text())
+        output.print_result({"file": str(out)}, f"Written to {out}")
+    elif output.json:
+        output.print_result(job_schema(), "")
+    else:
+        # Not through `print_result`, which wraps lines at the width of the terminal.
+        print(schema_text(), end="", file=output.stdout)
+        output.has_printed = True
