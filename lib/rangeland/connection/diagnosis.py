@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ssl import SSLError
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.failures import NotABroker
@@ -59,11 +58,6 @@ class TlsFailure:
     reason: str
     verify_code: int = 0
     verify_message: str = ""
-
-    @staticmethod
-    def of(error: SSLError) -> TlsFailure:
-        code, message = getattr(error, "verify_code", 0), getattr(error, "verify_message", "")
-        return TlsFailure(str(error.reason or error), code, message)
 
 
 def tls_error(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
-from rangeland.connection.tls import tls_context
+from rangeland.connection.tls import openssl_failure, tls_context
 from rangeland.errors import RangelandError
 from rangeland.model import Address
 from rangeland.wire.framing import FrameReader
@@ -141,7 +141,7 @@ class Stream:
         why, do = str(error) or type(error).__name__, ""
         tls = self._settings.tls
         if tls is not None and isinstance(error, ssl.SSLError):
-            failure = diagnosis.TlsFailure.of(error)
+            failure = openssl_failure(error)
             mistake = diagnosis.tls_error(self._address, failure, tls)
             if mistake is not None and not self._peer_has_responded:
                 return mistake
