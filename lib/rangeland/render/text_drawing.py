@@ -49,9 +49,9 @@ def safe_text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def title_of(job: str, text: str) -> Text:
+def title_of(job: str, text: str, style: str = "") -> Text:
     """A title: the job and a text about it."""
-    return safe_text(job, "bold").append_text(safe_text(f": {text}"))
+    return safe_text(job, "bold").append(": ").append_text(safe_text(text, style))
 
 
 def shorten_name(item: object) -> Text:
