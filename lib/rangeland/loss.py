@@ -151,7 +151,7 @@ class Loss(OffsetInterval):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """In the JSON form of plans."""
+        """The loss as facts of an error, in the JSON form of plans."""
         return {
             **partition_facts(self.partition),
             "from_offset": self.from_offset,

@@ -210,7 +210,8 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookups:
-    """The cluster's answers about the bounds of a job, for the partitions that have logs."""
+    """The offsets that the cluster reports for the bounds of a job, for partitions that have
+    logs."""
 
     for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
     """The offset for each (partition, time_ms); None if no record is that late."""

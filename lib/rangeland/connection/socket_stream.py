@@ -80,7 +80,8 @@ class Stream:
             raise diagnosis.host_name_error(self._address) from error
 
     def take_large_frames(self) -> None:
-        """The peer is a broker: accepts frames as large as the job allows, with read-ahead."""
+        """Accepts frames as large as the job allows, with read-ahead, once the peer is known to be
+        a broker."""
         self._frames = FrameReader(self._settings.max_answer_bytes, _pooled_buffer, AHEAD_BYTES)
 
     def close(self) -> None:

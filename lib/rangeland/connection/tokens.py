@@ -308,7 +308,7 @@ def _mask_secrets(text: str, source: TokenSource) -> str:
 
 
 def _without_query(url: str) -> str:
-    """Query and fragment may hold a secret."""
+    """The URL without its query and fragment, which may hold a secret."""
     shown, mark, _ = url.partition("?") if "?" in url else url.partition("#")
     return f"{shown.partition('#')[0]}{mark}..." if mark else shown
 

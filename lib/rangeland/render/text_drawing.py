@@ -202,8 +202,8 @@ class _UncutTable(Table):
 
 
 def table_of(*names: str, is_cut: bool = False) -> Table:
-    """Columns of numbers are named ``>name``. ``FLEXIBLE`` ones shrink if there is little room;
-    with ``is_cut`` all are cut then."""
+    """An empty table with these columns; those of numbers are named ``>name``. ``FLEXIBLE`` ones
+    shrink if there is little room; with ``is_cut`` all are cut then."""
     columns = [
         Column(
             header=Text(name.lstrip(">"), "dim"),

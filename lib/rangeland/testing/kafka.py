@@ -159,7 +159,7 @@ class KafkaCluster(_Cluster):
         self._format()
 
     def _format(self) -> None:
-        """Every node's data directory must name the cluster before its first start."""
+        """Makes every node's data directory name the cluster, as it must before its first start."""
         cluster = _new_id()
         nodes = list(self.ids)
         if self.version not in _formatted:

@@ -217,8 +217,8 @@ class RocketmqCluster(LocalCluster[str]):
         return self._run(name, command)
 
     def _wait_for(self, name: str) -> None:
-        """A broker is ready when the name servers know it, about 15 s after a crash. Every
-        broker has a topic that is named after it."""
+        """Waits until the name servers know a broker, about 15 s after a crash. Every broker has a
+        topic that is named after it."""
         self._nodes[name].wait_for_port(self.ports[name])
         if name in self.name_servers:
             return

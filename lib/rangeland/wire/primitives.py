@@ -124,7 +124,8 @@ UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID)
 
 
 def read_uvarint(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """Unsigned, at most 32 bits in five bytes. A small number may take more bytes than it needs."""
+    """An unsigned number of at most 32 bits, in up to five bytes. A small one may take more bytes
+    than it needs."""
     if offset < len(buffer) and (byte := buffer[offset]) < 0x80:
         return byte, offset + 1
     value, start = 0, offset

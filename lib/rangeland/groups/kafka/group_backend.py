@@ -2,7 +2,7 @@
 
 A driver names its job in the user data of its subscription. During a rebalance the coordinator
 shows no subscriptions, so the client id has to identify it. Groups of the newer protocol, whose
-coordinator assigns partitions itself, are read too: a batch does not join them, but it must not
+coordinator assigns partitions itself, are read too: a driver does not join them, but it must not
 overlook their consumers.
 
 One lock guards everything, since heartbeats come from another thread.

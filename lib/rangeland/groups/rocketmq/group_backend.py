@@ -64,8 +64,9 @@ class RocketmqGroups:
             return read_offsets(self._masters, group, partitions)
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """A client that joins between the check and the write is not noticed. Raises
-        JobFileError if the group is unknown and the brokers may not create it."""
+        """Writes the offsets of a group without clients; one that joins between the check and the
+        write is not noticed. Raises JobFileError if the group is unknown and the brokers may not
+        create it."""
         with self._lock:
             brokers = brokers_of(offsets)
             if clients := read_group(self._masters, group, brokers, PATIENCE_MS).clients:

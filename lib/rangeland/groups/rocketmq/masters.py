@@ -114,7 +114,7 @@ class MasterBrokers:
             return None
 
     def _find_route(self, topic: str) -> TopicRoute | None:
-        """The route according to the present answers. Raises _UnknownToSome if other name servers
+        """The route according to the present responses. Raises _UnknownToSome if other name servers
         do not answer at all."""
         failures: dict[str, str] = {}
         codes: set[int] = set()

@@ -63,8 +63,8 @@ class ZooKeeperGroups:
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """All or nothing for up to 500 partitions; more take several transactions."""
-        for batch in transaction_sized(sorted(offsets)):
-            self._commit(group, {p: offsets[p] for p in batch})
+        for part in transaction_sized(sorted(offsets)):
+            self._commit(group, {p: offsets[p] for p in part})
 
     def view(self, group: str) -> GroupView:
         view = read_group(self._connect(), group, self._job)

@@ -178,7 +178,7 @@ class JsonColumns(GrowingColumns):
     """The columns of one batch while it is decoded: buffers that grow."""
 
     def __init__(self, table: NodeTable, row_count: int, payload_bytes: int, last: Any) -> None:
-        """``last``: the numbers of the batch before, whose sizes are the first guess."""
+        """``last``: the numbers of the call before, whose sizes are the first guess."""
         self._table = table
         row_count = min(row_count, MAX_DECODED_BYTES // int(table.numbers[0, NodeField.CELLS]))
         levels = [*(node.level for node in table.nodes), -2, -3]
