@@ -104,7 +104,7 @@ def check_range_is_closed(text: JobText, job: Job) -> None:
     written = text.values.get("range") or {}
     missing = [flag for flag, side in SIDES.items() if side not in written]
     begins: Bounds = job.range.from_
-    if any(isinstance(b, FromCheckpoint) for b in (begins.default, *begins.listed.values())):
+    if any(isinstance(b, FromCheckpoint) for b in begins.every):
         missing = ["--from", *(flag for flag in missing if flag != "--from")]
     if missing:
         raise UsageError(

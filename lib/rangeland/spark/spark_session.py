@@ -76,7 +76,7 @@ def open_deferred(
     settings: Mapping[str, str] | None = None,
     *,
     table: str = "",
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], object] = lambda: None,
     makes_archive: bool = False,
 ) -> SparkSession:
     """Like ``open_spark``, but a new session on this machine is a ``DeferredSession``, which starts
