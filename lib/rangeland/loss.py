@@ -4,11 +4,11 @@ bytes that are quarantined for one."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Final
 
-from rangeland.model import Partition, Range
+from rangeland.model import OffsetInterval, Partition, Range
 
 
 class Action(StrEnum):
@@ -120,7 +120,7 @@ TRAITS: Final[Mapping[LossKind, LossTraits]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(OffsetInterval):
     """Offsets ``[from_offset, until_offset)`` that cannot be read, why, and the evidence. The
     action is not decided yet, or is up to the caller: see ``DecidedLoss``."""
 
@@ -135,10 +135,6 @@ class Loss:
     """The incarnation of the topic that has lost them, if it is known."""
 
     @property
-    def interval(self) -> tuple[int, int]:
-        return self.from_offset, self.until_offset
-
-    @property
     def width(self) -> int:
         return max(0, self.until_offset - self.from_offset)
 
@@ -151,20 +147,11 @@ class Loss:
         return Range(self.partition, *self.interval, self.topic_id)
 
     def with_action(self, action: Action) -> DecidedLoss:
-        return DecidedLoss(
-            self.partition,
-            self.from_offset,
-            self.until_offset,
-            self.kind,
-            self.evidence,
-            self.is_sure,
-            self.topic_id,
-            action=action,
-        )
+        return DecidedLoss(*(getattr(self, f.name) for f in fields(Loss)), action=action)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """In the JSON form of plans."""
+        """The loss as facts of an error, in the JSON form of plans."""
         return {
             **partition_facts(self.partition),
             "from_offset": self.from_offset,
@@ -174,7 +161,7 @@ class Loss:
         }
 
     def __str__(self) -> str:
-        return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.kind}"
+        return f"{self.range} is {self.kind}"
 
 
 @dataclass(frozen=True, slots=True)

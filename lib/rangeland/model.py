@@ -210,7 +210,8 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookups:
-    """The cluster's answers about the bounds of a job, for the partitions that have logs."""
+    """The offsets that the cluster reports for the bounds of a job, for partitions that have
+    logs."""
 
     for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
     """The offset for each (partition, time_ms); None if no record is that late."""
@@ -274,8 +275,36 @@ class Survey:
 # --- the plan: what will be read --------------------------------------------------------
 
 
+class OffsetInterval:
+    """The base of values about ``[from_offset, until_offset)`` of one partition."""
+
+    __slots__ = ()
+    partition: Partition
+    from_offset: int
+    until_offset: int
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        return self.from_offset, self.until_offset
+
+    @property
+    def width(self) -> int:
+        return self.until_offset - self.from_offset
+
+    def overlaps(self, other: OffsetInterval) -> bool:
+        """Whether they share offsets of a partition."""
+        return (
+            self.partition == other.partition
+            and self.from_offset < other.until_offset
+            and other.from_offset < self.until_offset
+        )
+
+    def __str__(self) -> str:
+        return f"{self.partition} [{self.from_offset}, {self.until_offset})"
+
+
 @dataclass(frozen=True, slots=True, order=True)
-class Range:
+class Range(OffsetInterval):
     """``[from_offset, until_offset)`` of one partition: the unit of proof and of coverage."""
 
     partition: Partition
@@ -287,20 +316,9 @@ class Range:
     def has(self, partition: Partition, offset: int) -> bool:
         return self.partition == partition and self.from_offset <= offset < self.until_offset
 
-    @property
-    def interval(self) -> tuple[int, int]:
-        return self.from_offset, self.until_offset
-
-    @property
-    def width(self) -> int:
-        return self.until_offset - self.from_offset
-
-    def __str__(self) -> str:
-        return f"{self.partition} [{self.from_offset}, {self.until_offset})"
-
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(OffsetInterval):
     """A section of a range that a task reads by itself. The slices of a range cover it exactly."""
 
     index: int
@@ -313,17 +331,6 @@ class Slice:
     """The broker to ask first: a hint that may be stale when the slice is read."""
     is_urgent: bool = False
     """Retention may remove it soon, so it is read before others."""
-
-    @property
-    def interval(self) -> tuple[int, int]:
-        return self.from_offset, self.until_offset
-
-    @property
-    def width(self) -> int:
-        return self.until_offset - self.from_offset
-
-    def __str__(self) -> str:
-        return f"{self.partition} [{self.from_offset}, {self.until_offset})"
 
 
 # --- the result of reading ----------------------------------------------------------------

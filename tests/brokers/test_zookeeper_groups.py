@@ -112,8 +112,8 @@ def _wait_for(standing: HeartbeatStatus, membership: ZooKeeperMember) -> None:
 def _end_session(server: ZooKeeperServer, membership: ZooKeeperMember) -> None:
     zookeeper = membership._zookeeper
     assert zookeeper is not None
-    assert zookeeper.credentials is not None
-    server.end_session(zookeeper.credentials)
+    assert zookeeper._session is not None
+    server.end_session(zookeeper._session)
 
 
 # --- shares -----------------------------------------------------------------------------

@@ -16,14 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from rangeland.cli import (
-    demo_command,
-    landing_commands,
-    query_commands,
-    repair_commands,
-    schema_command,
-    submit_commands,
-)
+from rangeland.cli import landing_commands, query_commands, repair_commands, submit_commands
 from rangeland.cli.command_output import INTERRUPTED, CommandOutput, command_output, usage_error
 from rangeland.errors import UsageError
 
@@ -142,9 +135,9 @@ _COMMANDS = {
     repair_commands.adopt: "Accept a table that disagrees with its ledger.",
     repair_commands.mirror: "Commit the checkpoint as the offsets of the job's group.",
     query_commands.reached: "Check whether the logs have reached the end of a range.",
-    schema_command.schema: "Print the JSON schema of job files, for editors.",
+    query_commands.schema: "Print the JSON schema of job files, for editors.",
     submit_commands.submit: "Build a spark-submit command and the files it ships.",
-    demo_command.demo: "See it work on this machine, with its own broker.",
+    landing_commands.demo: "See it work on this machine, with its own broker.",
 }
 """The line of each command, in the order of the help."""
 

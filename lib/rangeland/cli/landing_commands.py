@@ -1,4 +1,5 @@
-"""The commands that land records, and ``plan``, which shows what would be landed."""
+"""The commands that land records, also for a demonstration, and ``plan``, which shows what would be
+landed."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from rangeland.cli.many_jobs import (
     TableCommand,
     load_jobs,
     run_table_command,
+    work_on_job,
 )
 from rangeland.cli.options import (
     From,
@@ -103,9 +105,7 @@ def run(
         from rangeland.render.result_view import render_result
         from rangeland.run import run as run_job
 
-        return TableCommand(
-            lambda table_job, *context: run_job(table_job.job, *context), render_result, run_all
-        )
+        return TableCommand(work_on_job(run_job), render_result, run_all)
 
     jobs = load_jobs(job_files, load_with_schemas(settings, from_bound, until_bound), parallel)
     run_table_command(output, jobs, table_command, asks_brokers=True)
@@ -205,11 +205,8 @@ def backfill(
         from rangeland.render.result_view import render_result
         from rangeland.run import backfill as backfill_job
 
-        return TableCommand(
-            lambda table_job, spark, progress: backfill_job(table_job.job, spark, progress, kind),
-            render_result,
-            partial(run_all, kind=kind),
-        )
+        work = work_on_job(backfill_job, kind=kind)
+        return TableCommand(work, render_result, partial(run_all, kind=kind))
 
     if dry_run:
         _preview(output, jobs, kind)
@@ -299,3 +296,31 @@ def _apply_command() -> TableCommand:
         return apply_job(table_job.job, reviewed.plan, reviewed.unplanned_losses, spark, progress)
 
     return TableCommand(work, render_result)
+
+
+@command
+def demo(
+    output: CommandOutput,
+    records: Annotated[
+        int,
+        typer.Option(
+            "--records", metavar="N", min=1_000, help="How many records to write and land."
+        ),
+    ] = 100_000,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the table and the job file.")] = False,
+) -> None:
+    """See it work: a real Kafka broker on this machine, a topic, a table, and the proof.
+
+    Needs a JDK or JRE 17 or later, and downloads the broker's jars the first time. Everything is
+    in a temporary folder, which is removed at the end.
+
+    \b
+    Examples:
+      rangeland demo
+      rangeland demo --records 1000000 --keep
+    """
+    output.writes = True
+
+    from rangeland.testing.demo import show
+
+    show(output, records, keep)

@@ -15,7 +15,7 @@ import typer
 
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.interruption import OF_MANY_TABLES
-from rangeland.cli.options import end_with_result, import_commands, spark_for
+from rangeland.cli.options import end_with_result, spark_for, start_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +48,11 @@ class TableCommand:
     work: Callable[[TableJob, Any, Progress], CommandResult]
     render: Callable[[Any], RenderableType]
     work_for_many: Callable[[Fleet, Any, JobsProgress, int | None], FleetResult[Any]] | None = None
+
+
+def work_on_job(work: Callable[..., CommandResult], **options: Any) -> Callable[..., CommandResult]:
+    """``work``, which takes a job, as the work of a ``TableCommand``."""
+    return lambda table_job, *context: work(table_job.job, *context, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +162,8 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
 def _session(output: CommandOutput, many: ManyJobs) -> SparkSession:
     """One session for all, in which the Spark jobs of different tables share the cores fairly."""
     from rangeland.delta.stores.store_kinds import S3_SCHEMES, scheme_of
-    from rangeland.spark.spark_session import open_deferred
 
-    output.progress().step("starting Spark")
     tables = [file.job.sink.table for file in many.files]
     on_s3 = next((table for table in tables if scheme_of(table) in S3_SCHEMES), tables[0])
     names = sorted({file.job.name for file in many.files})
-    fair = {"spark.scheduler.mode": "FAIR"}
-    app = f"rangeland {', '.join(names)[:100]}"
-    return open_deferred(
-        app, fair, table=on_s3, meanwhile=import_commands, makes_archive=output.writes
-    )
+    return start_spark(output, ", ".join(names)[:100], on_s3, {"spark.scheduler.mode": "FAIR"})

@@ -184,16 +184,21 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
         output.progress().step(f"asking {job.source.where} for leaders")
         check_brokers_answer(job)
 
+    return start_spark(output, job.name, job.sink.table)
+
+
+def start_spark(
+    output: CommandOutput, name: str, table: str, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Starts Spark under this name, for a table. Meanwhile the modules that commands need apart
+    from Spark are imported, above all pyarrow, which takes a second or so."""
     from rangeland.spark.spark_session import open_deferred
 
     output.progress().step("starting Spark")
-    app = f"rangeland {job.name}"
     return open_deferred(
-        app, table=job.sink.table, meanwhile=import_commands, makes_archive=output.writes
+        f"rangeland {name}",
+        settings=settings,
+        table=table,
+        meanwhile=functools.partial(import_module, "rangeland.run"),
+        makes_archive=output.writes,
     )
-
-
-def import_commands() -> None:
-    """Imports the modules that commands need apart from Spark, above all pyarrow. That takes a
-    second or so, in which the JVM can start."""
-    import_module("rangeland.run")

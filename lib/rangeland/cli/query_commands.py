@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import ManyJobs, Parallel, TableCommand, load_jobs, run_table_command
+from rangeland.cli.many_jobs import (
+    ManyJobs,
+    Parallel,
+    TableCommand,
+    load_jobs,
+    run_table_command,
+    work_on_job,
+)
 from rangeland.cli.options import (
     JobPath,
     JobPaths,
@@ -74,9 +81,7 @@ def status(
         from rangeland.queries.job_status import status as status_job
         from rangeland.render.status_view import render_status
 
-        return TableCommand(
-            lambda table_job, *context: status_job(table_job.job, *context), render_status
-        )
+        return TableCommand(work_on_job(status_job), render_status)
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel)
     run_table_command(output, jobs, table_command, asks_brokers=True)
@@ -104,9 +109,7 @@ def verify(
         from rangeland.queries.verify_and_find import verify as verify_job
         from rangeland.render.verify_view import render_verify
 
-        return TableCommand(
-            lambda table_job, *context: verify_job(table_job.job, *context), render_verify
-        )
+        return TableCommand(work_on_job(verify_job), render_verify)
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel, asks_cluster=False)
     run_table_command(output, jobs, table_command)
@@ -257,3 +260,31 @@ def write_schema(result: SampleResult, out: Path) -> None:
             do="read more of them with --records",
         )
     write_out(out, result.schema + "\n")
+
+
+@command
+def schema(
+    output: CommandOutput,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it to a file instead.")
+    ] = None,
+) -> None:
+    """Print the JSON schema of job files, which editors use to complete and check them.
+
+    \b
+    Examples:
+      rangeland schema --out job.schema.json
+    and as the first line of a job file in the same folder:
+      # yaml-language-server: $schema=job.schema.json
+    """
+    from rangeland.job.job_schema import job_schema, schema_text
+
+    if out is not None:
+        write_out(out, schema_text())
+        output.print_result({"file": str(out)}, f"Written to {out}")
+    elif output.json:
+        output.print_result(job_schema(), "")
+    else:
+        # Not through `print_result`, which wraps lines at the width of the terminal.
+        print(schema_text(), end="", file=output.stdout)
+        output.has_printed = True

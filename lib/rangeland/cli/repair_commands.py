@@ -3,13 +3,12 @@ offsets."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from rangeland.cli.command_output import CommandOutput
-from rangeland.cli.many_jobs import TableCommand, load_jobs, run_table_command
+from rangeland.cli.many_jobs import TableCommand, load_jobs, run_table_command, work_on_job
 from rangeland.cli.options import (
     JobPath,
     JobPaths,
@@ -69,9 +68,8 @@ def redrive(
         from rangeland.render.result_view import render_redrive
         from rangeland.run import redrive as redrive_job
 
-        redrive_with = partial(redrive_job, from_log=from_log, dry_run=dry_run)
         return TableCommand(
-            lambda table_job, *context: redrive_with(table_job.job, *context), render_redrive
+            work_on_job(redrive_job, from_log=from_log, dry_run=dry_run), render_redrive
         )
 
     run_table_command(output, load_jobs(job_files, load_with_schemas(settings)), table_command)

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from rangeland.spark.gateway import SIGNALS, kill_jvm, quiet_jvm
@@ -39,12 +39,7 @@ class StopSignals:
         self._cancel_redelivery()
         _install(lambda number, frame: kill_jvm())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cancel_redelivery()
         logging.getLogger().removeFilter(self._is_news)
         sys.unraisablehook = self._hook

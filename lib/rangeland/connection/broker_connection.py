@@ -142,7 +142,8 @@ class BrokerConnection:
             frame = self._session.take_negotiation(self._stream.receive(wait_ms))
 
     def _negotiate_or_probe(self) -> None:
-        """A broker that does not answer may be busy, or too old for the negotiation."""
+        """Negotiates, and probes a broker that does not answer: it may be busy, or too old for the
+        negotiation."""
         if self._settings.sasl is not None or self._is_probe:
             self._negotiate()
             return
@@ -161,7 +162,9 @@ class BrokerConnection:
         connection at the oldest request."""
         self.reports_versions = True
         try:
-            self._open_with_oldest(self._session.skip_opening(), deadline)
+            self._stream.send(self._session.skip_opening())
+            self._session.decode(self._stream.receive(self._settings.request_ms, deadline))
+            self._is_known = True
             self._stream.take_large_frames()
             self._stream.send(self._session.version_probe())
             response = self._stream.receive(self._settings.request_ms, deadline)
@@ -174,9 +177,10 @@ class BrokerConnection:
             self._negotiate()
 
     def _open_after_closing(self, closed: ConnectionClosed) -> None:
-        """A broker that closes may be too old for the negotiation, busy, or shutting down. However
-        often it closes, it counts as old only if it answers as old ones do: if a new broker were
-        taken for an old one, headers and times would be lost."""
+        """Opens a connection again that the broker has closed: it may be too old for the
+        negotiation, busy, or shutting down. However often it closes, it counts as old only if it
+        answers as old ones do: if a new broker were taken for an old one, headers and times would
+        be lost."""
         self.reports_versions = True
         if not self._session.skip_opening() or self._settings.sasl is not None:
             raise closed.with_words(do=diagnosis.SILENT_CLOSE)
@@ -186,16 +190,12 @@ class BrokerConnection:
         except ConnectionClosed as error:
             raise error.with_words(do=diagnosis.SILENT_CLOSE) from closed
 
-    def _open_with_oldest(self, oldest: bytes, deadline: float | None = None) -> None:
-        self._stream.send(oldest)
-        self._session.decode(self._stream.receive(self._settings.request_ms, deadline))
-        self._is_known = True
-
     # --- login ---------------------------------------------------------------------
 
     def _log_in_twice(self, authentication: Authentication) -> None:
-        """Some brokers refuse a login by closing the connection. That counts as a refusal the
-        second time at the same step: the first time, the broker may be shutting down."""
+        """Logs in, and once more if the broker closes the connection: some refuse a login that way.
+        It counts as a refusal the second time at the same step; the first time, the broker may be
+        shutting down."""
         try:
             self._log_in(authentication)
             return
@@ -279,10 +279,9 @@ class BrokerConnection:
             wait_ms = max(self._settings.request_ms, wait_ms or 0)
             deadline = time.monotonic() + wait_ms / 1000
             while request_id not in self._early:
-                answer = self._session.decode(self._stream.receive(wait_ms, deadline))
-                if answer is not None:
-                    answered_id, response = answer
-                    self._early[answered_id] = response
+                decoded = self._session.decode(self._stream.receive(wait_ms, deadline))
+                if decoded is not None:
+                    self._early[decoded[0]] = decoded[1]
                 elif due := self._session.due():
                     self._stream.send(due)
         except RangelandError as error:

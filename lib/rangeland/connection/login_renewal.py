@@ -63,7 +63,7 @@ class Authentication:
         )
 
     def on_accepted(self, lifetime_ms: int | None) -> None:
-        """The login is valid for this long; None or 0: forever."""
+        """Plans the renewal of a login that is valid for this long; None or 0: forever."""
         if lifetime_ms is not None and lifetime_ms > 0:
             now = time.monotonic()
             self._renew_at = now + lifetime_ms * RENEW_AT / 1000

@@ -56,8 +56,8 @@ class ConnectionPool:
         return self._call_twice(address, (request,))[0]
 
     def call_all(self, address: Address, requests: Sequence[BrokerRequest]) -> list[Any]:
-        """The responses to all requests, in order. Each batch of requests is sent before its
-        responses are read. Raises ConnectionLost after the second failure of a batch."""
+        """The responses to all requests, in order. As many as ``AHEAD`` are sent before
+        their responses are read. Raises ConnectionLost if these fail twice."""
         responses: list[Any] = []
         for start in range(0, len(requests), AHEAD):
             responses += self._call_twice(address, requests[start : start + AHEAD])

@@ -17,7 +17,7 @@ import pyarrow as pa
 from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
-from rangeland.connection.tls import tls_context
+from rangeland.connection.tls import openssl_failure, tls_context
 from rangeland.errors import RangelandError
 from rangeland.model import Address
 from rangeland.wire.framing import FrameReader
@@ -80,7 +80,8 @@ class Stream:
             raise diagnosis.host_name_error(self._address) from error
 
     def take_large_frames(self) -> None:
-        """The peer is a broker: accepts frames as large as the job allows, with read-ahead."""
+        """Accepts frames as large as the job allows, with read-ahead, once the peer is known to be
+        a broker."""
         self._frames = FrameReader(self._settings.max_answer_bytes, _pooled_buffer, AHEAD_BYTES)
 
     def close(self) -> None:
@@ -141,11 +142,7 @@ class Stream:
         why, do = str(error) or type(error).__name__, ""
         tls = self._settings.tls
         if tls is not None and isinstance(error, ssl.SSLError):
-            failure = diagnosis.TlsFailure(
-                str(error.reason or error),
-                getattr(error, "verify_code", 0),
-                getattr(error, "verify_message", ""),
-            )
+            failure = openssl_failure(error)
             mistake = diagnosis.tls_error(self._address, failure, tls)
             if mistake is not None and not self._peer_has_responded:
                 return mistake

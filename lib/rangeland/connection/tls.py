@@ -1,4 +1,5 @@
-"""The TLS context of a connection, from the PEM files of a job. There is no socket here.
+"""The TLS context of a connection, from the PEM files of a job, and the failures that OpenSSL
+reports. There is no socket here.
 
 The driver and the executors connect separately, so each of them needs the files. The error for a
 missing or unusable file names its field and the host.
@@ -11,6 +12,7 @@ import ssl
 from pathlib import Path
 
 from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.connection.diagnosis import TlsFailure
 from rangeland.errors import JobFileError
 
 SECTION = "source.security.tls"
@@ -35,6 +37,11 @@ def tls_context(tls: TlsSettings, section: str = SECTION) -> ssl.SSLContext:
         return context
     except (OSError, ValueError) as error:
         raise _pem_error(section, field, path, error) from error
+
+
+def openssl_failure(error: ssl.SSLError) -> TlsFailure:
+    code, message = getattr(error, "verify_code", 0), getattr(error, "verify_message", "")
+    return TlsFailure(str(error.reason or error), code, message)
 
 
 def _pem(section: str, field: str, path: str | None) -> str | None:

@@ -7,7 +7,7 @@ import ssl
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure
-from rangeland.connection.tls import tls_context
+from rangeland.connection.tls import openssl_failure, tls_context
 from rangeland.model import Address
 
 PROBE_S = 2.0
@@ -40,11 +40,7 @@ def tls_failure(
             tls_socket.sendall(question)
             tls_socket.recv(1)
     except ssl.SSLError as error:
-        return TlsFailure(
-            str(error.reason or error),
-            getattr(error, "verify_code", 0),
-            getattr(error, "verify_message", ""),
-        )
+        return openssl_failure(error)
     except ConnectionError as error:
         return TlsFailure(str(error))
     except (OSError, ValueError):

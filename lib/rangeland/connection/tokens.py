@@ -56,7 +56,7 @@ def fetch_token(source: TokenSource, wait_ms: int, *, refresh: bool = False) -> 
     with _lock:
         source_lock = _locks.setdefault(source, threading.Lock())
     if not source_lock.acquire(timeout=wait_s):
-        raise _too_slow_error(source, wait_s)
+        raise _too_slow_error(_name(source), wait_s)
     try:
         with _lock:
             taken_at, token = _kept.get(source, (-REUSE_S - 1.0, ""))
@@ -93,17 +93,17 @@ def _in_time(source: TokenSource, wait_s: float) -> str:
     thread.start()
     thread.join(wait_s)
     if not outcome:
-        raise _too_slow_error(source, wait_s)
+        raise _too_slow_error(_name(source), wait_s)
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]
 
 
-def _too_slow_error(source: TokenSource, wait_s: float) -> Unreachable:
+def _too_slow_error(name: str, wait_s: float, field: str = FIELD) -> Unreachable:
     return Unreachable(
-        f"{_name(source)} gave no token",
+        f"{name} gave no token",
         why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
-        do=f"find out why it takes so long, or raise source.timeouts.request_ms ({FIELD})",
+        do=f"find out why it takes so long, or raise source.timeouts.request_ms ({field})",
     )
 
 
@@ -118,17 +118,15 @@ def _name(source: TokenSource) -> str:
 
 
 def _fetch_valid(source: TokenSource, wait_s: float) -> str:
-    return _require_valid_token(_raw_token(source, wait_s), _name(source))
-
-
-def _raw_token(source: TokenSource, wait_s: float) -> str:
     if source.command:
-        return _from_command(source.command, wait_s)
-    if source.file is not None:
-        return _from_file(source.file)
-    if source.function is not None:
-        return _from_function(source.function)
-    return _from_endpoint(source, wait_s)
+        token = _from_command(source.command, wait_s)
+    elif source.file is not None:
+        token = _from_file(source.file)
+    elif source.function is not None:
+        token = _from_function(source.function)
+    else:
+        token = _from_endpoint(source, wait_s)
+    return _require_valid_token(token, _name(source))
 
 
 def _from_command(command: tuple[str, ...], wait_s: float) -> str:
@@ -147,11 +145,7 @@ def _from_command(command: tuple[str, ...], wait_s: float) -> str:
             do=f"correct {field}; it must exist on the driver and on every executor",
         ) from None
     if process is None:
-        raise Unreachable(
-            f"the command {command[0]} gave no token",
-            why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
-            do=f"find out why it takes so long, or raise source.timeouts.request_ms ({field})",
-        )
+        raise _too_slow_error(f"the command {command[0]}", wait_s, field)
     if process.returncode == 0:
         return process.stdout.decode("utf-8", errors="replace")
     raise _command_error(command, process.returncode, process.stdout, process.stderr)
@@ -314,7 +308,7 @@ def _mask_secrets(text: str, source: TokenSource) -> str:
 
 
 def _without_query(url: str) -> str:
-    """Query and fragment may hold a secret."""
+    """The URL without its query and fragment, which may hold a secret."""
     shown, mark, _ = url.partition("?") if "?" in url else url.partition("#")
     return f"{shown.partition('#')[0]}{mark}..." if mark else shown
 

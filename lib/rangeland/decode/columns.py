@@ -112,8 +112,8 @@ def _cached_constant(value: str | int, kind: pa.DataType, row_count: int) -> pa.
 
 
 def _repeat(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
-    """``pa.scalar`` and ``pa.array`` import pandas, which takes a new Python worker longer than to
-    read a small slice."""
+    """An array of one value. ``pa.scalar`` and ``pa.array`` import pandas, which takes a new Python
+    worker longer than to read a small slice."""
     if isinstance(value, int):
         numbers = np.full(row_count, value, np.int32)
         return pa.Array.from_buffers(kind, row_count, [None, pa.py_buffer(numbers)])
@@ -129,8 +129,9 @@ def header_key(raw: bytes) -> str:
 
 
 def _replace_as_in_java(error: UnicodeError) -> tuple[str, int]:
-    """Python and Java replace the same invalid sequences by one U+FFFD each, with one exception:
-    an encoded surrogate (ED A0..BF, and a third byte if there is one) is one sequence in Java."""
+    """Replaces an invalid sequence by one U+FFFD, as Java does. Python finds the same sequences,
+    with one exception: an encoded surrogate (ED A0..BF, and a third byte if there is one) is one
+    sequence in Java."""
     assert isinstance(error, UnicodeDecodeError)
     encoded = error.object[error.start : error.start + 3]
     if encoded[0] != 0xED or len(encoded) < 2 or not 0xA0 <= encoded[1] <= 0xBF:

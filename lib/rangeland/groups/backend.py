@@ -1,4 +1,4 @@
-"""What a group does for a batch: it claims partitions, assigns them and stores offsets.
+"""What a group does for a run: it claims partitions, assigns them and stores offsets.
 
 A *backend* keeps groups: Kafka's coordinator, ZooKeeper, or RocketMQ's brokers. A *membership* is
 one driver's place in a group: while it holds, no other member has its partitions. Landing each

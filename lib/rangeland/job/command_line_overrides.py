@@ -99,13 +99,12 @@ def _flag_error(flag: str, text: str, expected: str) -> UsageError:
 
 
 def check_range_is_closed(text: JobText, job: Job) -> None:
-    """A backfill needs both ends of its range, and neither may be the checkpoint.
-
-    Raises UsageError, which names the missing options."""
+    """Raises UsageError, which names the missing options, unless both ends of the range of a
+    backfill are given, and neither is the checkpoint."""
     written = text.values.get("range") or {}
     missing = [flag for flag, side in SIDES.items() if side not in written]
     begins: Bounds = job.range.from_
-    if any(isinstance(b, FromCheckpoint) for b in (begins.default, *begins.listed.values())):
+    if any(isinstance(b, FromCheckpoint) for b in begins.every):
         missing = ["--from", *(flag for flag in missing if flag != "--from")]
     if missing:
         raise UsageError(

@@ -34,9 +34,9 @@ def _read(
     texts: dict[Path, JobText],
     referrer: str = "the job file",
 ) -> JobText:
-    """``chain`` are the files that led here, each extending the next; ``referrer`` is the place
-    where the last one names this file. ``texts`` are the files read so far: one that many extend
-    is read once."""
+    """The text of a file with everything that it extends. ``chain`` are the files that led here,
+    each extending the next; ``referrer`` is the place where the last one names this file. ``texts``
+    are the files read so far: one that many extend is read once."""
     if (real := path.resolve()) not in texts:
         texts[real] = _read_file(path, chain, texts, referrer)
     return texts[real]

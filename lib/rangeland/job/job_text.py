@@ -116,7 +116,7 @@ def parse_text(text: str, name: str) -> JobText:
     _note_positions(node, (), name, positions)
     if not isinstance(values, dict):
         raise JobFileError(f"{name} is not a job file", do="write fields such as `job: orders`")
-    return JobText(name, values, positions)
+    return JobText(name, separate_copy(values), positions)
 
 
 def _note_positions(
@@ -138,13 +138,9 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
 
     Raises UsageError for malformed assignments, JobFileError for a path through a value that is
     not a mapping. Whether such a field exists is not checked here."""
-    values = separate_copy(text.values)
-    overridden = set(text.overridden)
     for assignment in assignments:
-        path, value = read_assignment(assignment)
-        _assign(values, path, value)
-        overridden.add(path)
-    return JobText(text.name, values, text.positions, frozenset(overridden))
+        text = with_value(text, *read_assignment(assignment))
+    return text
 
 
 def read_assignment(assignment: str) -> tuple[FieldPath, Any]:

@@ -19,7 +19,8 @@ MAX_SECRET_BYTES = 1 << 16
 
 
 def parse_secret(value: object) -> object:
-    """A job file may only contain references to secrets."""
+    """The reference to a secret: a job file may not contain the secret itself. Raises
+    ValueError."""
     if isinstance(value, str) and re.fullmatch(r"\$\{(env|file):[^}]+\}", value):
         return value
     raise ValueError("a reference such as ${env:NAME} or ${file:PATH}, never the secret itself")

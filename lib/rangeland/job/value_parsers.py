@@ -184,7 +184,7 @@ def parse_named_broker(text: str) -> tuple[str, Address]:
 def parse_until(value: object) -> Bounds:
     """Like ``parse_bounds``, for the end of a range."""
     bounds = parse_bounds(value)
-    if any(isinstance(b, FromCheckpoint) for b in (bounds.default, *bounds.listed.values())):
+    if any(isinstance(b, FromCheckpoint) for b in bounds.every):
         raise ValueError("latest, a time or an offset: a range cannot end at the checkpoint")
     return bounds
 

@@ -67,23 +67,21 @@ class _Loader(_BASE):  # type: ignore[misc]
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                raise yaml.constructor.ConstructorError(
-                    None, None, "a key must be a plain value", key_node.start_mark
-                )
+                raise _node_error(key_node, "a key must be a plain value")
             if key in keys:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"duplicate key {key!r}", key_node.start_mark
-                )
+                raise _node_error(key_node, f"duplicate key {key!r}")
             keys.add(key)
         return dict(super().construct_mapping(node, deep=deep))
 
     def number(self, node: Any) -> Any:
         if len(node.value) > MAX_NUMBER:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"a number has more than {MAX_NUMBER} characters", node.start_mark
-            )
+            raise _node_error(node, f"a number has more than {MAX_NUMBER} characters")
         is_int = node.tag == "tag:yaml.org,2002:int"
         return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+
+
+def _node_error(node: Any, problem: str) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.number)

@@ -183,7 +183,8 @@ def _resolve_one(
     until_offset = _resolve_bound(upper, survey, log)
     if from_offset > until_offset:
         _check_from_is_not_after_until(log, lower, upper, from_offset, until_offset, mark)
-    outside = _losses_outside(log, lower, upper, from_offset, until_offset)
+    last = until_offset if isinstance(upper, AtOffset) else from_offset
+    outside = losses_outside(log, from_offset, until_offset, last)
     outside = [as_open_transaction(loss, survey) for loss in outside]
     outside = [loss for loss in outside if not is_known(loss, losses)]
     losses += [as_lagging_replica(loss) for loss in outside] if log.leader.is_replica else outside
@@ -279,15 +280,17 @@ def _check_from_is_not_after_until(
     )
 
 
-def _losses_outside(
-    log: LogState, lower: Bound, upper: Bound, from_offset: int, until_offset: int
+def losses_outside(
+    log: LogState, from_offset: int, until_offset: int, needed_until: int
 ) -> list[Loss]:
+    """The offsets of a range that its log no longer has, or does not have up to
+    ``needed_until``."""
     losses = []
     if from_offset < log.start_offset and from_offset < until_offset:
         expired_until = min(log.start_offset, until_offset)
         evidence = f"the log begins at {log.start_offset} on {log.leader.address}"
         losses.append(Loss(log.partition, from_offset, expired_until, LossKind.EXPIRED, evidence))
-    last = max(from_offset, until_offset if isinstance(upper, AtOffset) else from_offset)
+    last = max(from_offset, needed_until)
     if last > log.end_offset:
         evidence = f"the log ends at {log.end_offset} on {log.leader.address}"
         first = max(from_offset, log.end_offset) if from_offset < last else log.end_offset

@@ -24,7 +24,8 @@ def may_lag(
     short = [loss for loss in losses if loss.kind in (LossKind.TRUNCATED, LossKind.RECREATED)]
     if any(loss.kind is LossKind.TRUNCATED and is_beyond_end(loss, survey) for loss in short):
         return True
-    return bool(short) and is_any_behind(checkpoint, survey)
+    logs = ((checkpoint[p], log) for p, log in survey.logs.items() if p in checkpoint)
+    return bool(short) and any(may_be_behind(mark, log) for mark, log in logs)
 
 
 def is_beyond_end(loss: Loss, survey: Survey) -> bool:
@@ -33,8 +34,3 @@ def is_beyond_end(loss: Loss, survey: Survey) -> bool:
     up."""
     log = survey.logs.get(loss.partition)
     return log is not None and log.leader.copies > 1 and loss.until_offset > log.end_offset
-
-
-def is_any_behind(marks: Mapping[Partition, LogMark], survey: Survey) -> bool:
-    """Whether one of the surveyed logs may only lag behind its mark."""
-    return any(may_be_behind(marks[p], log) for p, log in survey.logs.items() if p in marks)

@@ -48,7 +48,8 @@ def vanished_partitions(
 
 
 def _vanished_loss(partition: Partition, offset: int, what: str, survey: Survey) -> Loss:
-    """Brokers before 0.11 do not distinguish a missing topic from a hidden one."""
+    """The loss of a partition that is gone. It is not sure if the topic may only be hidden, which
+    brokers before 0.11 do not distinguish."""
     may_be_hidden = partition.topic in survey.absent.unseen_topics
     evidence = f"the cluster no longer names this {what}"
     if may_be_hidden:

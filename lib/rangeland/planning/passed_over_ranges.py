@@ -89,11 +89,8 @@ def backfill_command(passed_over: Range) -> str:
     """The command that lands a range that was passed over."""
     p = passed_over.partition
     name = f"{p.broker}-{p.number}" if p.broker else f"{p.number}"
-    sides = (
-        (word, f'{{"{p.topic}": {{"{name}": {offset}}}}}') for word, offset in _ends(passed_over)
+    options = (
+        f"""--{word} '{{"{p.topic}": {{"{name}": {offset}}}}}'"""
+        for word, offset in zip(("from", "until"), passed_over.interval, strict=True)
     )
-    return "rangeland backfill JOB.yaml " + " ".join(f"--{word} '{text}'" for word, text in sides)
-
-
-def _ends(r: Range) -> tuple[tuple[str, int], tuple[str, int]]:
-    return ("from", r.from_offset), ("until", r.until_offset)
+    return f"rangeland backfill JOB.yaml {' '.join(options)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -138,7 +138,9 @@ class Plan:
                     do="finish it with the version that made it",
                 )
             plan = PLAN_JSON.read(Plan, document, kind=_kind(fields))
-            _check_ends_are_not_before_beginnings((*plan.ranges, *plan.slices))
+            for span in (*plan.ranges, *plan.slices):
+                if span.width < 0:
+                    raise Unreadable(f"{span} ends before it begins")
             return plan
         except ValueError as error:  # Unreadable, and unknown enum values
             raise Conflict(
@@ -146,12 +148,6 @@ class Plan:
                 why=str(error),
                 do="make it again with `rangeland plan JOB.yaml --out FILE`",
             ) from error
-
-
-def _check_ends_are_not_before_beginnings(spans: Sequence[Range | Slice]) -> None:
-    for span in spans:
-        if span.width < 0:
-            raise Unreadable(f"{span} ends before it begins")
 
 
 def _kind(document: JsonFields) -> PlanKind:

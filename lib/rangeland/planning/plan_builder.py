@@ -21,7 +21,12 @@ from rangeland.model import (
     Slice,
     Survey,
 )
-from rangeland.planning.bound_resolution import RangeRequest, apply_policy, resolve
+from rangeland.planning.bound_resolution import (
+    RangeRequest,
+    apply_policy,
+    losses_outside,
+    resolve,
+)
 from rangeland.planning.coverage import Coverage, covered_parts, leave_out
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
@@ -178,7 +183,11 @@ def draft_exact_ranges(
     lost = _losses_inside(planned, resolved.losses, for_good)
     slices = cut_slices(_leave_out_losses(planned, lost), terms.slicing, survey.logs)
     # A plan that is finished later must find these logs as they are now.
-    in_logs = [r for r in planned if _is_in_log(r, survey.logs.get(r.partition))]
+    in_logs = [
+        r
+        for r in planned
+        if (log := survey.logs.get(r.partition)) and may_be_same(r.topic_id, log.leader.topic_id)
+    ]
     checkpoint = _move_checkpoint(position.checkpoint, in_logs, survey)
     plan = _plan(terms, survey, position.sequence, planned, slices, lost, checkpoint)
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in still_missing]
@@ -204,11 +213,6 @@ def draft_ranges_in_log(
     draft = draft_exact_ranges(terms, survey, position, readable)
     held = tuple(loss.with_action(Action.HOLD) for _, losses in with_losses for loss in losses)
     return replace(draft, held=held)
-
-
-def _is_in_log(r: Range, log: LogState | None) -> bool:
-    """Whether the range belongs to this incarnation of its topic."""
-    return log is not None and may_be_same(r.topic_id, log.leader.topic_id)
 
 
 def _plan(
@@ -238,7 +242,7 @@ def _plan(
 
 def _find_losses(r: Range, survey: Survey) -> list[Loss]:
     """The offsets of a range that its log no longer has, or that have no leader now."""
-    log, whole = survey.logs.get(r.partition), (r.partition, r.from_offset, r.until_offset)
+    log, whole = survey.logs.get(r.partition), (r.partition, *r.interval)
     if log is None:
         silence = survey.absent.why_unreachable(r.partition)
         if silence is not None:
@@ -251,15 +255,7 @@ def _find_losses(r: Range, survey: Survey) -> list[Loss]:
             f"{topic_id} now"
         )
         return [Loss(*whole, LossKind.RECREATED, evidence)]
-    losses = []
-    if r.from_offset < log.start_offset:
-        evidence = f"the log begins at {log.start_offset} on {log.leader.address}"
-        until = min(log.start_offset, r.until_offset)
-        losses.append(Loss(r.partition, r.from_offset, until, LossKind.EXPIRED, evidence))
-    if r.until_offset > log.end_offset:
-        evidence = f"the log ends at {log.end_offset} on {log.leader.address}"
-        first = max(log.end_offset, r.from_offset)
-        losses.append(Loss(r.partition, first, r.until_offset, LossKind.TRUNCATED, evidence))
+    losses = losses_outside(log, *r.interval, needed_until=r.until_offset)
     return [as_lagging_replica(loss) for loss in losses] if log.leader.is_replica else losses
 
 

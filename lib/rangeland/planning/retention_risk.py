@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rangeland.model import LogState, Partition, Range, Retention, Survey
+from rangeland.model import LogState, OffsetInterval, Partition, Range, Retention, Survey
 
 ASSUMED_BYTES_PER_SECOND = 8 << 20
 """The assumed speed of a job without measured runs."""
@@ -36,7 +36,7 @@ class ReadSpeed:
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionRisk:
+class RetentionRisk(OffsetInterval):
     """The first offsets of a range, up to ``until_offset``."""
 
     partition: Partition
@@ -45,7 +45,7 @@ class RetentionRisk:
     why: str
 
     def __str__(self) -> str:
-        return f"{self.partition} [{self.from_offset}, {self.until_offset}): {self.why}"
+        return f"{OffsetInterval.__str__(self)}: {self.why}"
 
 
 def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:

@@ -7,8 +7,9 @@ at their end; the next run goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from rangeland.errors import JobFileError
 from rangeland.grouping import by_partition
@@ -53,13 +54,15 @@ def apply_limits(
     is taken and a checkpoint never jumps over a hole. Estimated bytes shrink in proportion; empty
     ranges stay as they are."""
     groups = [sorted(group) for group in by_partition(ranges).values()]
-    if limits.max_records is not None:
-        shares = share_out(limits.max_records, [sum(r.width for r in group) for group in groups])
-        groups = [_spend_records(g, share) for g, share in zip(groups, shares, strict=True)]
-    if limits.max_bytes is not None:
-        sizes = [sum(r.estimated_bytes for r in group) for group in groups]
-        shares = share_out(limits.max_bytes, sizes)
-        groups = [_spend_bytes(g, share) for g, share in zip(groups, shares, strict=True)]
+    # By bytes at least one record, or one larger than the limit would never be landed.
+    for limit, size_of, least in (
+        (limits.max_records, attrgetter("width"), 0),
+        (limits.max_bytes, attrgetter("estimated_bytes"), 1),
+    ):
+        if limit is not None:
+            shares = share_out(limit, [sum(map(size_of, group)) for group in groups])
+            both = zip(groups, shares, strict=True)
+            groups = [_spend(group, share, size_of, least) for group, share in both]
     if logs is not None:
         _check_record_limit_applies(ranges, limits, logs)
         groups = [_at_borders(group, ranges, logs) for group in groups]
@@ -87,7 +90,8 @@ def _at_borders(
     if log is None or log.borders is None or group[-1] in requested:
         return group
     last = group[-1]
-    whole = next(r for r in requested if (r.partition, r.from_offset) == _start(last))
+    start = last.partition, last.from_offset
+    whole = next(r for r in requested if (r.partition, r.from_offset) == start)
     borders_inside = [b for b in log.borders if last.from_offset < b <= last.until_offset]
     borders_beyond = [b for b in log.borders if b > last.until_offset]
     end = borders_inside[-1] if borders_inside else last.from_offset
@@ -97,29 +101,17 @@ def _at_borders(
     return [*group[:-1], truncate(whole, end - last.from_offset)]
 
 
-def _start(r: Range) -> tuple[Partition, int]:
-    return r.partition, r.from_offset
-
-
-def _spend_records(group: list[Range], share: int) -> list[Range]:
+def _spend(
+    group: list[Range], share: int, size_of: Callable[[Range], int], least: int
+) -> list[Range]:
+    """The ranges of one partition up to its share, with at least ``least`` records."""
     ranges: list[Range] = []
     for r in group:
-        if r.width > share:
-            return [*ranges, truncate(r, share)]
+        size = size_of(r)
+        if size > share:
+            return [*ranges, truncate(r, max(0 if ranges else least, r.width * share // size))]
         ranges.append(r)
-        share -= r.width
-    return ranges
-
-
-def _spend_bytes(group: list[Range], share_bytes: int) -> list[Range]:
-    ranges: list[Range] = []
-    for r in group:
-        if r.estimated_bytes > share_bytes:
-            # At least one record, or a record larger than the limit would never be landed.
-            records = max(0 if ranges else 1, r.width * share_bytes // r.estimated_bytes)
-            return [*ranges, truncate(r, records)]
-        ranges.append(r)
-        share_bytes -= r.estimated_bytes
+        share -= size
     return ranges
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rangeland.loss import Action, DecidedLoss
-from rangeland.model import Counts, DataFile, Partition
+from rangeland.model import Counts, DataFile, OffsetInterval, Partition
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(OffsetInterval):
     """The receipt of one slice: a class for each of its offsets, and who served its last byte."""
 
     slice_index: int
@@ -33,10 +33,6 @@ class Receipt:
     """The bytes of the quarantined losses."""
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
-
-    @property
-    def interval(self) -> tuple[int, int]:
-        return self.from_offset, self.until_offset
 
     @property
     def offsets(self) -> int:

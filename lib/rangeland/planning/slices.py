@@ -61,15 +61,9 @@ def cut_slices(
         slices += _cut_one(r, count, len(slices), logs.get(r.partition))
     at_risk = by_partition(risks)
     return [
-        replace(s, is_urgent=True) if _is_urgent(s, at_risk.get(s.partition, ())) else s
+        replace(s, is_urgent=True) if any(map(s.overlaps, at_risk.get(s.partition, ()))) else s
         for s in slices
     ]
-
-
-def _is_urgent(s: Slice, risks: Sequence[RetentionRisk]) -> bool:
-    return any(
-        s.from_offset < risk.until_offset and risk.from_offset < s.until_offset for risk in risks
-    )
 
 
 def _cut_one(r: Range, count: int, first_index: int, log: LogState | None) -> list[Slice]:

@@ -106,9 +106,7 @@ def in_force(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
 
 def _without(old: LandedRange, new: Range) -> list[LandedRange]:
     r = old.range
-    same_log = may_be_same(r.topic_id, new.topic_id)
-    is_disjoint = new.until_offset <= r.from_offset or r.until_offset <= new.from_offset
-    if r.partition != new.partition or not same_log or is_disjoint:
+    if not r.overlaps(new) or not may_be_same(r.topic_id, new.topic_id):
         return [old]
     return [_part(old, interval) for interval in subtract(r.interval, [new.interval])]
 
@@ -299,10 +297,7 @@ def other_incarnations(landed_ranges: Iterable[LandedRange], r: Range) -> list[R
     return [
         p.range
         for p in landed_ranges
-        if p.range.partition == r.partition
-        and not may_be_same(p.topic_id, r.topic_id)
-        and p.range.from_offset < r.until_offset
-        and r.from_offset < p.range.until_offset
+        if p.range.overlaps(r) and not may_be_same(p.topic_id, r.topic_id)
     ]
 
 

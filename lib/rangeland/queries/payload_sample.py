@@ -80,7 +80,7 @@ def schema_ids_of(
     by_field = {TopicField(topic, field): Counter[int]() for topic in topics for field in fields}
     for batch in rows:
         for field in fields:
-            counts = count_schema_ids(batch.column(field)).schema_ids
+            counts = count_schema_ids(batch.column(field))
             by_field[TopicField(_topic_of(batch), field)].update(counts)
     return by_field
 
@@ -124,8 +124,8 @@ def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator
 def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = None) -> SampleResult:
     """Describes the values of these records, and how they are decoded."""
     values = [value for batch in rows for value in batch.column(VALUE.name).to_pylist()]
-    census = count_schema_ids(pa.array(values, pa.binary()))
-    framed_values = sum(census.schema_ids.values())
+    schema_ids = count_schema_ids(pa.array(values, pa.binary()))
+    framed_values = sum(schema_ids.values())
     kinds = Counter(_kind(value) for value in values)
     bare = [value for value in values if value is not None and _kind(value) != "framed"]
     json_schema = infer_json_schema(bare)
@@ -140,7 +140,7 @@ def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = Non
     return SampleResult(
         records=len(values),
         formats={name: count for name, count in formats.items() if count},
-        schemas=_schemas(census.schema_ids, row_format),
+        schemas=_schemas(schema_ids, row_format),
         schema=json_schema.ddl or _ddl(row_format),
         fields=tuple(json_schema.fields),
         rows=tuple(shown),

@@ -17,10 +17,9 @@ from rangeland.wording import sentence
 def render_error(error: RangelandError) -> RenderableType:
     """A box with what happened, why and what to do; and whether the data is safe, whether to
     retry, and who has to act."""
-    do = sentence(error.do)
-    answers = [("why", sentence(error.why)), ("do", do), ("data", error.data)]
-    answers += [("retry", error.retry), ("who acts", error.acts)]
-    grid = facts((name, answer) for name, answer in answers if answer)
+    lines = [("why", sentence(error.why)), ("do", sentence(error.do)), ("data", error.data)]
+    lines += [("retry", error.retry), ("who acts", error.acts)]
+    grid = facts((name, text) for name, text in lines if text)
     title = Text(f"{public_name(error)}, exit {error.exit_code}", "bold red")
     content = Group(safe_text(sentence(error.what), "bold"), Text(), grid)
     return Panel(content, title=title, title_align="left", border_style="red")

@@ -14,6 +14,7 @@ from rangeland.render.text_drawing import (
     safe_text,
     shorten_name,
     table_of,
+    title_of,
 )
 from rangeland.wording import count_noun, duration, number
 
@@ -43,15 +44,13 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
 
 def render_mirror(result: MirrorResult) -> RenderableType:
     """The group's offsets before and after, next to the checkpoint and the end of each log."""
-    title = safe_text(result.job, "bold").append(": ")
     if result.state == "nothing-landed":
-        title.append("nothing has landed yet", "bold")
+        title = title_of(result.job, "nothing has landed yet", "bold")
         return title.append_text(
             safe_text(f", so there are no offsets to commit to group {result.group}")
         )
     count = sum(1 for p in result.partitions if p.before != p.after)
-    words = f"group {result.group} is at the checkpoint"
-    title.append_text(safe_text(words, "bold green"))
+    title = title_of(result.job, f"group {result.group} is at the checkpoint", "bold green")
     change = f"{count_noun(count, 'offset')} written" if count else "as it was before"
     title.append_text(safe_text(f", {change} ({duration(result.seconds)})"))
     table = table_of("partition", ">checkpoint", ">group before", ">group after", ">end", ">lag")

@@ -42,14 +42,14 @@ def render_plan(preview: PlanPreview) -> RenderableType:
         parts.append(_plan_totals(preview))
     else:
         parts.append(_nothing_to_land(preview))
-    parts += list_lines("already landed, left out", [str(r) for r in draft.already_landed], "cyan")
+    parts += list_lines("already landed, left out", draft.already_landed, "cyan")
     lost = [f"{loss}: {loss.evidence}" for loss in plan.losses]
     parts += list_lines("lost, as the policy allows", lost, "bold red")
     parts += list_lines(
         "held where they are", [f"{loss}: {loss.evidence}" for loss in draft.held], "red"
     )
     at_risk = f"may expire before it is read, at {preview.speed}"
-    parts += list_lines(at_risk, [str(risk) for risk in draft.risks], "bold red")
+    parts += list_lines(at_risk, draft.risks, "bold red")
     parts += list_lines("note", draft.notes, "yellow")
     return Group(*parts)
 
@@ -105,13 +105,12 @@ def _plan_cells(ranges: Sequence[Range], slices: Sequence[Slice]) -> list[Text]:
 def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) -> LogBar:
     plan = preview.draft.plan
     ranges = [r for r in plan.ranges if r.partition == partition]
-    lost = [(x.from_offset, x.until_offset) for x in plan.losses if x.partition == partition]
     landed = [r for r in preview.draft.already_landed if r.partition == partition]
     first = min([log.start_offset if log else 0, *(r.from_offset for r in ranges)])
     last = max([log.end_offset if log else 0, *(r.until_offset for r in ranges)])
-    spans = [(r.from_offset, r.until_offset, "land") for r in ranges]
-    spans += [(r.from_offset, r.until_offset, "already") for r in landed]
-    spans += [(start, end, "lost") for start, end in lost]
+    spans = [(*r.interval, "land") for r in ranges]
+    spans += [(*r.interval, "already") for r in landed]
+    spans += [(*x.interval, "lost") for x in plan.losses if x.partition == partition]
     mark = plan.checkpoint.get(partition)
     checkpoint = [mark.until_offset] if mark else []
     bounds = [r.until_offset for r in preview.draft.requested if r.partition == partition]

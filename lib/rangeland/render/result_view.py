@@ -47,7 +47,7 @@ def render_result(result: RunResult) -> RenderableType:
     )
     plans = [f"plan {sequence}" for sequence in result.recovered]
     parts += list_lines("finished from an earlier run", plans, "yellow")
-    parts += list_lines("already landed, left out", [str(r) for r in result.already_landed], "cyan")
+    parts += list_lines("already landed, left out", result.already_landed, "cyan")
     listed_below = {event.loss for event in result.losses}
     held = [str(loss) for loss in result.held_losses if loss not in listed_below]
     parts += list_lines("held where they are", held, "red")
@@ -98,28 +98,24 @@ def _schema(schema: WriterSchema) -> str:
 
 def render_adopt(result: AdoptResult) -> RenderableType:
     """Draws the ranges that count as landed after a table is adopted."""
-    title = safe_text(result.job, "bold").append(": ")
-    title.append(f"adopted {result.table}", style="bold green")
+    title = title_of(result.job, f"adopted {result.table}", "bold green")
     title.append_text(safe_text(f" (version {result.table_version})"))
     if not result.ranges:
         return Group(title, safe_text("all of its rows are in its ledger"))
-    return Group(title, *list_lines("landed from now on", [str(r) for r in result.ranges], "cyan"))
+    return Group(title, *list_lines("landed from now on", result.ranges, "cyan"))
 
 
 def _result_title(result: RunResult) -> Text:
     details = [] if result.table_version is None else [f"version {result.table_version}"]
     if result.state != "landed":  # How long a landing took is in its last line.
         details.append(duration(result.seconds))
-    where = f"in {result.table}" + (f" ({', '.join(details)})" if details else "")
-    title = safe_text(result.job, "bold").append(": ")
+    where = f" in {result.table}" + (f" ({', '.join(details)})" if details else "")
+    words, style = "nothing to land", "bold"
     if result.state == "landed":
-        title.append(f"landed {count_noun(result.counts.landed, 'record')}", style="bold green")
-        return title.append_text(safe_text(f" {where}"))
-    if result.state == "already-landed":
-        title.append("already landed", style="bold cyan")
-        return title.append_text(safe_text(f", nothing new {where}"))
-    title.append("nothing to land", style="bold")
-    return title.append_text(safe_text(f" {where}"))
+        words, style = f"landed {count_noun(result.counts.landed, 'record')}", "bold green"
+    elif result.state == "already-landed":
+        words, style, where = "already landed", "bold cyan", f", nothing new{where}"
+    return title_of(result.job, words, style).append_text(safe_text(where))
 
 
 def _result_table(result: RunResult) -> Table:

@@ -148,11 +148,9 @@ def render_check(check: CheckResult) -> RenderableType:
 def render_reach(result: ReachResult) -> RenderableType:
     """Draws the end of each log and of the range; logs that have not reached it come first."""
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
-    title = safe_text(result.job, "bold").append(": ")
+    words, style = f"reached in {count_noun(len(result.partitions), 'partition')}", "bold green"
     if waiting:
-        title.append(f"not reached yet in {count_noun(waiting, 'partition')}", "yellow")
-    else:
-        title.append(f"reached in {count_noun(len(result.partitions), 'partition')}", "bold green")
+        words, style = f"not reached yet in {count_noun(waiting, 'partition')}", "yellow"
     table = table_of("partition", "state", ">end", ">until")
     shown, hidden = biggest(result.partitions, lambda p: p.state == "waiting")
     for p in shown:
@@ -161,4 +159,4 @@ def render_reach(result: ReachResult) -> RenderableType:
         table.add_row(shorten_name(p.partition), Text(p.state, style), *ends)
     if hidden:
         table.add_row(rest_name(hidden), "", "", "")
-    return Group(title, Text(), table)
+    return Group(title_of(result.job, words, style), Text(), table)

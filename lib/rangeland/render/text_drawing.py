@@ -49,9 +49,9 @@ def safe_text(text: object, style: str = "") -> Text:
     return Text(plain(text), style=style)
 
 
-def title_of(job: str, text: str) -> Text:
+def title_of(job: str, text: str, style: str = "") -> Text:
     """A title: the job and a text about it."""
-    return safe_text(job, "bold").append_text(safe_text(f": {text}"))
+    return safe_text(job, "bold").append(": ").append_text(safe_text(text, style))
 
 
 def shorten_name(item: object) -> Text:
@@ -202,8 +202,8 @@ class _UncutTable(Table):
 
 
 def table_of(*names: str, is_cut: bool = False) -> Table:
-    """Columns of numbers are named ``>name``. ``FLEXIBLE`` ones shrink if there is little room;
-    with ``is_cut`` all are cut then."""
+    """An empty table with these columns; those of numbers are named ``>name``. ``FLEXIBLE`` ones
+    shrink if there is little room; with ``is_cut`` all are cut then."""
     columns = [
         Column(
             header=Text(name.lstrip(">"), "dim"),

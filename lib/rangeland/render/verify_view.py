@@ -84,11 +84,9 @@ def _coverage_table(result: VerifyResult) -> Group:
 
 
 def _bar(result: VerifyResult, partition: Partition, ranges: Sequence[Range]) -> LogBar:
-    spans = [(r.from_offset, r.until_offset, "land") for r in ranges]
+    spans = [(*r.interval, "land") for r in ranges]
     for kind, wrong_ranges in (("lost", result.audit.holes), ("twice", result.audit.duplicates)):
-        spans += [
-            (r.from_offset, r.until_offset, kind) for r in wrong_ranges if r.partition == partition
-        ]
+        spans += [(*r.interval, kind) for r in wrong_ranges if r.partition == partition]
     first, last = min(s[0] for s in spans), max(s[1] for s in spans)
     return LogBar(first, last, tuple(spans))
 

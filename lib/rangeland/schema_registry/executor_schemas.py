@@ -120,7 +120,8 @@ class _FetchedSchemas:
             return self._schemas[schema_id]
 
     def _check_few_are_unusable(self) -> None:
-        """It takes requests to be sure that an id is unknown, and any bytes can look like ids."""
+        """Raises JobFileError for too many unknown ids: it takes requests to be sure of each, and
+        any bytes can look like ids."""
         if len(self._schemas) - len(self._versions) >= MAX_UNUSABLE_IDS:
             raise JobFileError(
                 f"records name more than {MAX_UNUSABLE_IDS} schema ids that the schema registry "

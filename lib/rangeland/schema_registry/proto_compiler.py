@@ -56,9 +56,8 @@ def compile_proto(main: str, files: Mapping[str, str]) -> bytes:
 def _require_safe_path(name: str) -> PurePosixPath:
     """A path that stays within the folder."""
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name:
-        raise PayloadSchemaError(f"{name!r} is not a path that an import can name")
-    if name.startswith("-") or "\\" in name or ":" in name:
+    leads_out = path.is_absolute() or ".." in path.parts or not path.parts
+    if leads_out or name.startswith("-") or any(sign in name for sign in "\0\\:"):
         raise PayloadSchemaError(f"{name!r} is not a path that an import can name")
     return path
 

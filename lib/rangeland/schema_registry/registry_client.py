@@ -55,7 +55,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer(Generic[Value]):
+class _Found(Generic[Value]):
     value: Value
 
 
@@ -140,7 +140,7 @@ class RegistryClient:
                     failures[url] = result.why
                     continue
                 self._has_responded = True
-                if isinstance(result, _Answer):
+                if isinstance(result, _Found):
                     self._urls.remove(url)
                     self._urls.insert(0, url)
                     return result.value
@@ -168,11 +168,11 @@ class RegistryClient:
         read: Callable[[bytes], Value],
         absent: set[int],
         left_s: float,
-    ) -> _Answer[Value] | _Absent | _Failed:
+    ) -> _Found[Value] | _Absent | _Failed:
         try:
             response = self._response(url, path, left_s)
             if response.status == 200:
-                return _Answer(read(response.body))
+                return _Found(read(response.body))
         except HttpFailed as error:
             if not error.is_untrusted:
                 return _Failed(str(error))

@@ -127,15 +127,11 @@ class RecordSearch:
 
 
 def narrow_slices(
-    slices: Slices,
-    fails: Callable[[Slices], object],
-    *,
-    can_cut: bool = True,
-    seconds: float = SEARCH_S,
+    slices: Slices, fails: Callable[[Slices], object], *, can_cut: bool = True
 ) -> list[Slice]:
     """The fewest slices that failed, by bisection; empty if not even all of them fail. Any other
     error ends the search."""
-    deadline = Deadline(seconds)
+    deadline = Deadline(SEARCH_S)
     failing: list[Slice] = []
     candidates = list(slices)
     try:

@@ -66,7 +66,7 @@ class DriverJvm:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=environment,
-            preexec_fn=_ignore_ctrl_c,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
         self._relay = threading.Thread(target=self._pass_on, name="rangeland-jvm", daemon=True)
         self._relay.start()
@@ -236,7 +236,7 @@ class JvmStart:
         seconds = round(time.monotonic() - self._launched_at, 3)
         logger.info("Connected to the JVM of Spark", extra={"pid": jvm.pid, "seconds": seconds})
 
-        gateway = _connect(*_port_and_secret(self._connection.read_bytes()))
+        gateway = _connect(self._connection.read_bytes())
         self._jvm = None
         SparkContext._ensure_initialized(gateway=gateway)
         return gateway
@@ -339,15 +339,13 @@ def _command(settings: Mapping[str, str], home: str) -> list[str]:
     return [*command, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]
 
 
-def _port_and_secret(connection: bytes) -> tuple[int, str]:
-    port, length = struct.unpack_from(">ii", connection)
-    return port, connection[8 : 8 + length].decode()
-
-
-def _connect(port: int, secret: str) -> Any:
-    """Connects PySpark to a running JVM, as spark-submit does."""
+def _connect(connection: bytes) -> Any:
+    """Connects PySpark to a running JVM, as spark-submit does. ``connection``: what the JVM has
+    written about itself."""
     from pyspark.java_gateway import launch_gateway
 
+    port, length = struct.unpack_from(">ii", connection)
+    secret = connection[8 : 8 + length].decode()
     variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(variables)
     try:
@@ -356,7 +354,3 @@ def _connect(port: int, secret: str) -> Any:
         for name in variables:
             with suppress(KeyError):
                 del os.environ[name]
-
-
-def _ignore_ctrl_c() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -19,26 +19,10 @@ from rangeland.planning.table_audit import CountedRange, LandedRange, Runs, runs
 KEYS = ("topic", "partition", "broker", "offset", "position")
 """The columns that distinguish rows where offsets are bytes."""
 _RANGE, _DUPLICATE, _OUTSIDE = "range", "duplicate", "outside"
-RUNS = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("broker", pa.string()),
-        pa.field("first", pa.int64()),
-        pa.field("until", pa.int64()),
-    ]
-)
+_LOG = {"topic": pa.string(), "partition": pa.int32(), "broker": pa.string()}
+RUNS = pa.schema({**_LOG, "first": pa.int64(), "until": pa.int64()})
 """The schema of ``runs_of_rows``."""
-COUNTED = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("broker", pa.string()),
-        pa.field("kind", pa.string()),
-        pa.field("number", pa.int64()),
-        pa.field("n", pa.int64()),
-    ]
-)
+COUNTED = pa.schema({**_LOG, "kind": pa.string(), "number": pa.int64(), "n": pa.int64()})
 """The schema of ``count_ranges``."""
 Borders = Mapping[tuple[str, int, str], tuple[list[int], list[int]]]
 """Starts and ends of the ranges of each topic, partition and broker."""
@@ -107,8 +91,7 @@ def count_ranges(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterato
 
 def _repeat(topic: str, number: int, broker: str | None, *, times: int) -> list[pa.Array]:
     """The columns of one partition."""
-    kinds = (pa.string(), pa.int32(), pa.string())
-    values = zip((topic, number, broker), kinds, strict=True)
+    values = zip((topic, number, broker), _LOG.values(), strict=True)
     return [pa.repeat(pa.scalar(value, kind), times) for value, kind in values]
 
 
@@ -131,7 +114,7 @@ def counted_ranges(
     rows = {partition: [0] * count for partition, count in landed_ranges.items()}
     duplicates: dict[Partition, list[int]] = {partition: [] for partition in landed_ranges}
     outside: dict[Partition, list[int]] = {partition: [] for partition in landed_ranges}
-    keys = ["topic", "partition", "broker", "kind", "number"]
+    keys = [*_LOG, "kind", "number"]
     sums = table.group_by(keys).aggregate([("n", "sum")]).select([*keys, "n_sum"])
     columns = [column.to_pylist() for column in sums.columns]
     for topic, partition_number, broker, kind, number, count in zip(*columns, strict=True):
@@ -149,7 +132,7 @@ def counted_ranges(
 def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     """(topic, partition, broker, *numbers) of each partition in the rows; the numbers are the
     remaining columns, as arrays. Rows are sorted once, however many partitions there are."""
-    keys = [name for name in ("topic", "partition", "broker") if name in table.column_names]
+    keys = [name for name in _LOG if name in table.column_names]
     names = [name for name in table.column_names if name not in keys]
     for name in ("topic", "partition", names[0]):
         table = table.filter(pc.is_valid(table.column(name)))

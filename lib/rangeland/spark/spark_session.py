@@ -76,7 +76,7 @@ def open_deferred(
     settings: Mapping[str, str] | None = None,
     *,
     table: str = "",
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], object] = lambda: None,
     makes_archive: bool = False,
 ) -> SparkSession:
     """Like ``open_spark``, but a new session on this machine is a ``DeferredSession``, which starts
@@ -151,8 +151,8 @@ def _home() -> str:
 
 
 def _active_session() -> SparkSession | None:
-    """PySpark is not imported here, only used if it has been: importing takes a while, during which
-    the JVM can start."""
+    """The active session. PySpark is not imported here, only used if it has been: importing takes a
+    while, during which the JVM can start."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession

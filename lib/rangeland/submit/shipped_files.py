@@ -34,11 +34,7 @@ NATIVE_FOLDER = "decode/native"
 def make_zip(folder: Path) -> Path:
     """``folder/rangeland-VERSION.zip`` with the package and its kernels for this and all other
     platforms that are installed. Raises UsageError if there is none for this platform."""
-    target = folder / f"rangeland-{__version__}.zip"
-    files = package_files()
-    with place_file(target) as file:
-        write_zip(file, files)
-    return target
+    return _write_zip(folder / f"rangeland-{__version__}.zip", package_files())
 
 
 def package_files() -> list[tuple[Path, str]]:
@@ -75,10 +71,14 @@ def files_below(folder: Path, name: str) -> list[tuple[Path, str]]:
     ]
 
 
-def write_zip(file: IO[bytes], files: Sequence[tuple[Path, str]]) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+def _write_zip(target: Path, files: Sequence[tuple[Path, str]]) -> Path:
+    with (
+        place_file(target) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for path, name in files:
             archive.writestr(zipfile.ZipInfo(name, _DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return target
 
 
 def _package_folder() -> Path:
@@ -106,10 +106,7 @@ def _artifact(jar: Path) -> str:
 
 def zip_jars(folder: Path, name: str, jars: Sequence[Path]) -> Path:
     """``folder/NAME.zip`` with these jars, for drivers in a cluster."""
-    target = folder / f"{name}.zip"
-    with place_file(target) as file:
-        write_zip(file, [(jar, jar.name) for jar in jars])
-    return target
+    return _write_zip(folder / f"{name}.zip", [(jar, jar.name) for jar in jars])
 
 
 def transform_files(name: str, folders: Sequence[Path], folder: Path) -> list[Path]:
@@ -130,10 +127,7 @@ def transform_files(name: str, folders: Sequence[Path], folder: Path) -> list[Pa
         return []
     if origin.name != "__init__.py":
         return [origin]
-    target = folder / f"{top}.zip"
-    with place_file(target) as file:
-        write_zip(file, files_below(origin.parent, top))
-    return [target]
+    return [_write_zip(folder / f"{top}.zip", files_below(origin.parent, top))]
 
 
 def write_text(target: Path, text: str) -> Path:

@@ -272,7 +272,7 @@ def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> lis
 
 
 def _check_distinct_names(files: Iterable[Path]) -> None:
-    """Files arrive in one folder, under their bare names."""
+    """Raises UsageError for files with one bare name: they arrive in one folder, under these."""
     by_name: dict[str, Path] = {}
     for file in files:
         if (namesake := by_name.setdefault(file.name, file)) != file:

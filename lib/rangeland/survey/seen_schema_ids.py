@@ -33,7 +33,7 @@ def seen_schema_ids(
 
     def look(partition: Partition, rows: pa.RecordBatch) -> None:
         for field in fields:
-            counted = count_schema_ids(rows.column(field)).schema_ids
+            counted = count_schema_ids(rows.column(field))
             counts[TopicField(partition.topic, field)].update(counted)
 
     look_at_ends(brokers, sampled, look)

@@ -157,8 +157,9 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
     with story.step("rangeland run orders.yaml: land it"):
         first = stage.run(run)
         story.tell(render_result(first))
-        _promise_sum(story, "the first run", first, stage)
         counts = first.counts
+        width = sum(end - start for start, end in offsets(stage.servers, TOPIC).values())
+        story.promise("the first run accounts for every offset of the log", width, counts.total)
         story.promise("every visible record is a row", written.visible, counts.landed)
         story.promise(
             "no record that was rolled back is a row", written.rolled_back, counts.aborted
@@ -283,12 +284,6 @@ def _show_rows(story: Story, stage: Stage) -> None:
 
 
 # --- helpers -----------------------------------------------------------------------
-
-
-def _promise_sum(story: Story, run_name: str, result: RunResult, stage: Stage) -> None:
-    ends = offsets(stage.servers, TOPIC)
-    width = sum(end - start for start, end in ends.values())
-    story.promise(f"{run_name} accounts for every offset of the log", width, result.counts.total)
 
 
 def _in_short(result: RunResult) -> str:

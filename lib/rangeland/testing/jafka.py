@@ -110,11 +110,10 @@ class JafkaCluster(NumberedCluster):
 
     def _wait_for(self, name: int) -> None:
         process = self._nodes[name]
-        process.wait_for_port(self.ports[name], PATIENCE_S)
+        process.wait_for_port(self.ports[name])
         process.wait_until(
             lambda: not self.zookeeper or self._is_registered(name),
             "it to be registered in ZooKeeper",
-            PATIENCE_S,
         )
 
     def _wait_to_be_gone(self, broker: int) -> None:

@@ -20,7 +20,7 @@ from rangeland.errors import Unreachable
 from rangeland.testing.clusters import NumberedCluster
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
-from rangeland.testing.processes import PATIENCE_S, Process
+from rangeland.testing.processes import Process
 from rangeland.testing.producer import wait_for_topic
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
 from rangeland.testing.zookeeper import Visitor
@@ -131,7 +131,7 @@ class _Cluster(NumberedCluster):
 
     def _wait_until_seen(self, node: int, brokers: set[int]) -> None:
         self._nodes[node].wait_until(
-            lambda: brokers <= self._seen_by(node), "all brokers to be seen", PATIENCE_S
+            lambda: brokers <= self._seen_by(node), "all brokers to be seen"
         )
 
     def _seen_by(self, node: int) -> set[int]:
@@ -159,7 +159,7 @@ class KafkaCluster(_Cluster):
         self._format()
 
     def _format(self) -> None:
-        """Every node's data directory must name the cluster before its first start."""
+        """Makes every node's data directory name the cluster, as it must before its first start."""
         cluster = _new_id()
         nodes = list(self.ids)
         if self.version not in _formatted:
@@ -179,7 +179,7 @@ class KafkaCluster(_Cluster):
         arguments = ["format", identity, "-c", str(self._config(node))]
         tool = self._java(f"format-{node}", 64, "kafka.tools.StorageTool", *arguments)
         try:
-            if tool.wait_for_end(PATIENCE_S) != 0:
+            if tool.wait_for_end() != 0:
                 raise tool.process_error("its data directory was not formatted")
         finally:
             tool.kill()
@@ -280,7 +280,7 @@ class KafkaZooKeeperCluster(_Cluster):
         config = write_settings(self.directory / "zookeeper.properties", settings)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._keeper = self._java("zookeeper", 96, main, str(config))
-        self._keeper.wait_for_port(port, PATIENCE_S)
+        self._keeper.wait_for_port(port)
 
 
 def _is_free(node: str, port: int) -> bool:

@@ -25,17 +25,17 @@ def brokers_seen_by(address: str, timeout_s: float = 2) -> dict[int, int]:
     return _brokers(response)[0] if response else {}
 
 
-def leaders_seen_by(address: str, topic: str, timeout_s: float = 2) -> dict[int, int] | None:
+def leaders_seen_by(address: str, topic: str) -> dict[int, int] | None:
     """Partition -> leader (-1: none) as the broker at ``host:port`` sees it; empty if it
     knows no such topic, None while it cannot say."""
-    response = _ask(address, timeout_s)
+    response = _ask(address)
     return _leaders(response).get(topic, {}) if response else None
 
 
-def ephemeral_nodes(zookeeper_port: int, timeout_s: float = 5) -> set[str]:
+def ephemeral_nodes(zookeeper_port: int) -> set[str]:
     """The paths that sessions of this ZooKeeper hold. Raises `Unreachable`."""
     try:
-        with socket.create_connection(("127.0.0.1", zookeeper_port), timeout_s) as connection:
+        with socket.create_connection(("127.0.0.1", zookeeper_port), timeout=5) as connection:
             connection.sendall(b"dump")
             response = b"".join(iter(lambda: connection.recv(65536), b""))
     except OSError as error:
@@ -44,39 +44,24 @@ def ephemeral_nodes(zookeeper_port: int, timeout_s: float = 5) -> set[str]:
     return {line.strip() for line in response.decode().splitlines() if line.startswith("\t/")}
 
 
-def _ask(address: str, timeout_s: float) -> bytes:
+def _ask(address: str, timeout_s: float = 2) -> bytes:
     """The response to a Metadata request; empty if there was none: callers ask again until
     their own deadline."""
     host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout_s) as connection:
-            request = _metadata_request()
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            return _receive(connection)
-    except (OSError, EOFError):
-        return b""
-
-
-def _metadata_request() -> bytes:
-    """An empty list of topics asks for all."""
     client = b"rangeland-testing"
-    header = struct.pack(">hhih", _METADATA, _VERSION, 0, len(client)) + client
-    return header + struct.pack(">i", 0)
-
-
-def _receive(connection: socket.socket) -> bytes:
-    (size,) = struct.unpack(">i", _exactly(connection, 4))
-    return _exactly(connection, size)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        block = connection.recv(size - len(data))
-        if not block:
-            raise EOFError
-        data += block
-    return bytes(data)
+    request = struct.pack(">hhih", _METADATA, _VERSION, 0, len(client)) + client
+    request += struct.pack(">i", 0)  # an empty list of topics asks for all
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout_s) as connection,
+            connection.makefile("rb") as stream,
+        ):
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            (size,) = struct.unpack(">i", stream.read(4))
+            response = stream.read(size)
+    except (OSError, struct.error):
+        return b""
+    return response if len(response) == size else b""
 
 
 def _brokers(response: bytes) -> tuple[dict[int, int], int]:

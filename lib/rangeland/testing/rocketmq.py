@@ -26,7 +26,7 @@ from rangeland.dialects.rocketmq.routes import MASTER, read_route
 from rangeland.errors import Unreachable, UsageError
 from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.ports import free_ports, take
-from rangeland.testing.processes import PATIENCE_S, Process
+from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq_clients import RocketmqClient
 from rangeland.testing.server_command import java_command, write_settings
 
@@ -149,7 +149,6 @@ class RocketmqCluster(LocalCluster[str]):
             self.process(server).wait_until(
                 lambda at=server: not self._route(at, topic),  # type: ignore[misc]
                 f"{topic} to be forgotten",
-                PATIENCE_S,
             )
 
     # --- implementation ----------------------------------------------------------------
@@ -218,9 +217,9 @@ class RocketmqCluster(LocalCluster[str]):
         return self._run(name, command)
 
     def _wait_for(self, name: str) -> None:
-        """A broker is ready when the name servers know it, about 15 s after a crash. Every
-        broker has a topic that is named after it."""
-        self._nodes[name].wait_for_port(self.ports[name], PATIENCE_S)
+        """Waits until the name servers know a broker, about 15 s after a crash. Every broker has a
+        topic that is named after it."""
+        self._nodes[name].wait_for_port(self.ports[name])
         if name in self.name_servers:
             return
         for server in self.name_servers:
@@ -232,7 +231,6 @@ class RocketmqCluster(LocalCluster[str]):
         process.wait_until(
             lambda: number in self._route(server, topic).get(broker, ()),
             f"{name} to be registered for {topic} at {server}",
-            PATIENCE_S,
         )
 
     def _route(self, server: str, topic: str) -> dict[str, list[int]]:

@@ -40,9 +40,9 @@ class RocketmqClient(FrameClient):
 
     def receive(self, request_id: int) -> Any:
         while request_id not in self._responses:
-            reply = self._session.decode(self.receive_raw())
-            if reply is not None:
-                self._responses[reply[0]] = reply[1]
+            decoded = self._session.decode(self.receive_raw())
+            if decoded is not None:
+                self._responses[decoded[0]] = decoded[1]
             elif due := self._session.due():
                 self.send_raw(due)
         return self._responses.pop(request_id)

@@ -10,8 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from rangeland.errors import LocalProtocolError
-from rangeland.wire.decode_errors import UNDERFLOW, decode_error, negative_length_error, null_error
+from rangeland.wire.decode_errors import UNDERFLOW, check_can_be_null, decode_error
 from rangeland.wire.primitives import (
     COMPACT_LENGTH,
     INT32_LENGTH,
@@ -32,10 +31,7 @@ def array(element: FieldCodec, *, compact: bool, nullable: bool) -> FieldCodec:
     def read(buffer: memoryview, offset: int) -> tuple[tuple[Any, ...] | None, int]:
         count, start = length.read(buffer, offset)
         if count < 0:
-            if count != -1:
-                raise negative_length_error(count, "array", buffer, offset)
-            if not nullable:
-                raise null_error("array", buffer, offset)
+            check_can_be_null(count, "array", nullable, buffer, offset)
             return None, start
         if count * least > len(buffer) - start:
             remaining = len(buffer) - start
@@ -47,9 +43,7 @@ def array(element: FieldCodec, *, compact: bool, nullable: bool) -> FieldCodec:
 
     def write(value: tuple[Any, ...] | None, buffers: list[Buffer]) -> None:
         if value is None:
-            if not nullable:
-                raise LocalProtocolError("array must not be null")
-            length.write(-1, buffers)
+            length.write_null("array", nullable, buffers)
             return
         length.write(require_length(len(value), length.limit, "array"), buffers)
         for item in value:

@@ -136,8 +136,8 @@ def _lz4_bound(data: memoryview) -> int:
 
 
 def _lz4_unpack(data: memoryview, buffer: pa.Buffer) -> int:
-    """Producers write plain frames: all others, and damaged ones, are left to the library's frame
-    decoder, which takes 50 % longer than its block decoder."""
+    """Decodes plain frames, which producers write, by block. All others, and damaged ones, are left
+    to the library's frame decoder, which takes 50 % longer."""
     written = _lz4_plain_unpack(data, memoryview(buffer).cast("B"))
     return int(cramjam.lz4.decompress_into(data, buffer)) if written is None else written
 

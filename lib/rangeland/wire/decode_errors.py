@@ -43,7 +43,12 @@ def negative_length_error(
     return decode_error(BAD_LENGTH, f"{what} of length {length} at byte {offset}", buffer, offset)
 
 
-def null_error(what: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
-    return decode_error(
-        NOT_NULLABLE, f"{what} at byte {offset} is null and must not be", buffer, offset
-    )
+def check_can_be_null(
+    length: int, what: str, nullable: bool, buffer: memoryview, offset: int
+) -> None:
+    """Raises unless a negative ``length`` is the -1 of a value that may be null."""
+    if length != -1:
+        raise negative_length_error(length, what, buffer, offset)
+    if not nullable:
+        why = f"{what} at byte {offset} is null and must not be"
+        raise decode_error(NOT_NULLABLE, why, buffer, offset)

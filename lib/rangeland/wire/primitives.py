@@ -22,9 +22,8 @@ from rangeland.errors import Bug, LocalProtocolError
 from rangeland.wire.decode_errors import (
     BAD_LENGTH,
     BAD_TEXT,
+    check_can_be_null,
     decode_error,
-    negative_length_error,
-    null_error,
     take,
     underflow_error,
 )
@@ -125,7 +124,8 @@ UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID)
 
 
 def read_uvarint(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """Unsigned, at most 32 bits in five bytes. A small number may take more bytes than it needs."""
+    """An unsigned number of at most 32 bits, in up to five bytes. A small one may take more bytes
+    than it needs."""
     if offset < len(buffer) and (byte := buffer[offset]) < 0x80:
         return byte, offset + 1
     value, start = 0, offset
@@ -164,6 +164,11 @@ class _Length:
     limit: int
     least_bytes: int
 
+    def write_null(self, what: str, nullable: bool, buffers: list[Buffer]) -> None:
+        if not nullable:
+            raise LocalProtocolError(f"{what} must not be null")
+        self.write(-1, buffers)
+
 
 def _compact_length(buffer: memoryview, offset: int) -> tuple[int, int]:
     length_plus_1, end = read_uvarint(buffer, offset)
@@ -195,10 +200,7 @@ def _sized_codec(
     def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
         size, start = read_length(buffer, offset)
         if size < 0:
-            if size != -1:
-                raise negative_length_error(size, what, buffer, offset)
-            if not nullable:
-                raise null_error(what, buffer, offset)
+            check_can_be_null(size, what, nullable, buffer, offset)
             return None, start
         end = start + size
         if end > len(buffer):
@@ -207,9 +209,7 @@ def _sized_codec(
 
     def write(value: Any, buffers: list[Buffer]) -> None:
         if value is None:
-            if not nullable:
-                raise LocalProtocolError(f"{what} must not be null")
-            length.write(-1, buffers)
+            length.write_null(what, nullable, buffers)
             return
         data = to_bytes(value)
         length.write(require_length(len(data), length.limit, what), buffers)
@@ -224,18 +224,6 @@ def _text(buffer: memoryview, start: int, end: int) -> str:
     except UnicodeDecodeError as error:
         why = f"a string at byte {start} is not UTF-8 ({error.reason})"
         raise decode_error(BAD_TEXT, why, buffer, start) from error
-
-
-def _encode(value: str) -> bytes:
-    return value.encode("utf-8")
-
-
-def _copy(buffer: memoryview, start: int, end: int) -> bytes:
-    return bytes(buffer[start:end])
-
-
-def _view(buffer: memoryview, start: int, end: int) -> memoryview:
-    return buffer[start:end]
 
 
 def _as_bytes(value: Buffer) -> Buffer:
@@ -260,10 +248,14 @@ def _legacy_and_compact(
     )
 
 
-STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, _encode)
-BYTES = _legacy_and_compact("bytes", INT32_LENGTH, _copy, _as_bytes)
+STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, str.encode)
+BYTES = _legacy_and_compact(
+    "bytes", INT32_LENGTH, lambda buffer, start, end: bytes(buffer[start:end]), _as_bytes
+)
 # A slice of the frame, never a copy: a fetch response has tens of MiB of records.
-RECORDS = _legacy_and_compact("records", INT32_LENGTH, _view, _as_bytes)
+RECORDS = _legacy_and_compact(
+    "records", INT32_LENGTH, lambda buffer, start, end: buffer[start:end], _as_bytes
+)
 # The client id in a request header has a 16-bit length in every version.
 LEGACY_STRING = replace(
     STRING, name="legacy string", compact=STRING.legacy, nullable_compact=STRING.nullable_legacy

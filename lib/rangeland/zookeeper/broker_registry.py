@@ -45,7 +45,7 @@ class BrokerRegistry:
     source: str = ""
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:
-        """Sorted; empty for an unknown topic."""
+        """The partitions of a topic, sorted; none if it is unknown."""
         counts = self.topics.get(topic, {})
         return tuple(sorted(Partition(topic, n, b) for b, c in counts.items() for n in range(c)))
 

@@ -146,11 +146,6 @@ class ZooKeeper:
         stays while the connection is lost, since the session may still be alive."""
         return None if self._session is None else self._session[0]
 
-    @property
-    def credentials(self) -> tuple[int, bytes] | None:
-        """The session's number and password, with which another client could take it over."""
-        return self._session
-
     # --- requests ----------------------------------------------------------------------
 
     def read(self, path: str) -> Znode | None:
@@ -221,9 +216,9 @@ class ZooKeeper:
     ) -> list[Any]:
         responses: list[Any] = []
         for first in range(0, len(paths), _AT_ONCE):
-            batch = paths[first : first + _AT_ONCE]
-            what = verb if len(batch) > 1 else f"{verb} {batch[0]} of"
-            responses += self._ask(what, lambda batch=batch: [ask(p) for p in batch], within_ms)  # type: ignore[misc]
+            some = paths[first : first + _AT_ONCE]
+            what = verb if len(some) > 1 else f"{verb} {some[0]} of"
+            responses += self._ask(what, lambda some=some: [ask(p) for p in some], within_ms)  # type: ignore[misc]
         return responses
 
     def _ask(

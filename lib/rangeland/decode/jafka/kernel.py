@@ -69,8 +69,8 @@ class JafkaKernel:
         self._decode = KernelFunction(library, "rangeland_decode_sets", decode, _Decoded)
 
     def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
-        """Over complete entries that begin before ``until``; an incomplete entry ends the walk
-        without a fault. ``plain_only``: a compressed entry ends it with a fault."""
+        """Walks over complete entries that begin before ``until``; an incomplete entry ends the
+        walk without a fault. ``plain_only``: a compressed entry ends it with a fault."""
         buffer = as_buffer(data)
         until = max(-1, as_int64(until))
         walk, fault = self._walk(buffer.address, buffer.size, until, plain_only)

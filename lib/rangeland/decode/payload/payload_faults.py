@@ -44,7 +44,8 @@ class PayloadFault(KernelFault):
 
 
 def fault_reason(fault: int, position: int = -1, place: str = "", detail: str = "") -> str:
-    """One line. ``place``: the path of the field; ``detail`` replaces the general words."""
+    """The reason in one line. ``place``: the path of the field; ``detail`` replaces the general
+    words."""
     words = detail or PayloadFault(fault).reason
     where = [f"byte {position}"] if position >= 0 else []
     where += [f"field {place}"] if place else []

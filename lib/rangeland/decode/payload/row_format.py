@@ -82,7 +82,10 @@ class RowFormat:
         typed = {KEY.name: self.key, VALUE.name: self.value}
         row_fields = [f for f in row_schema if not (self.is_flat and f.name == VALUE.name)]
         own = [
-            pa.field(self.columns.column_name(f.name), _type_of(typed.get(f.name)) or f.type)
+            pa.field(
+                self.columns.column_name(f.name),
+                nullable_type(payloads.arrow_type) if (payloads := typed.get(f.name)) else f.type,
+            )
             for f in row_fields
         ]
         fields = self._fields()
@@ -172,10 +175,6 @@ def _rescued_texts(parts: Mapping[str, DecodedPayloads], row_count: int) -> pa.A
     if values is None or values.rescued is None:
         return pa.nulls(row_count, RESCUED.type)
     return values.rescued
-
-
-def _type_of(payloads: PayloadFormat | None) -> pa.DataType | None:
-    return None if payloads is None else nullable_type(payloads.arrow_type)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:

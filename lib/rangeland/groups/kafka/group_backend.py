@@ -2,7 +2,7 @@
 
 A driver names its job in the user data of its subscription. During a rebalance the coordinator
 shows no subscriptions, so the client id has to identify it. Groups of the newer protocol, whose
-coordinator assigns partitions itself, are read too: a batch does not join them, but it must not
+coordinator assigns partitions itself, are read too: a driver does not join them, but it must not
 overlook their consumers.
 
 One lock guards everything, since heartbeats come from another thread.
@@ -58,14 +58,9 @@ _HAS_MEMBERS: Final = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_
 _DEFAULT_CLIENT_ID: Final = "rangeland"
 
 
-def open_backend(io: GroupIO) -> KafkaGroups:
-    """The backend of all groups of the cluster that ``io`` reaches."""
-    return KafkaGroups(io)
-
-
 class KafkaGroups:
-    """A ``GroupBackend``. A driver has one, with one membership at a time: a join blocks all
-    other calls."""
+    """A ``GroupBackend``: all groups of the cluster that ``io`` reaches. A driver has one, with one
+    membership at a time: a join blocks all other calls."""
 
     def __init__(self, io: GroupIO) -> None:
         self._io = io
@@ -163,16 +158,14 @@ class KafkaGroups:
             raise coordinator_error(code, group, "its members were asked for")
         (described,) = response.groups
         members = tuple(
-            GroupMember(
-                member_id=x.member_id,
-                client_id=x.client_id,
-                host=x.client_host.removeprefix("/"),
-                partitions=frozenset(
+            _group_member(
+                x,
+                frozenset(
                     Partition(topic.topic_name, number)
                     for topic in x.assignment.topic_partitions
                     for number in topic.partitions
                 ),
-                is_ours=x.member_type == m.CLASSIC_MEMBER and self._is_our_client(group, x),
+                x.member_type == m.CLASSIC_MEMBER and self._is_our_client(group, x),
             )
             for x in described.members
         )
@@ -180,13 +173,7 @@ class KafkaGroups:
 
     def _member(self, group: str, member: m.DescribedMember, is_consumer: bool) -> GroupMember:
         assigned = read_assignment(member.member_assignment) if is_consumer else frozenset()
-        return GroupMember(
-            member_id=member.member_id,
-            client_id=member.client_id,
-            host=member.client_host.removeprefix("/"),
-            partitions=assigned,
-            is_ours=is_consumer and self._is_ours(group, member),
-        )
+        return _group_member(member, assigned, is_consumer and self._is_ours(group, member))
 
     def _is_ours(self, group: str, member: m.DescribedMember) -> bool:
         if not member.member_metadata:
@@ -228,6 +215,16 @@ class KafkaGroups:
             code=code.name,
             members=[_facts(member) for member in members],
         )
+
+
+open_backend = KafkaGroups  # by this name `backend_choice` finds it
+
+
+def _group_member(
+    member: m.DescribedMember | m.ConsumerMember, held: frozenset[Partition], is_ours: bool
+) -> GroupMember:
+    host = member.client_host.removeprefix("/")
+    return GroupMember(member.member_id, member.client_id, host, held, is_ours)
 
 
 def _code_of(response: m.DescribeGroupsResponse | m.ConsumerGroupDescribeResponse) -> int:

@@ -101,7 +101,7 @@ class KafkaMember(BackendMembership):
                     )
 
     def _join(self) -> m.JoinGroupResponse | None:
-        """None: join again, with the member id that is stored now."""
+        """Sends one request to join. None: join again, with the member id that is stored now."""
         joining = self._joining
         topics = {partition.topic for partition in joining.partitions}
         subscription = subscription_bytes(

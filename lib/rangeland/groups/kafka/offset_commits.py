@@ -23,7 +23,8 @@ def commit_request(
     generation: int = m.NO_GENERATION,
     member_id: str = m.UNKNOWN_MEMBER,
 ) -> BrokerRequest:
-    """``offsets`` are the next ones to be read. By default the sender is not a member."""
+    """The request that commits ``offsets``, the next ones to be read. By default the sender is not
+    a member."""
     topics: dict[str, list[m.CommitPartition]] = {}
     for partition, offset in sorted(offsets.items()):
         part = m.CommitPartition(partition_index=partition.number, committed_offset=offset)
@@ -42,7 +43,8 @@ def code_of_commit(response: m.OffsetCommitResponse) -> int:
 
 
 def group_offsets_request(group: str, partitions: Sequence[Partition]) -> BrokerRequest:
-    """Offsets that an open transaction may still change are reported as a retriable error."""
+    """The request for a group's offsets. Those that an open transaction may still change are
+    reported as a retriable error."""
     request = m.OffsetFetchRequest(
         group_id=group,
         topics=tuple(

@@ -84,7 +84,8 @@ def _add_header(message: Any) -> bytes:
 
 
 def _read_with_header(cls: type[T], data: bytes) -> T | None:
-    """A version that is newer than ours begins like our newest one."""
+    """The value after the header with its version: one that is newer than ours begins like our
+    newest one."""
     try:
         header, start = decode_from(m.ConsumerProtocolHeader, 0, data)
         version = max(0, min(header.version, spec_of(cls).versions[1]))
@@ -94,7 +95,7 @@ def _read_with_header(cls: type[T], data: bytes) -> T | None:
 
 
 def _user_data(data: bytes | None) -> m.StickyUserData:
-    """It has no version: the newest layout that fits all bytes is the right one."""
+    """The user data in the newest layout that fits all bytes, since it has no version."""
     for version in (2, 1, 0):
         try:
             return decode(m.StickyUserData, version, data or b"")

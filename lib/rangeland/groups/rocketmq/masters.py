@@ -91,15 +91,9 @@ class MasterBrokers:
                 if not code.meaning.may_pass:
                     settled[index] = response, code
         return [
-            settled.get(index) or self._ask_alone(request, PATIENCE_MS)
+            settled.get(index) or self.ask(_queue(request).broker, _queue(request).topic, request)
             for index, request in enumerate(requests)
         ]
-
-    def _ask_alone(
-        self, request: m.RemotingRequest, patience_ms: int
-    ) -> tuple[m.RemotingResponse, ErrorCode]:
-        queue = _queue(request)
-        return self.ask(queue.broker, queue.topic, request, patience_ms)
 
     def slaves(self, brokers: Collection[str]) -> list[Address]:
         """The slaves of brokers that were asked before."""
@@ -120,7 +114,7 @@ class MasterBrokers:
             return None
 
     def _find_route(self, topic: str) -> TopicRoute | None:
-        """The route according to the present answers. Raises _UnknownToSome if other name servers
+        """The route according to the present responses. Raises _UnknownToSome if other name servers
         do not answer at all."""
         failures: dict[str, str] = {}
         codes: set[int] = set()

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rangeland.errors import Conflict
 from rangeland.groups.backend import GroupState, GroupView, JoinRequest, check_assignment_is_range
 from rangeland.groups.zookeeper.member import ZooKeeperMember
-from rangeland.groups.zookeeper.membership_view import (
-    ZooKeeperGroupView,
-    group_in_use_error,
-    read_group,
-)
+from rangeland.groups.zookeeper.membership_view import group_in_use_error, read_group
 from rangeland.groups.zookeeper.offset_commits import (
     offset_write,
     offsets_not_written_error,
@@ -68,11 +63,11 @@ class ZooKeeperGroups:
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """All or nothing for up to 500 partitions; more take several transactions."""
-        for batch in transaction_sized(sorted(offsets)):
-            self._commit(group, {p: offsets[p] for p in batch})
+        for part in transaction_sized(sorted(offsets)):
+            self._commit(group, {p: offsets[p] for p in part})
 
     def view(self, group: str) -> GroupView:
-        view = self._read_group(group)
+        view = read_group(self._connect(), group, self._job)
         return (
             GroupView(GroupState.ABSENT) if view is None else GroupView(view.state, view.holders())
         )
@@ -113,9 +108,6 @@ class ZooKeeperGroups:
             self._session = connect(self._zookeeper, self._access, connect_ms=self._connect_ms)
         return self._session
 
-    def _read_group(self, group: str) -> ZooKeeperGroupView | None:
-        return read_group(self._connect(), group, self._job)
-
     def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         refused: Refused | None = None
         for _ in range(_TRIES):
@@ -123,7 +115,8 @@ class ZooKeeperGroups:
             if refused is None:
                 return
             if refused.reason is Reason.NOT_EMPTY:
-                raise self._in_use_error(group)
+                members = self.view(group).members
+                raise group_in_use_error(group, members, "the offsets were not written")
         raise offsets_not_written_error(group, refused, _TRIES)
 
     def _commit_operations(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
@@ -135,8 +128,3 @@ class ZooKeeperGroups:
         zookeeper.make([ids, *missing])
         has_no_members: list[Operation] = [Delete(ids), Create(ids)]
         return has_no_members + [offset_write(group, p, o, nodes) for p, o in offsets.items()]
-
-    def _in_use_error(self, group: str) -> Conflict:
-        view = self._read_group(group)
-        members = view.holders() if view else ()
-        return group_in_use_error(group, members, "the offsets were not written")

@@ -182,7 +182,7 @@ class ZooKeeperMember(BackendMembership):
         return None
 
     def _register(self, zookeeper: ZooKeeper) -> _Registration | None:
-        """A name is used only once: a delayed transaction may contain the old one."""
+        """Registers this member under a new name: a delayed transaction may contain the old one."""
         old = self._registration
         if old is not None and old.session == zookeeper.session:
             return old
@@ -219,8 +219,8 @@ class ZooKeeperMember(BackendMembership):
     ) -> dict[Partition, int] | Conflict | Unreachable:
         """Claims the whole share; otherwise claims nothing and returns the obstacle."""
         self._held = share
-        for batch in transaction_sized(sorted(share)):
-            if zookeeper.apply(self._claim_operations(me, batch)) is not None:
+        for part in transaction_sized(sorted(share)):
+            if zookeeper.apply(self._claim_operations(me, part)) is not None:
                 break
         nodes = zookeeper.read_all(map(self._owner_path, share))
         # A response may have been lost, so the nodes decide, not the responses.
@@ -255,7 +255,7 @@ class ZooKeeperMember(BackendMembership):
                 for p in sorted(self._held)
                 if self._own_node(me, p, nodes) is not None
             ]
-            refused = [zookeeper.apply(batch) for batch in transaction_sized(deletes)]
+            refused = [zookeeper.apply(part) for part in transaction_sized(deletes)]
             if not any(refused):
                 break
         self._held = frozenset()
@@ -267,8 +267,8 @@ class ZooKeeperMember(BackendMembership):
         if zookeeper is None or lease is None or zookeeper.session != lease.session:
             raise self._fenced_error("its session in ZooKeeper has ended")
         self._check_owned(offsets, lease.claims.keys())
-        for batch in transaction_sized(sorted(offsets)):
-            self._commit(zookeeper, lease, {p: offsets[p] for p in batch})
+        for part in transaction_sized(sorted(offsets)):
+            self._commit(zookeeper, lease, {p: offsets[p] for p in part})
 
     def _commit(
         self, zookeeper: ZooKeeper, lease: _Lease, offsets: Mapping[Partition, int]

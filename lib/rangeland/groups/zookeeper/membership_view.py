@@ -68,9 +68,9 @@ class ZooKeeperGroupView:
 
     @property
     def state(self) -> GroupState:
-        """ZooKeeper stores no state of a group: it counts as rebalancing while an owner is not
-        registered, or assignments differ by more than range assignment allows. If drivers of
-        the job are members, only they and their topics count."""
+        """The state that the nodes amount to, since ZooKeeper stores none: a group counts as
+        rebalancing while an owner is not registered, or assignments differ by more than range
+        assignment allows. If drivers of the job are members, only they and their topics count."""
         if not self.topics and not self.owners:
             return GroupState.EMPTY
         members = self.drivers() or self.ids

@@ -128,7 +128,7 @@ def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, 
             continue
         for field in job.decode.fields_with_schema_ids:
             of_field = ids.setdefault(TopicField(batch.range.partition.topic, field), set())
-            of_field |= set(count_schema_ids(kept.rows.column(field)).schema_ids)
+            of_field |= set(count_schema_ids(kept.rows.column(field)))
     return ids
 
 

@@ -74,7 +74,7 @@ class AvroNodes:
         self._kept: list[AvroType] = []
 
     def keep(self, kind: AvroType) -> None:
-        """A type whose parts are known by identity from now on."""
+        """Keeps a type alive, whose parts are known by identity from now on."""
         self._kept.append(kind)
 
     def program(self) -> AvroProgram:

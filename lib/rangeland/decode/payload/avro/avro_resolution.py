@@ -136,7 +136,7 @@ class AvroCompiler:
         return node
 
     def _resolve_branches(self, writer: AvroUnion, reader: AvroType, column: int, path: str) -> int:
-        """Each branch as if it were the writer's only one."""
+        """Resolves each branch as if it were the writer's only one."""
         nodes = [self._resolve(one, reader, column, path) for one in writer.branches]
         return self.nodes.node(Operation.UNION, NO_COLUMN, path, -1, [*nodes, *nodes], len(nodes))
 
@@ -160,7 +160,7 @@ class AvroCompiler:
     def _resolve_value(
         self, writer: AvroType, reader: AvroType, column: int, path: str
     ) -> int | None:
-        """Neither is a union. None: they do not match."""
+        """Resolves two types of which neither is a union. None: they do not match."""
         match writer, reader:
             case AvroRecord(), AvroRecord():
                 return self._resolve_record(writer, reader, column, path)

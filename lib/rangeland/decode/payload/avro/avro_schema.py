@@ -159,7 +159,8 @@ def arrow_type_of(kind: AvroType) -> pa.DataType:
 
 
 def _count_columns(kind: AvroType, counts: dict[int, int]) -> int:
-    """Named types that are used in many places are counted once for each."""
+    """The number of columns of a type. Named types that are used in many places are counted once
+    for each."""
     if id(kind) not in counts:
         inner: tuple[AvroType, ...] = ()
         match kind:

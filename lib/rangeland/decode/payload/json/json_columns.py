@@ -137,6 +137,8 @@ class NodeTable:
 
     def __init__(self, nodes: list[JsonNode]) -> None:
         self.nodes = nodes
+        self.has_bytes = [*(node.has_bytes for node in nodes), True, False]
+        self.has_offsets = [*(node.has_offsets for node in nodes), True, False]
         self.names = b"".join(node.field.name.encode() for node in nodes) + bytes(SLACK)
         self.numbers = np.zeros((len(nodes) + 2, len(NodeField)), np.int64)
         name_at = slot_at = 0
@@ -176,7 +178,7 @@ class JsonColumns(GrowingColumns):
     """The columns of one batch while it is decoded: buffers that grow."""
 
     def __init__(self, table: NodeTable, row_count: int, payload_bytes: int, last: Any) -> None:
-        """``last``: the numbers of the batch before, whose sizes are the first guess."""
+        """``last``: the numbers of the call before, whose sizes are the first guess."""
         self._table = table
         row_count = min(row_count, MAX_DECODED_BYTES // int(table.numbers[0, NodeField.CELLS]))
         levels = [*(node.level for node in table.nodes), -2, -3]
@@ -185,22 +187,14 @@ class JsonColumns(GrowingColumns):
             items = max(row_count, 64, with_room(last[index, NodeField.LENGTH]))
             size = max(payload_bytes // 16, 1024, with_room(last[index, NodeField.BYTES]))
             self.set_rows(index, items if index < len(table.nodes) + 1 else 64)
-            if self._has_bytes(index):
+            if table.has_bytes[index]:
                 self.set_bytes(index, size)
-            if self._has_offsets(index):
+            if table.has_offsets[index]:
                 self.values_of(index, np.int32)[0] = 0
-
-    def _has_bytes(self, index: int) -> bool:
-        nodes = self._table.nodes
-        return index == len(nodes) or (index < len(nodes) and nodes[index].has_bytes)
-
-    def _has_offsets(self, index: int) -> bool:
-        nodes = self._table.nodes
-        return index == len(nodes) or (index < len(nodes) and nodes[index].has_offsets)
 
     def set_rows(self, index: int, row_count: int) -> None:
         """Gives a node room for this many rows, and records that in its numbers."""
-        width = 4 if self._has_offsets(index) else int(self.numbers[index, NodeField.WIDTH])
+        width = 4 if self._table.has_offsets[index] else int(self.numbers[index, NodeField.WIDTH])
         self.resize(index, 0, row_count // 8 + 1)
         self.resize(index, 1, (row_count + 1) * width if width else row_count // 8 + 1)
         self.numbers[index, NodeField.CAPACITY] = row_count
@@ -208,9 +202,6 @@ class JsonColumns(GrowingColumns):
     def values_of(self, index: int, kind: Any) -> Any:
         """The values of a node, to be changed in place."""
         return self.as_array(index, 1, kind)
-
-    def width_of(self, index: int) -> int:
-        return int(self.numbers[index, NodeField.WIDTH])
 
     def undecided_numbers(self) -> list[list[int]]:
         """The numbers left to the caller, as ``json_undecided_t``: node, item, row, begin and
@@ -245,12 +236,12 @@ class JsonColumns(GrowingColumns):
         row = self.numbers[index]
         length = int(row[NodeField.LENGTH])
         buffers = [self.cut(index, 0, length // 8 + 1) if is_nullable else None]
-        if self._has_offsets(index):
+        if self._table.has_offsets[index]:
             buffers.append(self.cut(index, 1, 4 * length + 4))
         elif not pa.types.is_struct(kind):
             width = int(row[NodeField.WIDTH])
             size = length * width if width else length // 8 + 1
             buffers.append(self.cut(index, 1, size))
-        if self._has_bytes(index):
+        if self._table.has_bytes[index]:
             buffers.append(self.cut(index, 2, int(row[NodeField.BYTES])))
         return pa.Array.from_buffers(kind, length, buffers, children=children)

@@ -63,7 +63,6 @@ class InferredField:
 class InferredSchema:
     records: int
     """How many of the payloads are JSON objects."""
-    not_json: int
     fields: Sequence[InferredField]
     schema: pa.StructType | None
     """None if there is no field that could be a column."""
@@ -77,7 +76,7 @@ def infer_json_schema(payloads: Iterable[bytes | None]) -> InferredSchema:
     """The schema of the payloads that are JSON objects. Null payloads do not count."""
     root = _Seen()
     budget = _Budget(MAX_FIELDS)
-    records = not_json = 0
+    records = 0
     for payload in payloads:
         if payload is None:
             continue
@@ -88,11 +87,9 @@ def infer_json_schema(payloads: Iterable[bytes | None]) -> InferredSchema:
         if isinstance(value, JsonObject):
             records += 1
             root.add(value, budget)
-        else:
-            not_json += 1
     kind = root.column(1) if root.fields else None
     schema = kind if kind is not None and pa.types.is_struct(kind) else None
-    return InferredSchema(records, not_json, tuple(root.describe_fields("", 1)), schema)
+    return InferredSchema(records, tuple(root.describe_fields("", 1)), schema)
 
 
 @dataclass

@@ -28,6 +28,7 @@ from rangeland.decode.native.kernel_arrays import (
 from rangeland.decode.payload.json.json_columns import (
     JsonColumns,
     JsonKind,
+    NodeField,
     NodeTable,
     schema_nodes,
 )
@@ -232,7 +233,7 @@ def _parse_undecided_numbers(given: _Input, columns: JsonColumns) -> Sequence[li
     infinite ones."""
     faults: list[list[int]] = []
     for node, item, row, begin, length in columns.undecided_numbers():
-        width = columns.width_of(node)
+        width = int(columns.numbers[node, NodeField.WIDTH])
         number = float(bytes(memoryview(given.data)[begin : begin + length]))
         with np.errstate(over="ignore"):
             columns.values_of(node, np.float32 if width == 4 else np.float64)[item] = number

@@ -69,13 +69,9 @@ def _parse(text: str | bytes, what: str) -> Any:
 
 
 def _by_id(documents: Mapping[str, Any]) -> dict[str, Any]:
-    """A reference may also lead to a document's own name."""
-    ids = [
-        document.get("$id") if isinstance(document, dict) else None
-        for document in documents.values()
-    ]
-    pairs = zip(ids, documents.values(), strict=True)
-    return {name: document for name, document in pairs if isinstance(name, str)}
+    """The documents by their own names, to which references may lead, too."""
+    objects = [document for document in documents.values() if isinstance(document, dict)]
+    return {one["$id"]: one for one in objects if isinstance(one.get("$id"), str)}
 
 
 class _Documents:

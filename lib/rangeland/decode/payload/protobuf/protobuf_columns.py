@@ -286,7 +286,8 @@ class ProtobufCompiler:
 
 
 def _form(message: ProtoType) -> MessageForm:
-    """Well-known types only if they are defined as the kernel knows them."""
+    """The form of a message: that of a well-known type only if it is defined as the kernel knows
+    it."""
     if message.name in _JSON:
         return _JSON[message.name][0]
     types = {one.number: one.type for one in message.fields}

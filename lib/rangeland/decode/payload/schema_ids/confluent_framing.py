@@ -7,8 +7,7 @@ All payloads are read together; one that is not framed gets a fault, never an er
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,21 +21,9 @@ MOST_INDEXES = 32
 """How deeply nested a message of a Protobuf file may be; a longer list is damage."""
 
 
-@dataclass(frozen=True)
-class SchemaCensus:
-    """The schemas that an array of payloads names, and how often."""
-
-    schema_ids: Mapping[int, int]
-    unframed: int
-    """The number of payloads that are not null and do not name a schema."""
-
-
-def count_schema_ids(payloads: PayloadArray) -> SchemaCensus:
-    """Counts the schema ids in the first five bytes of the payloads."""
-    data = payload_bytes(payloads)
-    ids = read_schema_ids(data)
-    named_count = int(np.count_nonzero(ids))
-    return SchemaCensus(count_ids(ids), data.count - named_count - payloads.null_count)
+def count_schema_ids(payloads: PayloadArray) -> dict[int, int]:
+    """Counts how often the payloads name each schema id in their first five bytes."""
+    return count_ids(read_schema_ids(payload_bytes(payloads)))
 
 
 def count_ids(ids: np.ndarray) -> dict[int, int]:

@@ -222,7 +222,7 @@ def _merge(one: pa.DataType, other: pa.DataType, path: str) -> pa.DataType | Typ
 def _merge_structs(
     one: pa.StructType, other: pa.StructType, path: str
 ) -> pa.DataType | TypeConflict:
-    """Names match as in Delta, ignoring case."""
+    """A struct with the fields of both. Names match as in Delta, ignoring case."""
     remaining = {f.name.lower(): f for f in other}
     fields = []
     for f in one:
