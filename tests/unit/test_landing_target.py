@@ -51,6 +51,7 @@ from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.constraint_query import ConstraintViolation
+from tests.fakes.landing import landing_context
 from tests.unit.test_ledger_lost_responses import TableInMemory, Version
 
 P0 = Partition("orders", 0)
@@ -217,12 +218,12 @@ class Sharing(Failing):
 def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
     job = target._job
     surveys = PlanSurveys(job, target.history, progress, survey_of)
-    return LandingContext(None, job, target, surveys, progress, lambda text: None)
+    return landing_context(target, job, surveys=surveys, progress=progress)
 
 
 def reading_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
     said = progress or NoProgress()
-    return Failing(context_of(target, said), None, None, lambda: None)
+    return Failing(context_of(target, said), lambda: None)
 
 
 def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
@@ -427,7 +428,7 @@ class Gathering:
 def sharing(drivers: Drivers, target: LandingTarget, name: str) -> Sharing:
     alone = whole_reading(drivers, target, name)
     group = Gathering(alone.receipts, alone.files)
-    reading = Sharing(context_of(target, NoProgress()), None, None, lambda: group)
+    reading = Sharing(context_of(target, NoProgress()), lambda: group)
     reading.receipts, reading.files = alone.receipts, alone.files
     return reading
 

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rangeland.cluster_access.cluster_lookup import broker_registry_of, cluster_settings
+from rangeland.cluster_access.registry_lookup import schema_ids_in
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.model import Isolation, Slice, Survey
+from rangeland.model import Isolation, Survey
 from rangeland.patterns import match_topics
 from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.seen_schema_ids import seen_schema_ids
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
 
@@ -87,14 +87,6 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
         TopicField(topic, field) for topic in topics for field in job.decode.fields_with_schema_ids
     ]
     return {field: counts.get(field, Counter()) for field in fields}
-
-
-def schema_ids_in(
-    job: Job, slices: Iterable[Slice], survey: Survey
-) -> dict[TopicField, Counter[int]]:
-    """The schema ids in the first and last records of slices."""
-    with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
-        return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
 
 
 def _matching(job: Job, request: SurveyRequest) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Nothing is landed. A small test file is written to each of the table's folders a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
@@ -14,9 +15,15 @@ from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings
+from rangeland.landing.drafts.landing_checks import (
+    check_draft_can_land,
+    check_table_and_ledger_agree,
+)
+from rangeland.landing.drafts.planner import Planner
+from rangeland.landing.landing_context import LandingContext
 from rangeland.progress_events import Progress
 from rangeland.query_results import CheckedItem, CheckResult
-from rangeland.runner import Runner
+from rangeland.run import open_landing
 from rangeland.wording import count_noun, end_sentence, sentence
 
 if TYPE_CHECKING:
@@ -51,10 +58,14 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
         _ = sessions[0].sparkContext  # without which a run lands nothing
         return f"Spark {sessions[0].version} with Delta"
 
+    @cache  # keeps no error: each item that needs the table says why it cannot be opened
+    def opened() -> LandingContext:
+        return open_landing(job, sessions[0], progress)
+
     if look("spark", start_spark):
-        look("table", lambda: _table(job, sessions[0], progress))
+        look("table", lambda: _table(opened()))
         if brokers_answer:
-            look("plan", lambda: _plan(job, sessions[0], progress))
+            look("plan", lambda: _plan(opened()))
     return CheckResult(job.name, tuple(findings), errors[0] if errors else None)
 
 
@@ -91,18 +102,17 @@ def _schemas(job: Job) -> str:
     )
 
 
-def _table(job: Job, spark: SparkSession, progress: Progress) -> str:
-    runner = Runner(job, spark, progress)
-    table, schema = runner.target.table, runner.target.schema
-    schema.layout(runner.row_schema)
-    notes = (*schema.notes(runner.row_schema), *table.warnings())
+def _table(context: LandingContext) -> str:
+    table, schema = context.target.table, context.target.schema
+    schema.layout(context.row_schema)
+    notes = (*schema.notes(context.row_schema), *table.warnings())
     if table.version is None:
         table.check_folder_is_free()
         table.try_store()
-        return _with_notes(f"{job.sink.table} does not exist yet, and can be created", notes)
+        return _with_notes(f"{table.name} does not exist yet, and can be created", notes)
     table.try_store()
-    runner.check_table_and_ledger_agree()
-    at = f"{job.sink.table} is at version {table.version}"
+    check_table_and_ledger_agree(context)
+    at = f"{table.name} is at version {table.version}"
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)
 
 
@@ -110,10 +120,9 @@ def _with_notes(text: str, notes: Sequence[str]) -> str:
     return " ".join([end_sentence(text), *map(sentence, notes)]) if notes else text
 
 
-def _plan(job: Job, spark: SparkSession, progress: Progress) -> str:
-    runner = Runner(job, spark, progress)
-    draft = runner.draft()
-    runner.check_draft_can_land(draft)
+def _plan(context: LandingContext) -> str:
+    draft = Planner(context).draft()
+    check_draft_can_land(context, draft)
     if draft.is_empty:
         return "there is nothing to land now"
     plan = draft.plan

@@ -72,11 +72,11 @@ logger = logging.getLogger(__name__)
 class Planner:
     """Makes drafts for one command."""
 
-    def __init__(self, context: LandingContext, kind: PlanKind) -> None:
-        self._spark, self._job, self._target = context.spark, context.job, context.target
-        self._surveys, self._progress, self._warn = context.surveys, context.progress, context.warn
-        self._row_format = context.row_format
-        self._kind = kind
+    def __init__(self, context: LandingContext) -> None:
+        self._spark, self._job, self._kind = context.spark, context.job, context.kind
+        self._target, self._surveys = context.target, context.surveys
+        self._progress, self._warn = context.progress, context.warn
+        self._row_format, self._row_schema = context.row_format, context.row_schema
 
     def check_still_there(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for offsets that are
@@ -104,7 +104,8 @@ class Planner:
                 assert_never(self._kind)
         draft = self._with_kind(draft)
         _log_made(draft.plan)
-        return draft
+        schema_json = self._target.schema.schema_to_merge(self._row_schema)
+        return replace(draft, plan=replace(draft.plan, schema_json=schema_json))
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
         """The offsets of the job's range that the table lacks. A log that seems to end below the
