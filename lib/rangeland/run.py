@@ -154,7 +154,7 @@ def redrive(
 
 def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
     """Records that the table is right if it and its ledger disagree."""
-    return adopt_table(job, open_landing(job, spark, progress).row_schema, spark, progress)
+    return adopt_table(open_landing(job, spark, progress))
 
 
 def apply(

@@ -27,11 +27,12 @@ class LandingContext:
     spark: SparkSession
     job: Job
     kind: PlanKind
-    """The kind of the plans that the command makes. It may also finish plans of other kinds."""
+    """The kind of the plans that the command makes, though it may finish others; RUN for
+    ``apply``, which makes none."""
     target: LandingTarget
     """The table with its ledger and quarantine, as they were last read."""
     surveys: PlanSurveys
-    """Takes the surveys of the job's cluster, and keeps the last one."""
+    """The surveys that its plans are made from."""
     progress: Progress
     row_format: RowFormat | None
     """How keys and values become typed columns: the same for all plans of the command. None if they
@@ -39,6 +40,7 @@ class LandingContext:
     row_schema: pa.Schema
     """The columns of the rows to land, after the transform if there is one."""
     transform: Transform | None = None
+    """The job's function from data frame to data frame, loaded."""
     began_at: float = 0.0
     """When the command began, by the monotonic clock."""
     warnings: list[str] = field(default_factory=list)
