@@ -208,8 +208,8 @@ class LandingSteps:
 
     @contextmanager
     def recording_losses(self) -> Iterator[None]:
-        """If a loss ends a run inside this, it is recorded in the ledger, if there is one. An error
-        says how many plans had landed before it."""
+        """If a loss ends a command inside this that moves the checkpoint, it is recorded in the
+        ledger, if there is one. An error says how many plans had landed before it."""
         try:
             yield
         except RangelandError as error:
