@@ -78,10 +78,12 @@ class SharedSurveys:
         self.take = take
         self._clock = clock
         self._lock = Lock()
-        self._clusters: list[tuple[tuple[ClusterSettings, bool], _ClusterSurvey]] = []
+        self._clusters: dict[tuple[ClusterSettings, bool], _ClusterSurvey] = {}
 
     def add(self, ticket: SurveyTicket) -> None:
-        ticket.cluster = self._find(ticket.job)
+        job = ticket.job
+        key = (cluster_settings(job), job.policies.tolerates_missing_leaders)
+        ticket.cluster = self._clusters.setdefault(key, _ClusterSurvey([]))
         ticket.cluster.tickets.append(ticket)
 
     def remove(self, ticket: SurveyTicket) -> None:
@@ -89,15 +91,6 @@ class SharedSurveys:
             if ticket.cluster is not None:
                 ticket.cluster.tickets.remove(ticket)
                 ticket.cluster = None
-
-    def _find(self, job: Job) -> _ClusterSurvey:
-        key = (cluster_settings(job), job.policies.tolerates_missing_leaders)
-        for other_key, cluster in self._clusters:
-            if other_key == key:
-                return cluster
-        cluster = _ClusterSurvey([])
-        self._clusters.append((key, cluster))
-        return cluster
 
     def ahead(self, ticket: SurveyTicket) -> Survey | None:
         with self._lock:
