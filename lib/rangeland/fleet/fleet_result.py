@@ -43,8 +43,12 @@ class JobResult(Generic[R]):
     table: str | None
     result: R | None
     error: RangelandError | None
-    exit_code: int
     seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        ended_with = self.result if self.error is None else self.error
+        return 0 if ended_with is None else ended_with.exit_code
 
     def to_json(self) -> dict[str, Any]:
         document = error_json(self.error) if self.error is not None else {}

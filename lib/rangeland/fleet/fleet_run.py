@@ -131,8 +131,7 @@ def _work_side_by_side(
     began_at = time.monotonic()
     count = len(works) + len(failed_files)
     job_failures = [
-        JobResult[R](file.job or file.name, None, None, file.error, file.error.exit_code, 0.0)
-        for file in failed_files
+        JobResult[R](file.job or file.name, None, None, file.error, 0.0) for file in failed_files
     ]
     for position, job_result in enumerate(job_failures, 1):
         progress.job_done(job_result, position, count)
@@ -164,11 +163,9 @@ def _result_of(table_job: TableJob, work: Callable[[], R]) -> JobResult[R]:
     began_at = time.monotonic()
     names = (table_job.job.name, table_job.table)
     try:
-        result = work()
-        return JobResult(*names, result, None, result.exit_code, time.monotonic() - began_at)
+        return JobResult(*names, work(), None, time.monotonic() - began_at)
     except Exception as cause:  # one job's failure is its own, whatever it is
-        error = _as_own_error(cause)
-        return JobResult(*names, None, error, error.exit_code, time.monotonic() - began_at)
+        return JobResult(*names, None, _as_own_error(cause), time.monotonic() - began_at)
 
 
 def _as_own_error(error: Exception) -> RangelandError:
