@@ -69,7 +69,7 @@ class Cluster:
         monkeypatch.setattr(run, "hold_lease", self.join)
         monkeypatch.setattr(landing_steps, "check_table_and_ledger_agree", lambda context: None)
 
-    def survey(self, *about: object) -> Survey:
+    def survey(self, *about: object, **more: object) -> Survey:
         self.looks += 1
         leader = Leader(Address("b", 1), epoch=3, topic_id="id")
         logs = {P0: LogState(P0, leader, 0, 10 * self.looks, 100)}

@@ -46,24 +46,6 @@ except ImportError as error:
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-KNOWN = {
-    "compacted",
-    "dialect",
-    "from",
-    "isolation",
-    "job",
-    "logformat",
-    "loglevel",
-    "minpartitions",
-    "plan",
-    "servers",
-    "tags",
-    "topicpattern",
-    "topics",
-    "until",
-    "zookeeper",
-}
-
 
 class RangelandSource(DataSource):
     """The data source; see the docstring of this module for its options."""
@@ -125,7 +107,7 @@ class _Reader(DataSourceReader):
 
 
 def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
-    from rangeland.dataframe.reader import freeze, job_of_options
+    from rangeland.dataframe.reader import KNOWN, freeze, job_of_options
 
     unknown = sorted(set(options) - KNOWN)
     if unknown:
