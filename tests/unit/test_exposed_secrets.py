@@ -92,7 +92,7 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     def no_spark() -> object:
         raise EngineFailed("no Spark")
 
-    monkeypatch.setattr(job_check, "_brokers", away)
+    monkeypatch.setattr(job_check, "survey_of", away)
     found = job_check.check(job_of(plain()), no_spark, NoProgress())
     (finding,) = [x for x in found.findings if x.what == "security"]
     assert finding.is_well

@@ -11,6 +11,8 @@ import pytest
 from rangeland.connection.failures import ConnectionLost
 from rangeland.errors import EngineFailed, TableRefused
 from rangeland.job import Job
+from rangeland.job.decode_section import Decode
+from rangeland.model import Survey
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
 from rangeland.query_results import CheckResult
@@ -24,7 +26,7 @@ def test_an_error_is_named_by_its_public_class(monkeypatch: pytest.MonkeyPatch) 
     def no_spark() -> object:
         raise EngineFailed("no Spark")
 
-    monkeypatch.setattr(job_check, "_brokers", away)
+    monkeypatch.setattr(job_check, "survey_of", away)
     found = job_check.check(job_of({}), no_spark, NoProgress())
     assert (found.exit_code, found.error) == (75, "Unreachable")
     assert {x.what: x.is_well for x in found.findings if x.what in ("brokers", "spark")} == {
@@ -35,7 +37,7 @@ def test_an_error_is_named_by_its_public_class(monkeypatch: pytest.MonkeyPatch) 
 
 def checked(monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Any]) -> CheckResult:
     """What ``check`` says of a job whose brokers answer and whose table is opened like this."""
-    monkeypatch.setattr(job_check, "_brokers", lambda *about: "1 partition")
+    monkeypatch.setattr(job_check, "survey_of", lambda *about: Survey(0, {}))
     monkeypatch.setattr(job_check, "_table", lambda context: f"the table of {context}")
     monkeypatch.setattr(job_check, "_plan", lambda context: f"the plan of {context}")
     monkeypatch.setattr(job_check, "open_landing", opened)
@@ -68,3 +70,26 @@ def test_each_item_that_needs_a_table_which_cannot_be_opened_says_why(
         "table": True,
         "plan": True,
     }
+
+
+def test_schema_ids_are_looked_for_in_the_survey_of_the_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[Survey] = []
+    used: list[Survey] = []
+
+    def survey_of(*about: object) -> Survey:
+        taken.append(Survey(len(taken), {}))
+        return taken[-1]
+
+    def no_spark() -> object:
+        raise EngineFailed("no Spark")
+
+    monkeypatch.setattr(job_check, "survey_of", survey_of)
+    monkeypatch.setattr(job_check, "schema_ids_in_logs", lambda job, survey: used.append(survey))
+    monkeypatch.setattr(job_check, "row_format_of", lambda job, ids: None)
+    decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
+    job = job_of({}).model_copy(update={"decode": Decode.model_validate(decode)})
+    job_check.check(job, no_spark, NoProgress())
+    assert len(taken) == 1
+    assert used == taken

@@ -8,7 +8,6 @@ requested. Where a registry knows the topics, a pattern is matched against its l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rangeland.cluster_access.cluster_lookup import broker_registry_of, cluster_settings
@@ -19,6 +18,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
+from rangeland.job.connection_settings import request_for_topics
 from rangeland.model import Isolation, Survey
 from rangeland.patterns import match_topics
 from rangeland.survey.cluster_survey import take_survey
@@ -51,21 +51,6 @@ def survey_of(
     finally:
         if backend is not None:
             backend.close()
-
-
-def request_for_topics(
-    job: Job, known: Iterable[str] = (), times_ms: Sequence[int] = ()
-) -> SurveyRequest:
-    """The request for a survey of the job's logs, whatever its range. ``known`` are topics that may
-    be missing."""
-    source = job.source
-    return SurveyRequest(
-        topics=source.topics,
-        topic_pattern=source.topic_pattern,
-        partitions=source.partitions,
-        times_ms=tuple(times_ms),
-        known=frozenset(known),
-    )
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:

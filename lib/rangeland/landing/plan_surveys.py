@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rangeland.job import Job
-from rangeland.job.connection_settings import request_for_range
+from rangeland.job.connection_settings import request_for_range, request_for_topics
 from rangeland.landing.target.job_history import JobHistory
 from rangeland.model import Partition, Survey
 from rangeland.planning.incarnation import LogMark
@@ -94,10 +94,8 @@ class PlanSurveys:
         return replace(request, speed=self.speed)
 
     def _request_for_marks(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
-        source, topics = self._job.source, frozenset(p.topic for p in marks)
-        return SurveyRequest(
-            source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
-        )
+        request = request_for_topics(self._job, (partition.topic for partition in marks))
+        return replace(request, checkpoint=marks)
 
     def _take(self, request: SurveyRequest) -> Survey:
         self._progress.step(f"asking {self._job.source.where} for leaders and offsets")

@@ -6,21 +6,22 @@ Nothing is landed. A small test file is written to each of the table's folders a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
+from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.job import Job
-from rangeland.job.connection_settings import plaintext_secret_warnings
+from rangeland.job.connection_settings import plaintext_secret_warnings, request_for_topics
 from rangeland.landing.drafts.landing_checks import (
     check_draft_can_land,
     check_table_and_ledger_agree,
 )
 from rangeland.landing.drafts.planner import Planner
 from rangeland.landing.landing_context import LandingContext
+from rangeland.model import Survey
 from rangeland.progress_events import Progress
 from rangeland.query_results import CheckedItem, CheckResult
 from rangeland.run import open_landing
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) -> CheckResult:
     """Tries everything a run needs."""
+    parts = CheckedParts(job, open_spark, progress)
     findings = [CheckedItem("job file", True, f"job {job.name} is well formed")]
     errors: list[RangelandError] = []
 
@@ -48,25 +50,36 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
     for text in plaintext_secret_warnings(job):
         findings.append(CheckedItem("security", True, f"warning: {text}"))
     look("dialect", lambda: _dialect(job))
-    brokers_answer = look("brokers", lambda: _brokers(job))
+    brokers_answer = look("brokers", lambda: _brokers(job, parts.survey))
     if brokers_answer and job.decode.is_typed:
-        look("schemas", lambda: _schemas(job))
-    sessions: list[SparkSession] = []
-
-    def start_spark() -> str:
-        sessions.append(open_spark())
-        _ = sessions[0].sparkContext  # without which a run lands nothing
-        return f"Spark {sessions[0].version} with Delta"
-
-    @cache  # keeps no error: each item that needs the table says why it cannot be opened
-    def opened() -> LandingContext:
-        return open_landing(job, sessions[0], progress)
-
-    if look("spark", start_spark):
-        look("table", lambda: _table(opened()))
+        look("schemas", lambda: _schemas(job, parts.survey))
+    if look("spark", lambda: _spark(parts.spark)):
+        look("table", lambda: _table(parts.landing))
         if brokers_answer:
-            look("plan", lambda: _plan(opened()))
+            look("plan", lambda: _plan(parts.landing))
     return CheckResult(job.name, tuple(findings), errors[0] if errors else None)
+
+
+class CheckedParts:
+    """The parts of a job that several items look at. Each is made when an item first needs it; the
+    next item uses it too, or tries again where that has failed."""
+
+    def __init__(
+        self, job: Job, open_spark: Callable[[], SparkSession], progress: Progress
+    ) -> None:
+        self._job, self._open_spark, self._progress = job, open_spark, progress
+
+    @cached_property
+    def survey(self) -> Survey:
+        return survey_of(self._job, request_for_topics(self._job, self._job.source.topics))
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        return self._open_spark()
+
+    @cached_property
+    def landing(self) -> LandingContext:
+        return open_landing(self._job, self.spark, self._progress)
 
 
 def _dialect(job: Job) -> str:
@@ -79,9 +92,8 @@ def _dialect(job: Job) -> str:
     return job.source.dialect
 
 
-def _brokers(job: Job) -> str:
+def _brokers(job: Job, survey: Survey) -> str:
     # The plan can tell whether a missing topic has vanished or never existed.
-    survey = survey_of(job, request_for_topics(job, job.source.topics))
     missing = sorted({*job.source.topics} - {partition.topic for partition in survey.logs})
     leaders = {str(log.leader.address) for log in survey.logs.values()}
     records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
@@ -92,14 +104,19 @@ def _brokers(job: Job) -> str:
     return f"{sizes}; missing: {', '.join(missing)}" if missing else sizes
 
 
-def _schemas(job: Job) -> str:
-    row_format = row_format_of(job, schema_ids_in_logs(job))
+def _schemas(job: Job, survey: Survey) -> str:
+    row_format = row_format_of(job, schema_ids_in_logs(job, survey))
     formats = {} if row_format is None else {"keys": row_format.key, "values": row_format.value}
     return ", ".join(
         f"{name} are {payload_format.name}"
         for name, payload_format in formats.items()
         if payload_format is not None
     )
+
+
+def _spark(spark: SparkSession) -> str:
+    _ = spark.sparkContext  # without which a run lands nothing
+    return f"Spark {spark.version} with Delta"
 
 
 def _table(context: LandingContext) -> str:

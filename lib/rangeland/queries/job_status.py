@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
-from rangeland.cluster_access.job_survey import request_for_topics, survey_of
+from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import OutcomeEvent
@@ -14,6 +14,7 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
+from rangeland.job.connection_settings import request_for_topics
 from rangeland.landing.drafts.held_partitions import find_hold
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.target.landing_target import LandingTarget

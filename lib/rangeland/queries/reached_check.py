@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rangeland.cluster_access.job_survey import request_for_topics, survey_of
+from rangeland.cluster_access.job_survey import survey_of
 from rangeland.errors import Unreachable, UsageError
 from rangeland.job import Job
+from rangeland.job.connection_settings import request_for_topics
 from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.log_reach import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress_events import Progress
