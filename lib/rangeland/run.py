@@ -39,6 +39,7 @@ from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.retention_risk import speed_of
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
@@ -66,7 +67,8 @@ def open_landing(
     transform = load_transform(job.sink.transform) if job.sink.transform else None
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    surveys = PlanSurveys(job, target.history, progress, survey or survey_of)
+    speed = speed_of(target.history.pace(job.application))
+    surveys = PlanSurveys(job, target.history, progress, survey or survey_of, speed)
     row_format = _row_format(job, kind, target, surveys)
     row_schema = typed_rows(job.source.dialect, row_format)
     if transform is not None:
@@ -79,6 +81,7 @@ def open_landing(
 def _row_format(
     job: Job, kind: PlanKind, target: LandingTarget, surveys: PlanSurveys
 ) -> RowFormat | None:
+    """The row format of the records to land: of those in quarantine, if only these are read."""
     ids: SeenIds = {}
     if not kind.traits.reads_log:
         ids = quarantined_schema_ids(job, target)

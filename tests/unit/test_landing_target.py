@@ -47,6 +47,7 @@ from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
+from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress, Progress
@@ -217,7 +218,7 @@ class Sharing(Failing):
 
 def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
     job = target._job
-    surveys = PlanSurveys(job, target.history, progress, survey_of)
+    surveys = PlanSurveys(job, target.history, progress, survey_of, ReadSpeed())
     return landing_context(target, job, surveys=surveys, progress=progress)
 
 

@@ -35,6 +35,7 @@ from rangeland.model import (
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.progress_events import NoProgress
 from tests.fakes.landing import landing_context
 from tests.unit import test_landing_target
@@ -103,7 +104,8 @@ class Grouped(landing_steps.LandingSteps):
         document = {"job": "orders", "source": source, "sink": {"table": target.table.name}}
         job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
-        surveys = plan_surveys.PlanSurveys(job, target.history, NoProgress(), run.survey_of)
+        history, speed = target.history, ReadSpeed()
+        surveys = plan_surveys.PlanSurveys(job, history, NoProgress(), run.survey_of, speed)
         context = landing_context(target, job, kind, surveys=surveys, spark=spark)
         super().__init__(context, lambda: None, lambda: None)
         self.target, self.surveys = target, surveys
