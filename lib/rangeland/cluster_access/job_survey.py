@@ -75,6 +75,7 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
 
 
 def _matching(job: Job, request: SurveyRequest) -> tuple[str, ...]:
+    """The registered topics that match the pattern. Raises JobFileError if none does."""
     pattern = request.topic_pattern or ""
     topics = {*broker_registry_of(job).topics, *request.known}
     names = tuple(match_topics(pattern, sorted(topics)))

@@ -89,7 +89,8 @@ def bound_of_text(text: str) -> Any:
 
 
 def _tags_of_text(text: str) -> Any:
-    """Tags may have any characters; those with commas are given as a JSON list."""
+    """The tags of the option, separated by commas or as a JSON list: they may have any characters,
+    commas too."""
     if not text.lstrip().startswith("["):
         return _split_list(text) or [text]  # an empty text does not mean all messages
     try:
@@ -124,6 +125,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
 
 
 def _terms(job: Job, min_slices: int) -> PlanTerms:
+    """What the job asks of a plan that no ledger will have."""
     return PlanTerms(
         job=job.name,
         application="rangeland/read",

@@ -101,6 +101,8 @@ def fleet_of(
 
 
 def _check_named_once(table_job: TableJob, name: str, owners: dict[tuple[str, str], str]) -> None:
+    """Raises Conflict if another file has a job of the same name for the same table. Adds the
+    file's name to ``owners``."""
     key = (table_job.job.name, table_job.table)
     owner = owners.setdefault(key, name)
     if owner != name:
@@ -128,6 +130,8 @@ def _work_side_by_side(
     progress: JobsProgress,
     parallel: int | None,
 ) -> FleetResult[R]:
+    """Does the work of each job, at most ``parallel`` at a time. The result begins with the files
+    that cannot be used."""
     began_at = time.monotonic()
     count = len(works) + len(failed_files)
     job_failures = [
@@ -153,7 +157,8 @@ def _work_side_by_side(
 
 
 def tables_at_a_time(parallel: int | None) -> int:
-    """The number that was given; by default two for each core, at most ``MOST_AT_A_TIME``."""
+    """How many tables are worked on at a time: ``parallel``, or by default two for each core, but
+    no more than ``MOST_AT_A_TIME``."""
     return max(
         1, parallel if parallel is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1))
     )
@@ -258,7 +263,7 @@ class OpenedJob:
 
 @dataclass(frozen=True, slots=True)
 class UnopenedJob:
-    """A job whose table could not be read."""
+    """A job whose table could not be read. To run it raises the error."""
 
     table_job: TableJob
     error: Exception

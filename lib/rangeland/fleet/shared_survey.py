@@ -61,7 +61,8 @@ class SurveyTicket:
         return self.surveys.ahead(self)
 
     def survey_of(self, job: Job, request: SurveyRequest) -> Survey:
-        """Replaces ``job_survey.survey_of``, and raises the same errors."""
+        """The job's part of the shared survey, the first time, if this is what it announced;
+        otherwise a survey of its own. Raises the errors of ``job_survey.survey_of``."""
         survey = self.ahead()
         self.surveys.remove(self)
         if survey is None or self.request != request:
@@ -93,6 +94,7 @@ class SharedSurveys:
                 ticket.cluster = None
 
     def ahead(self, ticket: SurveyTicket) -> Survey | None:
+        """The part of a fresh survey about a ticket's topics; None if its job takes its own."""
         with self._lock:
             cluster = ticket.cluster
             if cluster is None:

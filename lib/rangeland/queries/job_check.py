@@ -93,6 +93,7 @@ def _dialect(job: Job) -> str:
 
 
 def _brokers(job: Job, survey: Survey) -> str:
+    """The size of the job's topics, and which of them are missing."""
     # The plan can tell whether a missing topic has vanished or never existed.
     missing = sorted({*job.source.topics} - {partition.topic for partition in survey.logs})
     leaders = {str(log.leader.address) for log in survey.logs.values()}
@@ -120,6 +121,7 @@ def _spark(spark: SparkSession) -> str:
 
 
 def _table(context: LandingContext) -> str:
+    """Whether the table accepts the job's rows and can be written, as a sentence with notes."""
     table, schema = context.target.table, context.target.schema
     schema.layout(context.row_schema)
     notes = (*schema.notes(context.row_schema), *table.warnings())

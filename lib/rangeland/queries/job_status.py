@@ -101,7 +101,8 @@ def _disagreements(target: LandingTarget, disagreement: Conflict | None) -> list
 
 
 def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
-    """The end of the log from the same response as its other ends."""
+    """The end of the log for this isolation: from the response that has its other ends, too, or
+    else from the survey."""
     if ends is None:
         return log.end_offset
     reads_committed = isolation is Isolation.READ_COMMITTED
@@ -109,6 +110,7 @@ def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
 
 
 def _with_log_ends(status: PartitionStatus, ends: LogEnds | None, now_ms: int) -> PartitionStatus:
+    """Adds the ends of the log for either isolation, and the transaction between them."""
     if ends is None:
         return status
     transaction = ends.transaction

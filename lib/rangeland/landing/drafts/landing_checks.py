@@ -1,4 +1,4 @@
-"""Refuses to land: in a table that disagrees with its ledger, and what a draft would land there."""
+"""Refuses to land in a table that disagrees with its ledger, or that cannot take a draft."""
 
 from __future__ import annotations
 

@@ -108,6 +108,8 @@ def _added_columns(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
 def _schemas(
     landed: Sequence[CommittedPlan], row_format: RowFormat | None, warn: Callable[[str], None]
 ) -> tuple[WriterSchema, ...]:
+    """The schemas that the landed records were written with. A subject that cannot be found out is
+    a warning."""
     total = sum_by_key(pair for one in landed for pair in one.outcome.schema_ids)
     values = None if row_format is None else row_format.value
     schemas = []
