@@ -24,6 +24,7 @@ from rangeland.landing.drafts.landing_checks import (
 )
 from rangeland.landing.drafts.planner import Planner
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
+from rangeland.landing.execution.spark_plan_reader import tasks_of
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
@@ -40,10 +41,8 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.retention_risk import speed_of
-from rangeland.planning.task_packing import pack_tasks
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
-from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.transform import load_transform, transformed_schema
 
 if TYPE_CHECKING:
@@ -102,12 +101,11 @@ def preview(
     unfinished = context.target.history.unfinished_plans()
     draft = Planner(context).draft()
     check_draft_can_land(context, draft)
-    tasks = pack_tasks(draft.plan.slices, job.slices.target_bytes, parallelism_of(spark))
     return PlanPreview(
         draft=draft,
         table=job.sink.table,
         logs=tuple(context.surveys.last.logs.values()),
-        tasks=len(tasks),
+        tasks=len(tasks_of(job, spark, draft.plan.slices)),
         unfinished_plans=plans_to_finish(job, unfinished),
         seconds=time.monotonic() - context.began_at,
         speed=context.surveys.speed,

@@ -19,25 +19,18 @@ from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
-from rangeland.model import Isolation, Survey
+from rangeland.model import Survey
 from rangeland.patterns import match_topics
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
 
 
-def survey_of(
-    job: Job,
-    request: SurveyRequest,
-    isolation: Isolation | None = None,
-    settings: ClusterSettings | None = None,
-) -> Survey:
+def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None = None) -> Survey:
     """Surveys the job's cluster. ``settings``: the job's, if they are known already, which saves
     asking a registry. Raises what ``take_survey`` raises, and Unreachable if a registry or a
     group's backend cannot be asked."""
     settings = settings or cluster_settings(job)
-    if isolation is not None:
-        settings = replace(settings, isolation=isolation)
     tolerant = job.policies.tolerates_missing_leaders
     request = replace(request, tolerates_missing_leaders=tolerant)
     backend = open_backend(job, settings) if request.groups else None

@@ -111,7 +111,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
     """A new plan of the job's range, or the given one, and the settings to read it."""
     settings = read_settings(job)
     if plan is None:
-        survey = survey_of(job, request_for_range(job), settings=settings.cluster)
+        survey = survey_of(job, request_for_range(job), settings.cluster)
         settings = settings.with_versions_of(survey)
         row_format = row_format_of(job, schema_ids_in_logs(job, survey))
         plan = draft_new(_terms(job, min_slices), survey, JobPosition()).plan

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class LandingContext:
     """A command that lands, or that shows what one would land, once its table has been read. A step
-    keeps what it needs of this as private attributes of the same names."""
+    keeps it, or what it needs of it as private attributes of the same names."""
 
     spark: SparkSession
     job: Job

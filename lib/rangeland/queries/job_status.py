@@ -45,7 +45,7 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
         disagreement = disagreement or error
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = cluster_settings(job)
-    survey = survey_of(job, request_for_topics(job, position.topics), settings=cluster)
+    survey = survey_of(job, request_for_topics(job, position.topics), cluster)
     cluster = cluster.with_versions_of(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}

@@ -66,7 +66,7 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     reading."""
     progress.step(f"asking {job.source.where} for the ends of the logs")
     settings = read_settings(job)
-    survey = survey_of(job, request_for_range(job), settings=settings.cluster)
+    survey = survey_of(job, request_for_range(job), settings.cluster)
     progress.step("reading the newest records")
     rows = newest_records(survey.logs.values(), settings.with_versions_of(survey), records)
     topics = {partition.topic for partition in survey.logs}

@@ -23,6 +23,7 @@ from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.grouping import sum_by_key
+from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages
 from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints, LogChange
 from rangeland.landing.execution.shared_reader import (
@@ -300,9 +301,13 @@ class SparkPlanReader:
         workers.wait(translate_spark_error)
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
-        """Slices packed by leader: enough tasks for every core, and no more than their bytes
-        need."""
-        return pack_tasks(slices, self._job.slices.target_bytes, parallelism_of(self._spark))
+        """The tasks that read these slices."""
+        return tasks_of(self._job, self._spark, slices)
+
+
+def tasks_of(job: Job, spark: SparkSession, slices: Sequence[Slice]) -> list[list[Slice]]:
+    """Slices packed by leader: enough tasks for every core, and no more than their bytes need."""
+    return pack_tasks(slices, job.slices.target_bytes, parallelism_of(spark))
 
 
 def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
