@@ -59,8 +59,8 @@ def open_landing(
     kind: PlanKind = PlanKind.RUN,
     survey: SurveyOf | None = None,
 ) -> LandingContext:
-    """Reads the job's table and ledger, and settles the format and the columns of its rows. Brokers
-    are only asked for schema ids, if the format depends on them. ``survey`` replaces
+    """Reads the job's table and ledger, and settles the format and the columns of its rows. Surveys
+    the brokers only if the format depends on schema ids. ``survey`` takes all surveys, in place of
     ``survey_of``."""
     began_at = time.monotonic()
     transform = load_transform(job.sink.transform) if job.sink.transform else None
@@ -179,8 +179,8 @@ def apply(
 
 
 class RunLease:
-    """A command's lease in its job's group. Backfills take none: they move no checkpoint and may
-    run beside runs. While there is none, this shares and mirrors nothing."""
+    """The lease of a command in its job's group, if it needs one. Backfills do not: they move no
+    checkpoint and may run beside runs. While there is no lease, nothing is shared or mirrored."""
 
     def __init__(self, context: LandingContext) -> None:
         self._context = context
