@@ -15,10 +15,10 @@ from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.topic_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
+from rangeland.landing.execution.spark_plan_reader import tasks_of
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import backfill_kind
-from rangeland.planning.task_packing import pack_tasks
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import verify_and_find
 from rangeland.query_results import VerifyResult
@@ -59,8 +59,7 @@ class FrozenPlan:
 
     def read(self, spark: SparkSession) -> Any:
         """A data frame with the columns of the table. Lands nothing."""
-        parallelism = int(spark.sparkContext.defaultParallelism)
-        tasks = pack_tasks(self.plan.slices, self.job.slices.target_bytes, parallelism)
+        tasks = tasks_of(self.job, spark, self.plan.slices)
         topics = {s.partition.topic for s in self.plan.slices}
         settings = replace(read_settings(self.job), row_format=self.preview.row_format)
         return plan_frame(spark, tasks, with_cleanup(self.job, settings, topics))

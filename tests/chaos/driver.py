@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from rangeland import run as commands
-from rangeland import runner
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.landing.target.landing_target import LandingTarget
@@ -127,7 +126,7 @@ def perform(spark: Any, task: dict[str, Any], moments: Moments) -> dict[str, Any
 def main(folder: Path, master: str, settings: dict[str, str]) -> None:
     from tests.spark_sessions import open_session
 
-    runner.LandingTarget = Watched  # type: ignore[misc, assignment]
+    commands.LandingTarget = Watched  # type: ignore[misc, assignment]
     spark = open_session(folder / "spark", master, settings)
     (folder / "ready").touch()
     number = 0

@@ -24,8 +24,9 @@ from rangeland.errors import BadRecord
 from rangeland.job import Job
 from rangeland.job.job_text import JobText, parse_job_text
 from rangeland.landing.drafts.plan_file import write_plan_file
+from rangeland.landing.drafts.planner import Planner
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.progress_events import NoProgress
-from rangeland.runner import Runner
 from rangeland.spark.spark_jobs import run_tasks
 from rangeland.testing.demo_story import open_local_spark
 from rangeland.testing.kafka import KafkaCluster
@@ -84,12 +85,13 @@ def land_all(kafka: KafkaCluster, spark: Any, table: Path, plan_file: Path) -> l
 
 def share(job: Job, spark: Any) -> None:
     """Enters a plan and hands in a part of it, as a driver does that dies after it."""
-    runner = Runner(job, spark, NoProgress())
-    plan = runner.draft().plan
-    assert runner._enter(plan, [], ())
-    units = run_tasks(runner.reader._tasks_to_run(plan, plan.slices[:1], {}))
-    files = runner.reader._event_files(plan, units)
-    assert runner.target.append_part(plan, "member-1", 1, units, files)
+    context = run.open_landing(job, spark, NoProgress())
+    plan = Planner(context).draft().plan
+    steps = LandingSteps(context, lambda: None, lambda: None)
+    assert steps._enter(plan, [], ())
+    units = run_tasks(steps.reader._tasks_to_run(plan, plan.slices[:1], {}))
+    files = steps.reader._event_files(plan, units)
+    assert context.target.append_part(plan, "member-1", 1, units, files)
 
 
 def job_text(kafka: KafkaCluster, table: Path) -> JobText:

@@ -31,7 +31,11 @@ PLANS_AND_LEDGER = (
     ),
     Mutation(
         "unfinished plans stay unfinished",
-        Change("runner:Runner._land_until_done", "match first or next_step", "match next_step"),
+        Change(
+            "landing.landing_steps:LandingSteps.land_until_done",
+            "match first or next_step",
+            "match next_step",
+        ),
     ),
     Mutation(
         "the outcome of the second driver counts",

@@ -16,8 +16,7 @@ from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.results import PlanPreview
-from rangeland.run import adopt, preview
-from rangeland.runner import Runner
+from rangeland.run import adopt, apply, backfill, preview
 from tests.simulation.spark import SimulatedSpark
 
 RANGES = {
@@ -82,8 +81,8 @@ class Operations:
             case "apply":
                 file = self.reviewed or self._reviewed(preview(job, spark, progress))
                 self.reviewed = None
-                return Runner(job, spark, progress).apply(file.plan, file.unplanned_losses)
-        return Runner(job, spark, progress, PlanKind(command)).run()
+                return apply(job, file.plan, file.unplanned_losses, spark, progress)
+        return backfill(job, spark, progress, PlanKind(command))
 
     def _reviewed(self, found: PlanPreview) -> ReviewedPlan:
         text = json.dumps(found.draft.plan.to_json())

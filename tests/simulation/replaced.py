@@ -17,7 +17,6 @@ from threading import Condition
 from types import SimpleNamespace
 from typing import Any
 
-from rangeland import runner
 from rangeland.connection import broker_connection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger import compaction, ledger_files
@@ -27,6 +26,7 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
+from rangeland.landing import landing_steps
 from rangeland.landing.audit import row_checks, table_rows
 from rangeland.landing.execution import spark_plan_reader
 from rangeland.landing.special_plans import replacement, table_adoption
@@ -180,7 +180,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield spark_jobs, "InheritableThread", spark.InlineThread
     yield task_context, "TaskContext", spark.TaskContext
     yield spark_jobs, "with_task_logging", lambda work: work
-    for module in (runner, spark_plan_reader):
+    for module in (landing_steps, spark_plan_reader):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
         (row_checks, ("table_frame", "has_rows")),

@@ -15,7 +15,7 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.runner import Runner
+from rangeland.run import backfill
 from tests.simulation.clusters import SimulatedCluster
 from tests.simulation.delta import Tables, Version
 from tests.simulation.dialects import MODELS, TABLE
@@ -149,7 +149,7 @@ class TypedLake:
 
 
 def run(job: Job, spark: SimulatedSpark, kind: PlanKind) -> Any:
-    return Runner(job, spark, NoProgress(), kind).run()
+    return backfill(job, spark, NoProgress(), kind)
 
 
 def place_of(row: dict[str, Any]) -> Place:

@@ -23,12 +23,13 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.errors import JobFileError, TableRefused, UndecodablePayload, Unreachable
 from rangeland.job import Job
 from rangeland.landing.execution import spark_plan_reader
+from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.model import Counts
 from rangeland.progress_events import NoProgress
 from rangeland.queries import verify_and_find
 from rangeland.queries.payload_sample import sample
 from rangeland.results import WriterSchema
-from rangeland.runner import Runner
 from rangeland.schema_registry.proto_compiler import compile_proto
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import create_topic
@@ -311,16 +312,16 @@ def test_a_registry_that_is_down_is_no_verdict_on_a_record(
         rangeland.land(down, spark)
     assert caught.value.exit_code == 75
     assert not Path(table).exists()
-    enter = Runner._enter
+    enter = LandingSteps._enter
 
-    def paused(self: Runner, *about: Any) -> Any:
-        assert ids[1] not in catalogue_of(self)
+    def paused(self: LandingSteps, *about: Any) -> Any:
+        assert ids[1] not in catalogue_of(self._context)
         registry.pause()
         return enter(self, *about)
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(Runner, "_enter", paused)
+            patch.setattr(LandingSteps, "_enter", paused)
             with pytest.raises(Unreachable) as caught:
                 rangeland.land(job, spark)
     finally:
@@ -333,9 +334,9 @@ def test_a_registry_that_is_down_is_no_verdict_on_a_record(
     assert values_in(table)[40] == other[0]
 
 
-def catalogue_of(runner: Runner) -> Any:
-    assert runner.row_format is not None
-    return runner.row_format.value.lookup.catalogue.schemas  # type: ignore[union-attr]
+def catalogue_of(context: LandingContext) -> Any:
+    assert context.row_format is not None
+    return context.row_format.value.lookup.catalogue.schemas  # type: ignore[union-attr]
 
 
 @pytest.mark.slow

@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import runner
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
+from rangeland.landing import landing_steps
+from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.target_schema import TargetSchema
 from rangeland.landing.target.target_table import TargetTable
@@ -24,8 +25,8 @@ from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
+from tests.fakes.landing import landing_context
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
     P0,
@@ -51,34 +52,33 @@ MADE_AT_MS = 1_700_000_000_000
 PLAN = plan_of(made_at_ms=MADE_AT_MS)
 
 
-class Driving(runner.Runner):
+class Driving(landing_steps.LandingSteps):
     """One driver over tables in memory; its log has what ``PLAN`` says."""
 
     def __init__(self, target: LandingTarget, seen: tuple[DecidedLoss, ...] = SEEN) -> None:
-        self.job = target._job
-        self.kind = PlanKind.RUN
+        surveys = SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
+        context = landing_context(target, target._job, surveys=surveys)
+        super().__init__(context, lambda: None, lambda: None)
         self.target = target
-        self.progress = NoProgress()
-        self.spark = self.row_schema = cast(Any, None)
-        self.row_format = None
-        self.warnings, self.started = [], 0.0
-        self.finished = []
-        self.surveys = cast(
-            Any, SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
+        self._planner = cast(
+            Any, SimpleNamespace(check_still_there=lambda plan: None, draft=self.draft)
         )
-        self.planner = cast(Any, SimpleNamespace(check_still_there=lambda plan: None))
         self.drawn = seen
-        self.reader = reading_of(target)
-        self.reader.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
-        self.committer = finisher_of(self.reader)
+        self.reader = self.reading = reading_of(target)
+        self.reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+        self._committer = finisher_of(self.reading)
 
-    def check_table_and_ledger_agree(self) -> None: ...
+    def applied(self, plan: Plan, losses: tuple[DecidedLoss, ...]) -> RunResult:
+        return self.summed_up(self.apply(plan, losses))
 
-    def _result(self, draft: PlanDraft | None) -> Any:
-        return runner.result_of_plans(self.job, self.target, self.finished, draft, None, self._warn)
+    def run(self) -> RunResult:
+        return self.summed_up(self.land_until_done())
+
+    def summed_up(self, draft: PlanDraft | None) -> RunResult:
+        return result_of_plans(self._context, self.finished, draft)
 
     def draft(self) -> Any:
-        position = self.target.history.position(self.job.application)
+        position = self.target.history.position(self._job.application)
         left = leave_out(PLAN.ranges, position.landed)
         plan = (
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
@@ -91,7 +91,8 @@ class Driving(runner.Runner):
 @pytest.fixture(autouse=True)
 def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     columns_are_there(monkeypatch)
-    monkeypatch.setattr(runner, "start_workers", lambda *about: None)
+    monkeypatch.setattr(landing_steps, "start_workers", lambda *about: None)
+    monkeypatch.setattr(landing_steps, "check_table_and_ledger_agree", lambda context: None)
     left_out = (
         (TargetSchema, "layout"),
         (LandingTarget, "open_or_create"),
@@ -115,7 +116,7 @@ BOTH = [(P1, 0, 5, "expired", "hold"), (P2, 9, 12, "truncated", "skip")]
 def test_what_a_reviewed_plan_holds_and_passes_over_is_reported_as_a_run_tells_it(
     drivers: Drivers,
 ) -> None:
-    result = Driving(drivers.another()).apply(PLAN, SEEN)
+    result = Driving(drivers.another()).applied(PLAN, SEEN)
     assert (result.state, result.held) == ("landed", (str(HELD),))
     target = drivers.another()
     assert told(target) == BOTH
@@ -151,7 +152,7 @@ def test_killed_at_any_step_it_is_reported_once_by_whoever_comes_next(
     with monkeypatch.context() as here:
         here.setattr(owner, step, dying(getattr(owner, step), after))
         with pytest.raises(Killed):
-            Driving(drivers.another()).apply(PLAN, SEEN)
+            Driving(drivers.another()).applied(PLAN, SEEN)
     here_by_now = told(drivers.another())
     assert here_by_now == ([] if (step, after) == ("record_losses", False) else BOTH)
     # A run that finds the plan entered has it from the ledger, whatever the log shows by now.
@@ -159,7 +160,7 @@ def test_killed_at_any_step_it_is_reported_once_by_whoever_comes_next(
     second = Driving(drivers.another(), () if entered else SEEN)
     for _ in range(2):
         if then == "apply":
-            second.apply(PLAN, SEEN)
+            second.applied(PLAN, SEEN)
         else:
             second.run()
         assert told(second.target) == BOTH
@@ -183,7 +184,7 @@ def test_a_plan_of_losses_alone_is_reported_and_not_entered(
     empty = Plan("orders", PLAN.application, 1, "kafka", PLAN.isolation, (), (), made_at_ms=1)
     result: RunResult | None = None
     for _ in range(2):
-        result = Driving(drivers.another()).apply(empty, SEEN)
+        result = Driving(drivers.another()).applied(empty, SEEN)
     assert result is not None
     assert (result.state, result.held) == ("nothing", (str(HELD),))
     target = drivers.another()
@@ -200,13 +201,13 @@ def test_two_who_apply_the_same_plan_at_once_land_it_once_and_neither_is_refused
     def outrun(target: LandingTarget, plan: Plan, unfinished: Any) -> bool:
         monkeypatch.setattr(LandingTarget, "enter", enter)
         if comes_to == "its end":
-            Driving(first).apply(plan, SEEN)
+            Driving(first).applied(plan, SEEN)
         else:
             assert first.enter(plan, [])
         return target.enter(plan, unfinished)
 
     monkeypatch.setattr(LandingTarget, "enter", outrun)
-    result = second.apply(PLAN, SEEN)
+    result = second.applied(PLAN, SEEN)
     assert result.state == ("landed" if comes_to == "its entry" else "already-landed")
     assert told(second.target) == BOTH
     assert second.target.identity.landed_sequence(PLAN.application) == 1
@@ -224,13 +225,13 @@ def test_another_plan_that_was_entered_at_the_same_time_is_in_the_way(
 
     monkeypatch.setattr(LandingTarget, "enter", outrun)
     with pytest.raises(Conflict, match="another plan was entered"):
-        Driving(drivers.another()).apply(PLAN, SEEN)
+        Driving(drivers.another()).applied(PLAN, SEEN)
 
 
 def test_a_plan_whose_basis_has_changed_tells_nothing(drivers: Drivers) -> None:
     Driving(drivers.another(), ()).run()
     with pytest.raises(Conflict, match="no longer applies"):
-        Driving(drivers.another()).apply(plan_of(made_at_ms=9), SEEN)
+        Driving(drivers.another()).applied(plan_of(made_at_ms=9), SEEN)
     assert told(drivers.another()) == []
 
 
@@ -258,8 +259,8 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
     first.refresh()
     prepared(first, BESIDE)
     driving = Driving(drivers.another())
-    driving.reader.receipts = {0: Receipt(0, P0, 50, 100, Counts(landed=50))}
-    assert driving.apply(NEXT, ()).state == "landed"
+    driving.reading.receipts = {0: Receipt(0, P0, 50, 100, Counts(landed=50))}
+    assert driving.applied(NEXT, ()).state == "landed"
     target = drivers.another()
     assert target.history.unfinished_plans() == []
     landed = [outcome.application for _, outcome in target.history.landings()]
@@ -273,4 +274,4 @@ def test_a_plan_that_leaves_out_what_was_given_up_since_is_refused(drivers: Driv
     outcome = prepared(first, BESIDE)
     first.land(first.give_up(BESIDE, (), outcome.attempt + 1), None)
     with pytest.raises(Conflict, match=r"it leaves out orders/0 \[10, 50\), which has not landed"):
-        Driving(drivers.another()).apply(NEXT, ())
+        Driving(drivers.another()).applied(NEXT, ())

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from rangeland import errors
+from rangeland import run as commands
 from rangeland.cli import command_line
 from rangeland.job import Job
 from rangeland.landing.special_plans.redrive import RedriveResult
@@ -27,8 +28,8 @@ from tests import sample_results as made
 
 
 class Runs:
-    """Stands for ``rangeland.run`` and the modules of ``rangeland.queries``: it returns sample
-    values, and records what was asked."""
+    """Stands for the commands in ``rangeland.run`` and the modules of ``rangeland.queries``: it
+    returns sample values, and records what was asked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Job]] = []
@@ -89,7 +90,8 @@ class Runs:
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     fake = Runs()
-    monkeypatch.setitem(sys.modules, "rangeland.run", fake)  # type: ignore[arg-type]
+    for name in ("preview", "run", "apply", "backfill", "redrive"):
+        monkeypatch.setattr(commands, name, getattr(fake, name))
     for name in ("job_check", "job_status", "verify_and_find"):
         monkeypatch.setitem(sys.modules, f"rangeland.queries.{name}", fake)  # type: ignore[arg-type]
     reachable = SimpleNamespace(check_brokers_answer=lambda job: None)
@@ -491,7 +493,7 @@ def test_an_interruption_while_reading_names_the_plan(
         progress.planned(made.a_preview().draft.plan, False)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "run", begun)
+    monkeypatch.setattr(commands, "run", begun)
     code, out, _ = called("run", job, "--json")
     answer = json.loads(out)
     assert code == 130
@@ -588,6 +590,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
     ready = tmp_path / "ready"
     program = (
         "import signal, sys, time, types, pathlib\n"
+        "from rangeland import run as commands\n"
         "from rangeland.cli import command_line\n"
         # A shell that starts the tests in its background has children ignore this signal.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -595,7 +598,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
         f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(60)\n"
         "def run(job, spark, progress):\n"
         f"    {waiting}\n"
-        "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
+        "commands.run = run\n"
         "reachable = types.SimpleNamespace(check_brokers_answer=lambda job: None)\n"
         "sys.modules['rangeland.cluster_access.broker_check'] = reachable\n"
         "fake = types.SimpleNamespace(open_deferred=lambda name, **_: name)\n"

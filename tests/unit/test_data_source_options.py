@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dataframe.datasource import KNOWN, RangelandSource
-from rangeland.dataframe.reader import job_of_options
+from rangeland.dataframe.datasource import RangelandSource
+from rangeland.dataframe.reader import KNOWN, job_of_options
 from rangeland.errors import JobFileError, UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, current_settings
 

@@ -31,16 +31,17 @@ from rangeland.errors import (
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.execution.final_log_check import LogChange
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.model import Address
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
-from rangeland.runner import Runner
 from rangeland.spark.constraint_query import first_violation
 from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import worker_error
 from rangeland.zookeeper import access_diagnosis
 from rangeland.zookeeper.access_diagnosis import missing_rights_error
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess, ZooKeeperLogin
+from tests.fakes.landing import landing_context
 
 
 def _plan_with(ranges: int) -> CommittedPlan:
@@ -49,17 +50,11 @@ def _plan_with(ranges: int) -> CommittedPlan:
 
 
 def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_landed() -> None:
-    runner = Runner.__new__(Runner)
-    runner.kind = PlanKind.BACKFILL
-
-    runner.finished = []
-
-    def work() -> Any:
-        runner.finished += [_plan_with(2), _plan_with(0)]  # the second was given up
+    context = landing_context(None, kind=PlanKind.BACKFILL)
+    steps = LandingSteps(context, lambda: None, lambda: None)
+    steps.finished += [_plan_with(2), _plan_with(0)]  # the second was given up
+    with pytest.raises(Conflict) as caught, steps.recording_losses():
         raise Conflict("another plan is in the way")
-
-    with pytest.raises(Conflict) as caught:
-        runner._run_and_record_losses(work)
     assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
 
 

@@ -8,16 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import runner
 from rangeland.errors import EngineFailed, JobFileError, Unreachable
-from rangeland.job import Job
 from rangeland.job.connection_settings import plaintext_secret_warnings, tls_files
-from rangeland.landing.drafts.planner import Planner
-from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.plan_surveys import PlanSurveys
+from rangeland.landing import landing_steps
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
+from tests.fakes.landing import landing_context
 from tests.unit.test_job_security import NAMED, bearer, job_of
 
 
@@ -94,7 +92,7 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     def no_spark() -> object:
         raise EngineFailed("no Spark")
 
-    monkeypatch.setattr(job_check, "_brokers", away)
+    monkeypatch.setattr(job_check, "survey_of", away)
     found = job_check.check(job_of(plain()), no_spark, NoProgress())
     (finding,) = [x for x in found.findings if x.what == "security"]
     assert finding.is_well
@@ -103,34 +101,18 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert not [x for x in found.findings if x.what == "security"]
 
 
-def runner_of(job: Job) -> runner.Runner:
-    made = object.__new__(runner.Runner)
-    made.job, made.kind, made.progress = job, runner.PlanKind.RUN, NoProgress()
-    made.warnings, made.started, made.row_format = [], 0.0, None
-    made.finished = []
-    nothing = SimpleNamespace(wait_for_maintenance=tuple)
-    made.target = cast(
-        Any,
-        SimpleNamespace(
-            table=SimpleNamespace(delta=nothing),
-            history=SimpleNamespace(pace=lambda _application: []),
-        ),
-    )
-    surveys = PlanSurveys(job, made.target.history, made.progress, runner.survey_of)
-    context = LandingContext(None, job, made.target, surveys, made.progress, made._warn)
-    made.planner = Planner(context, runner.PlanKind.RUN)
-    return made
-
-
 def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = runner_of(job_of(plain()))
-    (note,) = made.planner._with_kind(PlanDraft(plan=cast(Any, None), requested=())).notes
+    delta = SimpleNamespace(wait_for_maintenance=tuple)
+    target = SimpleNamespace(table=SimpleNamespace(delta=delta), history=None)
+    context = landing_context(target, job_of(plain()))
+    steps = LandingSteps(context, lambda: None, lambda: None)
+    (note,) = steps._planner._with_kind(PlanDraft(plan=cast(Any, None), requested=())).notes
     assert "sent to the brokers in the clear" in note
 
     def stop(*_: object) -> None:
         raise EngineFailed("enough")
 
-    monkeypatch.setattr(runner, "result_of_plans", stop)
+    monkeypatch.setattr(landing_steps, "result_of_plans", stop)
     with pytest.raises(EngineFailed, match="enough"):
-        made._result(None)
-    assert made.warnings == [note]
+        steps.result(None)
+    assert context.warnings == [note]

@@ -26,7 +26,6 @@ from rangeland.landing.execution.final_log_check import (
 )
 from rangeland.landing.execution.shared_reader import PlanToRead, SharedReader
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
-from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice
@@ -34,7 +33,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
-from rangeland.progress_events import NoProgress
+from tests.fakes.landing import landing_context
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import Drivers, columns_are_there, finisher_of, plan
 
@@ -62,11 +61,9 @@ class Reading(SparkPlanReader):
         target: Any = None,
         group: SharedReader | None = None,
     ) -> None:
-        self.warnings: list[str] = []
-        nothing = cast(Any, None)
-        warn = self.warnings.append
-        context = LandingContext(None, job(policy), target, nothing, NoProgress(), warn)
-        super().__init__(context, nothing, None, lambda: group)
+        context = landing_context(target, job(policy))
+        self.warnings = context.warnings
+        super().__init__(context, lambda: group)
         self.log_check = cast(FinalLogCheck, self)
         self.check_same_logs = FinalLogCheck(self._job, lambda: []).check_same_logs
         self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]

@@ -78,5 +78,5 @@ def test_nothing_to_do_is_well() -> None:
 
 
 def test_the_name_of_the_job_is_that_of_its_file_where_nothing_else_is_known() -> None:
-    found = JobResult[CheckResult]("bad.yaml", None, None, Unreachable("bad"), 75, 0.0)
+    found = JobResult[CheckResult]("bad.yaml", None, None, Unreachable("bad"), 0.0)
     assert found.to_json()["table"] is None

@@ -47,10 +47,12 @@ from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
+from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.constraint_query import ConstraintViolation
+from tests.fakes.landing import landing_context
 from tests.unit.test_ledger_lost_responses import TableInMemory, Version
 
 P0 = Partition("orders", 0)
@@ -216,13 +218,13 @@ class Sharing(Failing):
 
 def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
     job = target._job
-    surveys = PlanSurveys(job, target.history, progress, survey_of)
-    return LandingContext(None, job, target, surveys, progress, lambda text: None)
+    surveys = PlanSurveys(job, target.history, progress, survey_of, ReadSpeed())
+    return landing_context(target, job, surveys=surveys, progress=progress)
 
 
 def reading_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
     said = progress or NoProgress()
-    return Failing(context_of(target, said), None, None, lambda: None)
+    return Failing(context_of(target, said), lambda: None)
 
 
 def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
@@ -427,7 +429,7 @@ class Gathering:
 def sharing(drivers: Drivers, target: LandingTarget, name: str) -> Sharing:
     alone = whole_reading(drivers, target, name)
     group = Gathering(alone.receipts, alone.files)
-    reading = Sharing(context_of(target, NoProgress()), None, None, lambda: group)
+    reading = Sharing(context_of(target, NoProgress()), lambda: group)
     reading.receipts, reading.files = alone.receipts, alone.files
     return reading
 

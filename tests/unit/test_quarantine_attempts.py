@@ -8,10 +8,9 @@ import pytest
 
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.landing.execution.committer import PlanCommitter
-from rangeland.landing.landing_context import LandingContext
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan, PlanId
-from rangeland.progress_events import NoProgress
+from tests.fakes.landing import landing_context
 
 P = Partition("t", 0)
 FILE = DataFile("part-1.parquet", 10, 1, "{}", 1)
@@ -60,8 +59,6 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     plan = Plan("j", "rangeland/j", 1, "kafka", committed, (whole,), slices, checkpoint={})
     outcome = OutcomeEvent("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
     target = Target(landed)
-    nothing = cast(Any, None)
-    context = LandingContext(None, nothing, cast(Any, target), nothing, NoProgress(), print)
-    finisher = PlanCommitter(context, nothing)
+    finisher = PlanCommitter(landing_context(target), cast(Any, None))
     finisher._attempt(plan, outcome, None)
     assert target.asked == asked

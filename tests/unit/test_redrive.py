@@ -12,7 +12,6 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland import runner
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.quarantine import quarantine_table as quarantine_module
@@ -24,6 +23,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostChunk, ReadChunk
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
+from rangeland.landing import landing_steps
 from rangeland.landing.special_plans import redrive
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, DamagedBytes, DecidedLoss, Loss, LossKind
@@ -57,7 +57,7 @@ from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
-from rangeland.progress_events import NoProgress
+from tests.fakes.landing import landing_context
 from tests.unit.test_ledger_lost_responses import TableInMemory, Version
 
 P0 = Partition("orders", 0)
@@ -367,27 +367,26 @@ def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
 # --- the turns of a run ------------------------------------------------------------------------
 
 
-class Turning(runner.Runner):
+@pytest.fixture
+def agreeing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landing_steps, "check_table_and_ledger_agree", lambda context: None)
+
+
+class Turning(landing_steps.LandingSteps):
     """A redrive of so many plans; another driver comes first as often as ``outrun`` says."""
 
-    def __init__(self, plans: int, outrun: int = 0) -> None:
-        self.job = cast(Job, SimpleNamespace(name="orders", application=APP, group=None))
-        self.kind = PlanKind.REDRIVE
-        self.target = cast(LandingTarget, _Still())
-        self.progress = NoProgress()
-        self.warnings: list[str] = []
-        self.finished = []
-        self.surveys = cast(
-            Any, SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
-        )
+    def __init__(self, plans: int, outrun: int = 0, kind: PlanKind = PlanKind.REDRIVE) -> None:
+        job = SimpleNamespace(name="orders", application=APP)
+        surveys = SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
+        context = landing_context(_Still(), job, kind, surveys=surveys)
+        super().__init__(context, lambda: None, lambda: None)
         self.left, self.outrun = plans, outrun
-        self.committer = cast(Any, SimpleNamespace(finish_new=self._finish))
+        self._planner = cast(Any, self)
+        self._committer = cast(Any, SimpleNamespace(finish_new=self._finish))
 
     def _finish(self, plan: Plan) -> Any:
         self.left -= 1
         return plan
-
-    def check_table_and_ledger_agree(self) -> None: ...
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()
@@ -413,17 +412,18 @@ class _Still:
         return 0
 
 
+@pytest.mark.usefixtures("agreeing")
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
-    driver = Turning(plans=3 * runner.MAX_LOST_RACES)
-    last = driver._land_until_done()
-    assert len(driver.finished) == 3 * runner.MAX_LOST_RACES
+    driver = Turning(plans=3 * landing_steps.MAX_LOST_RACES)
+    last = driver.land_until_done()
+    assert len(driver.finished) == 3 * landing_steps.MAX_LOST_RACES
     assert last is not None
     assert last.is_empty
 
 
+@pytest.mark.usefixtures("agreeing")
 def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine() -> None:
-    driver = Turning(plans=3)
-    driver.kind = PlanKind.REREAD
+    driver = Turning(plans=3, kind=PlanKind.REREAD)
     drafts = iter([True, True, False])
     make = driver.draft
 
@@ -431,13 +431,14 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
         return replace(make(), leaves_more=next(drafts))
 
     driver.draft = draft  # type: ignore[method-assign]
-    driver._land_until_done()
+    driver.land_until_done()
     assert len(driver.finished) == 3
 
 
+@pytest.mark.usefixtures("agreeing")
 def test_who_is_outrun_again_and_again_gives_up() -> None:
-    driver = Turning(1, outrun=runner.MAX_LOST_RACES - 1)
-    driver._land_until_done()
+    driver = Turning(1, outrun=landing_steps.MAX_LOST_RACES - 1)
+    driver.land_until_done()
     assert len(driver.finished) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
-        Turning(1, outrun=runner.MAX_LOST_RACES)._land_until_done()
+        Turning(1, outrun=landing_steps.MAX_LOST_RACES).land_until_done()

@@ -12,7 +12,7 @@ from tests.unit.test_render import lines_with, rendered
 
 
 def a_job_result(table: str | None, result: Any, error: RangelandError | None = None) -> Any:
-    return JobResult("shop", table, result, error, error.exit_code if error else 0, 1.25)
+    return JobResult("shop", table, result, error, 1.25)
 
 
 LANDED = a_job_result("lake/orders", made.a_result())

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing.execution.committer import CommittedPlan
 from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import Plan
+from tests.fakes.landing import landing_context
 
 P0 = Partition("orders", 0)
 NAME = ("rangeland/orders", "orders")
@@ -38,7 +38,7 @@ def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:
     history = SimpleNamespace(losses=lambda plan_id: events[plan_id.sequence])
     target: Any = SimpleNamespace(history=history, table=SimpleNamespace(version=2))
     finished = [committed(1), committed(2)]
-    result = result_of_plans(cast(Job, _job()), target, finished, None, None, print)
+    result = result_of_plans(landing_context(target, _job()), finished, None)
     assert result.held == ("orders/0 [10, 20) is recreated",)
     assert [event.loss.from_offset for event in result.losses] == [0, 10, 20, 30]
 

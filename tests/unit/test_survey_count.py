@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
-from rangeland import runner
+from rangeland import run
 from rangeland.dataframe import reader
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.landing import plan_surveys
+from rangeland.landing import landing_steps, plan_surveys
 from rangeland.landing.drafts import planner
-from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans import redrive
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
@@ -33,8 +33,11 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.progress_events import NoProgress
+from tests.fakes.landing import landing_context
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import P0, Drivers, plan
 
@@ -63,10 +66,11 @@ class Cluster:
         self.clock = Clock()
         monkeypatch.setattr(planner, "time", self.clock)
         monkeypatch.setattr(plan_surveys, "time", self.clock)
-        monkeypatch.setattr(runner, "survey_of", self.survey)
-        monkeypatch.setattr(runner, "hold_lease", self.join)
+        monkeypatch.setattr(run, "survey_of", self.survey)
+        monkeypatch.setattr(run, "hold_lease", self.join)
+        monkeypatch.setattr(landing_steps, "check_table_and_ledger_agree", lambda context: None)
 
-    def survey(self, *about: object) -> Survey:
+    def survey(self, *about: object, **more: object) -> Survey:
         self.looks += 1
         leader = Leader(Address("b", 1), epoch=3, topic_id="id")
         logs = {P0: LogState(P0, leader, 0, 10 * self.looks, 100)}
@@ -90,7 +94,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(monkeypatch)
 
 
-class Grouped(runner.Runner):
+class Grouped(landing_steps.LandingSteps):
     """A driver of a group; ``outrun`` says how often another enters a plan first."""
 
     def __init__(
@@ -98,25 +102,24 @@ class Grouped(runner.Runner):
     ) -> None:
         source = {"servers": ["b:1"], "topics": ["orders"]}
         document = {"job": "orders", "source": source, "sink": {"table": target.table.name}}
-        self.job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
-        self.kind = kind
-        self.row_format = None
-        self.target = target
-        self.progress = NoProgress()
-        self.spark = cast(Any, None)
-        self.warnings: list[str] = []
-        self.finished = []
+        job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
-        history = target.history
-        self.surveys = plan_surveys.PlanSurveys(self.job, history, self.progress, runner.survey_of)
-        context = LandingContext(
-            spark, self.job, target, self.surveys, self.progress, self.warnings.append
-        )
-        self.planner = planner.Planner(context, kind)
+        history, speed = target.history, ReadSpeed()
+        surveys = plan_surveys.PlanSurveys(job, history, NoProgress(), run.survey_of, speed)
+        context = landing_context(target, job, kind, surveys=surveys, spark=spark)
+        super().__init__(context, lambda: None, lambda: None)
+        self.target, self.surveys = target, surveys
         self.outrun = outrun
         self.landed: list[Plan] = []
         self.reader = test_landing_target.reading_of(target)
-        self.committer = cast(Any, self)
+        self._committer = cast(Any, self)
+
+    def run(self) -> None:
+        with patch.object(run, "LandingSteps", lambda *about: self):
+            run._with_lease(self._context, lambda steps: steps.land_until_done())
+
+    def draft(self) -> PlanDraft:
+        return self._planner.draft()
 
     def finish_new(self, plan: Plan) -> Any:
         self.landed.append(plan)
@@ -126,13 +129,11 @@ class Grouped(runner.Runner):
         test_landing_target.land_until_30(self.target, entered.plan)
         return entered.plan
 
-    def check_table_and_ledger_agree(self) -> None: ...
-
     def _enter(self, plan: Plan, *about: object) -> bool:
         self.outrun -= 1
         return self.outrun < 0
 
-    def _result(self, *about: object) -> Any: ...
+    def result(self, *about: object) -> Any: ...
 
     @property
     def ends(self) -> list[int]:
@@ -239,16 +240,17 @@ def test_the_look_that_shows_schema_ids_makes_the_first_plan(
 ) -> None:
     """So what is read was written before the schemas were fetched."""
     seen: list[Survey] = []
-    monkeypatch.setattr(runner, "schema_ids_in_logs", lambda _, survey: seen.append(survey) or {})
-    monkeypatch.setattr(runner, "row_format_of", lambda *about: None)
+    monkeypatch.setattr(run, "schema_ids_in_logs", lambda _, survey: seen.append(survey) or {})
+    monkeypatch.setattr(run, "row_format_of", lambda *about: None)
     driver = Grouped(drivers.another())
     decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
     text = {
         **json.loads(drivers.job.model_dump_json(exclude_defaults=True, by_alias=True)),
         "decode": decode,
     }
-    driver.job = Job.parse(json.dumps(text))
-    assert (driver._row_format(), cluster.looks) == (None, 1)
+    job = Job.parse(json.dumps(text))
+    row_format = run._row_format(job, PlanKind.RUN, driver.target, driver.surveys)
+    assert (row_format, cluster.looks) == (None, 1)
     assert seen == [driver.surveys.last]
     driver.run()
     assert (cluster.looks, driver.ends) == (1, [10])

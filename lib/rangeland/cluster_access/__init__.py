@@ -1,1 +1,2 @@
-"""A job's cluster: its settings, its survey, and whether its brokers answer."""
+"""A job's cluster: its settings, its survey, its registered schemas, and whether its brokers
+answer."""

@@ -4,7 +4,7 @@ table that does not exist yet does not exist either."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -28,35 +28,34 @@ def check_brokers_answer(job: Job) -> None:
 
 def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
     """For each job, why its cluster cannot be used, or None. Each cluster is asked once."""
-    outcomes: list[tuple[ClusterSettings | None, RangelandError | None]] = []
-    clusters: list[tuple[ClusterSettings, Job]] = []
-    for job in jobs:
-        try:
-            settings = cluster_settings(job)
-            outcomes.append((settings, None))
-            if not any(settings == known for known, _ in clusters):
-                clusters.append((settings, job))
-        except RangelandError as error:
-            outcomes.append((None, error))
-
-    def ask(cluster: tuple[ClusterSettings, Job]) -> RangelandError | None:
-        try:
-            _ask(cluster[1], cluster[0], check_topics=False)
-        except RangelandError as error:
-            return error
-        return None
-
+    all_settings = [_settings_or_error(job) for job in jobs]
+    clusters: dict[ClusterSettings, Job] = {}
+    for settings, job in zip(all_settings, jobs, strict=True):
+        if isinstance(settings, ClusterSettings):
+            clusters.setdefault(settings, job)
     with ThreadPoolExecutor(MOST_AT_A_TIME) as pool:
-        errors = list(pool.map(ask, clusters))
-    return [error or _cluster_error(settings, clusters, errors) for settings, error in outcomes]
+        outcomes = pool.map(_cluster_error, clusters.values(), clusters)
+        errors = dict(zip(clusters, outcomes, strict=True))
+    return [
+        errors[settings] if isinstance(settings, ClusterSettings) else settings
+        for settings in all_settings
+    ]
 
 
-def _cluster_error(
-    settings: ClusterSettings | None,
-    clusters: Iterable[tuple[ClusterSettings, Job]],
-    errors: Iterable[RangelandError | None],
-) -> RangelandError | None:
-    return next(e for (own, _), e in zip(clusters, errors, strict=True) if own == settings)
+def _settings_or_error(job: Job) -> ClusterSettings | RangelandError:
+    try:
+        return cluster_settings(job)
+    except RangelandError as error:
+        return error
+
+
+def _cluster_error(job: Job, settings: ClusterSettings) -> RangelandError | None:
+    """Why a cluster cannot be used, or None. The job is one of those that read it."""
+    try:
+        _ask(job, settings, check_topics=False)
+    except RangelandError as error:
+        return error
+    return None
 
 
 def _ask(job: Job, settings: ClusterSettings, *, check_topics: bool) -> None:

@@ -46,7 +46,7 @@ def read_settings(job: Job) -> ReadSettings:
 
 
 def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
-    """The same, with the cleanup policies of these topics from ZooKeeper, if the job names one:
+    """Adds the cleanup policies of these topics from ZooKeeper, if the job names one:
     brokers before 0.11 do not report them. A failure only matters if a log has a gap."""
     source = job.source
     reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys

@@ -8,36 +8,29 @@ requested. Where a registry knows the topics, a pattern is matched against its l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rangeland.cluster_access.cluster_lookup import broker_registry_of, cluster_settings
+from rangeland.cluster_access.registry_lookup import schema_ids_in
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.model import Isolation, Slice, Survey
+from rangeland.job.connection_settings import request_for_topics
+from rangeland.model import Survey
 from rangeland.patterns import match_topics
 from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.seen_schema_ids import seen_schema_ids
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
 
 
-def survey_of(
-    job: Job,
-    request: SurveyRequest,
-    isolation: Isolation | None = None,
-    settings: ClusterSettings | None = None,
-) -> Survey:
+def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None = None) -> Survey:
     """Surveys the job's cluster. ``settings``: the job's, if they are known already, which saves
     asking a registry. Raises what ``take_survey`` raises, and Unreachable if a registry or a
     group's backend cannot be asked."""
     settings = settings or cluster_settings(job)
-    if isolation is not None:
-        settings = replace(settings, isolation=isolation)
     tolerant = job.policies.tolerates_missing_leaders
     request = replace(request, tolerates_missing_leaders=tolerant)
     backend = open_backend(job, settings) if request.groups else None
@@ -51,21 +44,6 @@ def survey_of(
     finally:
         if backend is not None:
             backend.close()
-
-
-def request_for_topics(
-    job: Job, known: Iterable[str] = (), times_ms: Sequence[int] = ()
-) -> SurveyRequest:
-    """The request for a survey of the job's logs, whatever its range. ``known`` are topics that may
-    be missing."""
-    source = job.source
-    return SurveyRequest(
-        topics=source.topics,
-        topic_pattern=source.topic_pattern,
-        partitions=source.partitions,
-        times_ms=tuple(times_ms),
-        known=frozenset(known),
-    )
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
@@ -89,15 +67,8 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
     return {field: counts.get(field, Counter()) for field in fields}
 
 
-def schema_ids_in(
-    job: Job, slices: Iterable[Slice], survey: Survey
-) -> dict[TopicField, Counter[int]]:
-    """The schema ids in the first and last records of slices."""
-    with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
-        return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
-
-
 def _matching(job: Job, request: SurveyRequest) -> tuple[str, ...]:
+    """The registered topics that match the pattern. Raises JobFileError if none does."""
     pattern = request.topic_pattern or ""
     topics = {*broker_registry_of(job).topics, *request.known}
     names = tuple(match_topics(pattern, sorted(topics)))

@@ -1,20 +1,25 @@
-"""The row format of a job, with schemas from its schema registry."""
+"""The row format of a job, with those schemas of its schema registry that records name."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TypeAlias
 
+from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.job import Job
 from rangeland.job.connection_settings import schema_registry_settings
 from rangeland.job.payload_formats import make_row_format
+from rangeland.model import Slice, Survey
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.registry_client import FIRST_RESPONSE_MS, RegistryClient
 from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.table_formats import TableFormats
+from rangeland.survey.seen_schema_ids import seen_schema_ids
 
 MAX_SEEN_IDS = 50
 """The most ids per topic. If there are more, they are probably not schema ids, and each would be
@@ -22,6 +27,14 @@ requested."""
 
 SeenIds: TypeAlias = Mapping[TopicField, Iterable[int]]
 """The schema ids in the keys and values of a run's topics."""
+
+
+def schema_ids_in(
+    job: Job, slices: Iterable[Slice], survey: Survey
+) -> dict[TopicField, Counter[int]]:
+    """The schema ids in the first and last records of slices."""
+    with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
+        return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
 
 
 def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:

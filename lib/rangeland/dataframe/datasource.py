@@ -46,24 +46,6 @@ except ImportError as error:
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-KNOWN = {
-    "compacted",
-    "dialect",
-    "from",
-    "isolation",
-    "job",
-    "logformat",
-    "loglevel",
-    "minpartitions",
-    "plan",
-    "servers",
-    "tags",
-    "topicpattern",
-    "topics",
-    "until",
-    "zookeeper",
-}
-
 
 class RangelandSource(DataSource):
     """The data source; see the docstring of this module for its options."""
@@ -105,6 +87,8 @@ class _Task(InputPartition):
 
 
 class _Reader(DataSourceReader):
+    """Reads the slices of a frozen plan, in as many tasks as were asked for or more."""
+
     def __init__(
         self, plan: Plan, settings: ReadSettings, min_tasks: int, logging: LogSettings
     ) -> None:
@@ -125,7 +109,9 @@ class _Reader(DataSourceReader):
 
 
 def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
-    from rangeland.dataframe.reader import freeze, job_of_options
+    """The plan that these options describe, the settings to read it, and the least number of tasks.
+    Raises UsageError for options that do not exist or do not go together."""
+    from rangeland.dataframe.reader import KNOWN, freeze, job_of_options
 
     unknown = sorted(set(options) - KNOWN)
     if unknown:

@@ -19,7 +19,6 @@ from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.model import Survey
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanTerms, draft_new
@@ -37,6 +36,8 @@ _OF_A_JOB = {
     "from",
     "until",
 }
+KNOWN = _OF_A_JOB | {"job", "plan", "minpartitions", "loglevel", "logformat"}
+"""The options of ``format("rangeland")``, in lower case: Spark ignores it."""
 
 
 def job_of_options(options: Mapping[str, str]) -> Job:
@@ -88,7 +89,8 @@ def bound_of_text(text: str) -> Any:
 
 
 def _tags_of_text(text: str) -> Any:
-    """Tags may have any characters; those with commas are given as a JSON list."""
+    """The tags of the option, separated by commas or as a JSON list: they may have any characters,
+    commas too."""
     if not text.lstrip().startswith("["):
         return _split_list(text) or [text]  # an empty text does not mean all messages
     try:
@@ -107,14 +109,24 @@ def _split_list(text: str) -> list[str]:
 
 def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Plan, ReadSettings]:
     """A new plan of the job's range, or the given one, and the settings to read it."""
-    if plan is not None:
-        settings = _settings(job, None)
+    settings = read_settings(job)
+    if plan is None:
+        survey = survey_of(job, request_for_range(job), settings.cluster)
+        settings = settings.with_versions_of(survey)
+        row_format = row_format_of(job, schema_ids_in_logs(job, survey))
+        plan = draft_new(_terms(job, min_slices), survey, JobPosition()).plan
+        topics = {partition.topic for partition in survey.logs}
+    else:
         settings = settings.with_filter(plan.isolation, plan.tags)
-        settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
-        return plan, _with_rates(job, settings, plan, min_slices)
-    survey = survey_of(job, request_for_range(job))
-    settings = _settings(job, survey)
-    terms = PlanTerms(
+        row_format = row_format_of(job, schema_ids_in_logs(job))
+        topics = {slice_.partition.topic for slice_ in plan.slices}
+    settings = with_cleanup(job, replace(settings, row_format=row_format), topics)
+    return plan, _with_rates(job, settings, plan, min_slices)
+
+
+def _terms(job: Job, min_slices: int) -> PlanTerms:
+    """What the job asks of a plan that no ledger will have."""
+    return PlanTerms(
         job=job.name,
         application="rangeland/read",
         dialect=job.source.dialect,
@@ -124,14 +136,6 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         limits=job.run_limits,
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
-    draft = draft_new(terms, survey, JobPosition())
-    settings = with_cleanup(job, settings.with_versions_of(survey), {p.topic for p in survey.logs})
-    return draft.plan, _with_rates(job, settings, draft.plan, min_slices)
-
-
-def _settings(job: Job, survey: Survey | None) -> ReadSettings:
-    row_format = row_format_of(job, schema_ids_in_logs(job, survey))
-    return replace(read_settings(job), row_format=row_format)
 
 
 def _with_rates(job: Job, settings: ReadSettings, plan: Plan, at_once: int) -> ReadSettings:

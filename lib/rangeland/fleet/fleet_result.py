@@ -36,15 +36,19 @@ R = TypeVar("R", bound=CommandResult, covariant=True)
 @dataclass(frozen=True)
 class JobResult(Generic[R]):
     """One job of many: its result, or the error that ended it. ``table`` is None if the job's
-    tables are not known. A result may also have an exit code other than 0, such as one for a table
-    that lacks rows."""
+    tables are not known."""
 
     job: str
     table: str | None
     result: R | None
     error: RangelandError | None
-    exit_code: int
     seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the error or the result: that of a table that lacks rows is not 0."""
+        ended_with = self.result if self.error is None else self.error
+        return 0 if ended_with is None else ended_with.exit_code
 
     def to_json(self) -> dict[str, Any]:
         document = error_json(self.error) if self.error is not None else {}
@@ -62,7 +66,7 @@ class FleetResult(Generic[R]):
 
     @property
     def exit_code(self) -> int:
-        """The most severe one."""
+        """The most severe exit code of the jobs."""
         return most_severe(job.exit_code for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:

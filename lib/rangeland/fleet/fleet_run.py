@@ -23,11 +23,14 @@ from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_offsets
+from rangeland.landing.landing_context import LandingContext
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
-from rangeland.runner import Runner
+from rangeland.run import checkpoint_offsets, land_plans, open_landing
 from rangeland.spark.spark_errors import unexpected_error
+from rangeland.survey.survey_request import SurveyRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +101,8 @@ def fleet_of(
 
 
 def _check_named_once(table_job: TableJob, name: str, owners: dict[tuple[str, str], str]) -> None:
+    """Raises Conflict if another file has a job of the same name for the same table. Adds the
+    file's name to ``owners``."""
     key = (table_job.job.name, table_job.table)
     owner = owners.setdefault(key, name)
     if owner != name:
@@ -125,11 +130,12 @@ def _work_side_by_side(
     progress: JobsProgress,
     parallel: int | None,
 ) -> FleetResult[R]:
+    """Does the work of each job, at most ``parallel`` at a time. The result begins with the files
+    that cannot be used."""
     began_at = time.monotonic()
     count = len(works) + len(failed_files)
     job_failures = [
-        JobResult[R](file.job or file.name, None, None, file.error, file.error.exit_code, 0.0)
-        for file in failed_files
+        JobResult[R](file.job or file.name, None, None, file.error, 0.0) for file in failed_files
     ]
     for position, job_result in enumerate(job_failures, 1):
         progress.job_done(job_result, position, count)
@@ -151,7 +157,8 @@ def _work_side_by_side(
 
 
 def tables_at_a_time(parallel: int | None) -> int:
-    """The number that was given; by default two for each core, at most ``MOST_AT_A_TIME``."""
+    """How many tables are worked on at a time: ``parallel``, or by default two for each core, but
+    no more than ``MOST_AT_A_TIME``."""
     return max(
         1, parallel if parallel is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1))
     )
@@ -161,11 +168,9 @@ def _result_of(table_job: TableJob, work: Callable[[], R]) -> JobResult[R]:
     began_at = time.monotonic()
     names = (table_job.job.name, table_job.table)
     try:
-        result = work()
-        return JobResult(*names, result, None, result.exit_code, time.monotonic() - began_at)
+        return JobResult(*names, work(), None, time.monotonic() - began_at)
     except Exception as cause:  # one job's failure is its own, whatever it is
-        error = _as_own_error(cause)
-        return JobResult(*names, None, error, error.exit_code, time.monotonic() - began_at)
+        return JobResult(*names, None, _as_own_error(cause), time.monotonic() - began_at)
 
 
 def _as_own_error(error: Exception) -> RangelandError:
@@ -189,7 +194,7 @@ def run_all(
 
     def open_table(table_job: TableJob) -> OpenedJob | UnopenedJob:
         try:
-            return OpenedJob(table_job, spark, progress, kind, surveys)
+            return open_job(table_job, spark, progress, kind, surveys)
         except Exception as error:  # raised where the job is run
             return UnopenedJob(table_job, error)
 
@@ -211,35 +216,45 @@ def run_all(
     return replace(fleet_result, jobs=job_results)
 
 
+def open_job(
+    table_job: TableJob,
+    spark: SparkSession,
+    progress: JobsProgress,
+    kind: PlanKind,
+    surveys: SharedSurveys,
+) -> OpenedJob:
+    """Reads the table of a job. Raises Conflict if the table of a template's topic has another
+    topic, and the errors of ``open_landing``."""
+    ticket = SurveyTicket(table_job.job, surveys)
+    of_table = TableProgress(table_job, progress)
+    context = open_landing(table_job.job, spark, of_table, kind, ticket.survey_of)
+    position = context.target.history.position(table_job.job.application)
+    if table_job.template is not None:
+        _check_only_its_topic_has_landed(table_job, position.topics)
+    request = context.surveys.request_for_plan(position)
+    return OpenedJob(table_job, context, position, ticket, request)
+
+
+@dataclass(frozen=True, slots=True)
 class OpenedJob:
     """A job whose table has been read."""
 
-    def __init__(
-        self,
-        table_job: TableJob,
-        spark: SparkSession,
-        progress: JobsProgress,
-        kind: PlanKind,
-        surveys: SharedSurveys,
-    ) -> None:
-        self.table_job = table_job
-        of_table = TableProgress(table_job, progress)
-        self.ticket = SurveyTicket(table_job.job, surveys)
-        self.runner = Runner(table_job.job, spark, of_table, kind, self.ticket.survey_of)
-        self._position = self.runner.target.history.position(table_job.job.application)
-        if table_job.template is not None:
-            _check_only_its_topic_has_landed(table_job, self._position.topics)
-        self.request = self.runner.surveys.request_for_plan(self._position)
+    table_job: TableJob
+    context: LandingContext
+    position: JobPosition
+    ticket: SurveyTicket
+    request: SurveyRequest
+    """The survey that its first plan needs."""
 
     def run(self) -> RunResult:
-        return self.runner.run()
+        return land_plans(self.context)
 
     def offsets_to_read(self) -> int:
         """A rough size of the job's work, to order the jobs."""
         survey = self.ticket.ahead()
         if survey is None:
             return 0
-        begins = {p: mark.until_offset for p, mark in self._position.checkpoint.items()}
+        begins = {p: mark.until_offset for p, mark in self.position.checkpoint.items()}
         return sum(
             max(0, log.end_offset - max(log.start_offset, begins.get(p, 0)))
             for p, log in survey.logs.items()
@@ -248,7 +263,7 @@ class OpenedJob:
 
 @dataclass(frozen=True, slots=True)
 class UnopenedJob:
-    """A job whose table could not be read."""
+    """A job whose table could not be read. To run it raises the error."""
 
     table_job: TableJob
     error: Exception
@@ -297,7 +312,7 @@ def mirror_checkpoints(
             checkpoint = {
                 p: offset
                 for job in of_template
-                for p, offset in job.runner.checkpoint_offsets().items()
+                for p, offset in checkpoint_offsets(job.context).items()
             }
             push_offsets(template, cluster_settings(template), checkpoint)
         except Exception as error:  # the landings are reported, whatever this is

@@ -61,7 +61,8 @@ class SurveyTicket:
         return self.surveys.ahead(self)
 
     def survey_of(self, job: Job, request: SurveyRequest) -> Survey:
-        """Replaces ``job_survey.survey_of``, and raises the same errors."""
+        """The job's part of the shared survey, the first time, if this is what it announced;
+        otherwise a survey of its own. Raises the errors of ``job_survey.survey_of``."""
         survey = self.ahead()
         self.surveys.remove(self)
         if survey is None or self.request != request:
@@ -78,10 +79,12 @@ class SharedSurveys:
         self.take = take
         self._clock = clock
         self._lock = Lock()
-        self._clusters: list[tuple[tuple[ClusterSettings, bool], _ClusterSurvey]] = []
+        self._clusters: dict[tuple[ClusterSettings, bool], _ClusterSurvey] = {}
 
     def add(self, ticket: SurveyTicket) -> None:
-        ticket.cluster = self._find(ticket.job)
+        job = ticket.job
+        key = (cluster_settings(job), job.policies.tolerates_missing_leaders)
+        ticket.cluster = self._clusters.setdefault(key, _ClusterSurvey([]))
         ticket.cluster.tickets.append(ticket)
 
     def remove(self, ticket: SurveyTicket) -> None:
@@ -90,16 +93,8 @@ class SharedSurveys:
                 ticket.cluster.tickets.remove(ticket)
                 ticket.cluster = None
 
-    def _find(self, job: Job) -> _ClusterSurvey:
-        key = (cluster_settings(job), job.policies.tolerates_missing_leaders)
-        for other_key, cluster in self._clusters:
-            if other_key == key:
-                return cluster
-        cluster = _ClusterSurvey([])
-        self._clusters.append((key, cluster))
-        return cluster
-
     def ahead(self, ticket: SurveyTicket) -> Survey | None:
+        """The part of a fresh survey about a ticket's topics; None if its job takes its own."""
         with self._lock:
             cluster = ticket.cluster
             if cluster is None:

@@ -147,6 +147,8 @@ def _in_folders(template: Job, spark: SparkSession) -> list[str]:
 def _in_catalog(
     template: Job, spark: SparkSession, known_tables: set[tuple[str, ...]]
 ) -> list[str]:
+    """The landed topics, from the ledgers of those tables of a catalog whose names fit and are not
+    known yet."""
     *outer, last = parts_of(template.sink.table)
     before, _, after = last.partition(TOPIC_FIELD)
     # A catalog may list names in lower case, however the job file spells them.

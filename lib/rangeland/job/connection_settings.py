@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -102,20 +103,29 @@ def groups_in_zookeeper(job: Job) -> bool:
     return job.source.zookeeper is not None
 
 
+def request_for_topics(
+    job: Job, known: Iterable[str] = (), times_ms: Iterable[int] = ()
+) -> SurveyRequest:
+    """The request for a survey of the job's logs, whatever its range. ``known`` are topics that may
+    be missing."""
+    return SurveyRequest(
+        topics=job.source.topics,
+        topic_pattern=job.source.topic_pattern,
+        partitions=job.source.partitions,
+        times_ms=tuple(times_ms),
+        known=frozenset(known),
+    )
+
+
 def request_for_range(
     job: Job, known: Iterable[str] = (), checkpoint: Mapping[Partition, LogMark] | None = None
 ) -> SurveyRequest:
     """The request for a survey that can resolve the job's range. ``known`` are topics that the job
     has landed before, up to the ``checkpoint``."""
-    source = job.source
-    return SurveyRequest(
-        topics=source.topics,
-        topic_pattern=source.topic_pattern,
-        partitions=source.partitions,
-        times_ms=tuple(times_asked(job.request)),
+    return replace(
+        request_for_topics(job, known, times_asked(job.request)),
         groups=tuple(groups_asked(job.request)),
         bounds=(job.request.from_bounds, job.request.until_bounds),
-        known=frozenset(known),
         marks=tuple((p, mark.until_offset) for p, mark in (checkpoint or {}).items()),
         checkpoint=dict(checkpoint or {}),
     )

@@ -1,5 +1,5 @@
 """Takes a plan from its draft to its commit, and proves from the table what has landed.
 
 ``target`` is the table that a job lands in. ``drafts`` makes plans and ``execution`` carries them
-out; neither uses the other, and both use the rest.
+out; neither uses the other, and both use the rest. ``landing_steps`` puts their steps in order.
 """

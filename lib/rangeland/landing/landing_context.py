@@ -1,16 +1,19 @@
-"""The values that the steps of one command's landing share."""
+"""What the steps of one command that lands have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.job import Job
 from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import Progress
+from rangeland.spark.transform import Transform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,15 +21,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LandingContext:
-    """The job, its Spark session, the table and ledger that it lands in, the surveys of its
-    cluster, the receivers of progress and warnings, and the row format: made once, so that a run
-    reads everything alike. Each step keeps the ones it needs as private attributes of these
-    names."""
+    """A command that lands, or that shows what one would land, once its table has been read. A step
+    keeps it, or what it needs of it as private attributes of the same names."""
 
     spark: SparkSession
     job: Job
+    kind: PlanKind
+    """The kind of the plans that the command makes, though it may finish others; RUN for
+    ``apply``, which makes none."""
     target: LandingTarget
+    """The table with its ledger and quarantine, as they were last read."""
     surveys: PlanSurveys
+    """The surveys that its plans are made from."""
     progress: Progress
-    warn: Callable[[str], None]
-    row_format: RowFormat | None = None
+    row_format: RowFormat | None
+    """How keys and values become typed columns: the same for all plans of the command. None if they
+    stay bytes."""
+    row_schema: pa.Schema
+    """The columns of the rows to land, after the transform if there is one."""
+    transform: Transform | None = None
+    """The job's function from data frame to data frame, loaded."""
+    began_at: float = 0.0
+    """When the command began, by the monotonic clock."""
+    warnings: list[str] = field(default_factory=list)
+    """All warnings so far, for the command's result."""
+
+    def warn(self, text: str) -> None:
+        """Reports a warning, unless it has been reported before."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+            self.progress.warn(text)

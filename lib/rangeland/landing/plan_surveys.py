@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rangeland.job import Job
-from rangeland.job.connection_settings import request_for_range
+from rangeland.job.connection_settings import request_for_range, request_for_topics
 from rangeland.landing.target.job_history import JobHistory
 from rangeland.model import Partition, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.retention_risk import speed_of
+from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.progress_events import Progress
 from rangeland.survey.survey_request import SurveyRequest
 
@@ -40,10 +40,16 @@ class _EarlySurvey(NamedTuple):
 
 class PlanSurveys:
     """Takes the surveys of one command. ``last`` is the newest one; before the first, it is empty.
-    Every method that takes a survey raises what ``survey_of`` raises."""
+    ``speed`` is how fast the job is expected to read. Every method that takes a survey raises what
+    ``survey_of`` raises."""
 
     def __init__(
-        self, job: Job, history: JobHistory, progress: Progress, survey_of: SurveyOf
+        self,
+        job: Job,
+        history: JobHistory,
+        progress: Progress,
+        survey_of: SurveyOf,
+        speed: ReadSpeed,
     ) -> None:
         self._job = job
         self._history = history
@@ -51,11 +57,10 @@ class PlanSurveys:
         self._survey_of = survey_of
         self._early: _EarlySurvey | None = None
         self.last = Survey(0, {})
-        self.speed = speed_of(history.pace(job.application))
-        """How fast the job is expected to read."""
+        self.speed = speed
 
     def early(self) -> Survey:
-        """A survey that the next plan may be made from."""
+        """A fresh survey that the next plan may be made from; taken if there is none."""
         if self._early is None or not self._early.is_fresh:
             begun_at = time.monotonic()
             survey = self.new(self._history.position(self._job.application))
@@ -64,12 +69,12 @@ class PlanSurveys:
         return self.last
 
     def forget_early(self) -> None:
-        """The target was refreshed: an earlier survey must not be combined with it."""
+        """Drops the early survey: it must not be combined with a target that was read after it."""
         self._early = None
 
     def for_plan(self, position: JobPosition) -> Survey:
-        """The early survey, once, if it is fresh and the range does not begin at a group's offsets,
-        which may have moved since; otherwise a new one."""
+        """The survey for the next plan: the early one, once, if it is fresh and the range does not
+        begin at a group's offsets, which may have moved since; otherwise a new one."""
         early, self._early = self._early, None
         if early is None or not early.is_fresh or early.survey.lookups.of_groups:
             return self.new(position)
@@ -89,15 +94,13 @@ class PlanSurveys:
         return self._survey_of(self._job, self._request_for_marks(marks))
 
     def request_for_plan(self, position: JobPosition) -> SurveyRequest:
-        """The request of ``new`` to the cluster."""
+        """What ``new`` asks the cluster for."""
         request = request_for_range(self._job, position.topics, position.checkpoint)
         return replace(request, speed=self.speed)
 
     def _request_for_marks(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
-        source, topics = self._job.source, frozenset(p.topic for p in marks)
-        return SurveyRequest(
-            source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
-        )
+        request = request_for_topics(self._job, (partition.topic for partition in marks))
+        return replace(request, checkpoint=marks)
 
     def _take(self, request: SurveyRequest) -> Survey:
         self._progress.step(f"asking {self._job.source.where} for leaders and offsets")

@@ -6,17 +6,25 @@ Nothing is landed. A small test file is written to each of the table's folders a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rangeland.cluster_access.job_survey import request_for_topics, schema_ids_in_logs, survey_of
+from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.job import Job
-from rangeland.job.connection_settings import plaintext_secret_warnings
+from rangeland.job.connection_settings import plaintext_secret_warnings, request_for_topics
+from rangeland.landing.drafts.landing_checks import (
+    check_draft_can_land,
+    check_table_and_ledger_agree,
+)
+from rangeland.landing.drafts.planner import Planner
+from rangeland.landing.landing_context import LandingContext
+from rangeland.model import Survey
 from rangeland.progress_events import Progress
 from rangeland.query_results import CheckedItem, CheckResult
-from rangeland.runner import Runner
+from rangeland.run import open_landing
 from rangeland.wording import count_noun, end_sentence, sentence
 
 if TYPE_CHECKING:
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 
 def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) -> CheckResult:
     """Tries everything a run needs."""
+    parts = CheckedParts(job, open_spark, progress)
     findings = [CheckedItem("job file", True, f"job {job.name} is well formed")]
     errors: list[RangelandError] = []
 
@@ -41,21 +50,36 @@ def check(job: Job, open_spark: Callable[[], SparkSession], progress: Progress) 
     for text in plaintext_secret_warnings(job):
         findings.append(CheckedItem("security", True, f"warning: {text}"))
     look("dialect", lambda: _dialect(job))
-    brokers_answer = look("brokers", lambda: _brokers(job))
+    brokers_answer = look("brokers", lambda: _brokers(job, parts.survey))
     if brokers_answer and job.decode.is_typed:
-        look("schemas", lambda: _schemas(job))
-    sessions: list[SparkSession] = []
-
-    def start_spark() -> str:
-        sessions.append(open_spark())
-        _ = sessions[0].sparkContext  # without which a run lands nothing
-        return f"Spark {sessions[0].version} with Delta"
-
-    if look("spark", start_spark):
-        look("table", lambda: _table(job, sessions[0], progress))
+        look("schemas", lambda: _schemas(job, parts.survey))
+    if look("spark", lambda: _spark(parts.spark)):
+        look("table", lambda: _table(parts.landing))
         if brokers_answer:
-            look("plan", lambda: _plan(job, sessions[0], progress))
+            look("plan", lambda: _plan(parts.landing))
     return CheckResult(job.name, tuple(findings), errors[0] if errors else None)
+
+
+class CheckedParts:
+    """The parts of a job that several items look at. Each is made when an item first needs it; the
+    next item uses it too, or tries again where that has failed."""
+
+    def __init__(
+        self, job: Job, open_spark: Callable[[], SparkSession], progress: Progress
+    ) -> None:
+        self._job, self._open_spark, self._progress = job, open_spark, progress
+
+    @cached_property
+    def survey(self) -> Survey:
+        return survey_of(self._job, request_for_topics(self._job, self._job.source.topics))
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        return self._open_spark()
+
+    @cached_property
+    def landing(self) -> LandingContext:
+        return open_landing(self._job, self.spark, self._progress)
 
 
 def _dialect(job: Job) -> str:
@@ -68,9 +92,9 @@ def _dialect(job: Job) -> str:
     return job.source.dialect
 
 
-def _brokers(job: Job) -> str:
+def _brokers(job: Job, survey: Survey) -> str:
+    """The size of the job's topics, and which of them are missing."""
     # The plan can tell whether a missing topic has vanished or never existed.
-    survey = survey_of(job, request_for_topics(job, job.source.topics))
     missing = sorted({*job.source.topics} - {partition.topic for partition in survey.logs})
     leaders = {str(log.leader.address) for log in survey.logs.values()}
     records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
@@ -81,8 +105,8 @@ def _brokers(job: Job) -> str:
     return f"{sizes}; missing: {', '.join(missing)}" if missing else sizes
 
 
-def _schemas(job: Job) -> str:
-    row_format = row_format_of(job, schema_ids_in_logs(job))
+def _schemas(job: Job, survey: Survey) -> str:
+    row_format = row_format_of(job, schema_ids_in_logs(job, survey))
     formats = {} if row_format is None else {"keys": row_format.key, "values": row_format.value}
     return ", ".join(
         f"{name} are {payload_format.name}"
@@ -91,18 +115,23 @@ def _schemas(job: Job) -> str:
     )
 
 
-def _table(job: Job, spark: SparkSession, progress: Progress) -> str:
-    runner = Runner(job, spark, progress)
-    table, schema = runner.target.table, runner.target.schema
-    schema.layout(runner.row_schema)
-    notes = (*schema.notes(runner.row_schema), *table.warnings())
+def _spark(spark: SparkSession) -> str:
+    _ = spark.sparkContext  # without which a run lands nothing
+    return f"Spark {spark.version} with Delta"
+
+
+def _table(context: LandingContext) -> str:
+    """Whether the table accepts the job's rows and can be written, as a sentence with notes."""
+    table, schema = context.target.table, context.target.schema
+    schema.layout(context.row_schema)
+    notes = (*schema.notes(context.row_schema), *table.warnings())
     if table.version is None:
         table.check_folder_is_free()
         table.try_store()
-        return _with_notes(f"{job.sink.table} does not exist yet, and can be created", notes)
+        return _with_notes(f"{table.name} does not exist yet, and can be created", notes)
     table.try_store()
-    runner.check_table_and_ledger_agree()
-    at = f"{job.sink.table} is at version {table.version}"
+    check_table_and_ledger_agree(context)
+    at = f"{table.name} is at version {table.version}"
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)
 
 
@@ -110,10 +139,9 @@ def _with_notes(text: str, notes: Sequence[str]) -> str:
     return " ".join([end_sentence(text), *map(sentence, notes)]) if notes else text
 
 
-def _plan(job: Job, spark: SparkSession, progress: Progress) -> str:
-    runner = Runner(job, spark, progress)
-    draft = runner.draft()
-    runner.check_draft_can_land(draft)
+def _plan(context: LandingContext) -> str:
+    draft = Planner(context).draft()
+    check_draft_can_land(context, draft)
     if draft.is_empty:
         return "there is nothing to land now"
     plan = draft.plan

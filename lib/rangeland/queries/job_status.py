@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
-from rangeland.cluster_access.job_survey import request_for_topics, survey_of
+from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.delta.ledger.events import OutcomeEvent
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
+from rangeland.job.connection_settings import request_for_topics
 from rangeland.landing.drafts.held_partitions import find_hold
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
+from rangeland.planning.job_position import JobPosition
 from rangeland.progress_events import Progress
 from rangeland.query_results import GroupStatus, PartitionStatus, RecentLanding, Status
 from rangeland.survey.record_times import FirstRecord, first_times
@@ -44,29 +47,17 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
         disagreement = disagreement or error
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = cluster_settings(job)
-    survey = survey_of(job, request_for_topics(job, position.topics), settings=cluster)
+    survey = survey_of(job, request_for_topics(job, position.topics), cluster)
     cluster = cluster.with_versions_of(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
     losses = [loss for loss in target.history.losses() if loss.job == job.name]
     ends = log_ends(cluster, survey.logs)
     partitions = []
-    for partition, log in survey.logs.items():
-        mark: LogMark | None = position.checkpoint.get(partition)
-        if mark is not None and is_recreated(mark, log):
-            mark = None  # It belongs to a deleted log: nothing of this one is landed.
-        partition_status = PartitionStatus(
-            partition=partition,
-            checkpoint=None if mark is None else mark.until_offset,
-            start=log.start_offset,
-            end=_end(job.source.isolation, ends.get(partition), log),
-            group_offset=offsets.get(partition),
-            leader=str(log.leader.address),
-            landed=tuple(position.landed.of(partition, log.leader.topic_id)),
-            owner=owners.get(partition),
-            held=find_hold(losses, position.checkpoint.get(partition), log),
-        )
-        partitions.append(_with_log_ends(partition_status, ends.get(partition), survey.taken_at_ms))
+    for p, log in survey.logs.items():
+        of_log = _partition_status(position, losses, log)
+        of_log = _with_log_ends(of_log, ends.get(p), job.source.isolation, survey.taken_at_ms)
+        partitions.append(replace(of_log, group_offset=offsets.get(p), owner=owners.get(p)))
     return Status(
         job=job.name,
         table=job.sink.table,
@@ -99,23 +90,40 @@ def _disagreements(target: LandingTarget, disagreement: Conflict | None) -> list
     ]
 
 
-def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
-    """The end of the log from the same response as its other ends."""
-    if ends is None:
-        return log.end_offset
-    reads_committed = isolation is Isolation.READ_COMMITTED
-    return ends.last_stable_offset if reads_committed else ends.high_watermark
+def _partition_status(
+    position: JobPosition, losses: Sequence[LossEvent], log: LogState
+) -> PartitionStatus:
+    """What a partition's log and what has landed of it show."""
+    mark: LogMark | None = position.checkpoint.get(log.partition)
+    held = find_hold(losses, mark, log)
+    if mark is not None and is_recreated(mark, log):
+        mark = None  # It belongs to a deleted log: nothing of this one is landed.
+    return PartitionStatus(
+        partition=log.partition,
+        checkpoint=None if mark is None else mark.until_offset,
+        start=log.start_offset,
+        end=log.end_offset,
+        leader=str(log.leader.address),
+        landed=tuple(position.landed.of(log.partition, log.leader.topic_id)),
+        held=held,
+    )
 
 
-def _with_log_ends(status: PartitionStatus, ends: LogEnds | None, now_ms: int) -> PartitionStatus:
+def _with_log_ends(
+    status: PartitionStatus, ends: LogEnds | None, isolation: Isolation, now_ms: int
+) -> PartitionStatus:
+    """Adds the ends of the log for either isolation, all from one response, and the transaction
+    between them."""
     if ends is None:
         return status
     transaction = ends.transaction
     began_at_ms = ends.began_at_ms
     if began_at_ms is None and transaction is not None:
         began_at_ms = transaction.last_write_ms
+    reads_committed = isolation is Isolation.READ_COMMITTED
     return replace(
         status,
+        end=ends.last_stable_offset if reads_committed else ends.high_watermark,
         high_watermark=ends.high_watermark,
         last_stable_offset=ends.last_stable_offset,
         open_transaction=transaction,

@@ -62,10 +62,11 @@ class SampleResult:
 
 
 def sample(job: Job, progress: Progress, records: int) -> SampleResult:
-    """The newest ``records`` of each partition. Raises the errors of a survey and of reading."""
+    """Describes the newest ``records`` of each partition. Raises the errors of a survey and of
+    reading."""
     progress.step(f"asking {job.source.where} for the ends of the logs")
     settings = read_settings(job)
-    survey = survey_of(job, request_for_range(job))
+    survey = survey_of(job, request_for_range(job), settings.cluster)
     progress.step("reading the newest records")
     rows = newest_records(survey.logs.values(), settings.with_versions_of(survey), records)
     topics = {partition.topic for partition in survey.logs}
@@ -149,6 +150,7 @@ def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = Non
 
 
 def _schemas(counts: Mapping[int, int], row_format: RowFormat | None) -> tuple[WriterSchema, ...]:
+    """The schemas with these ids, by the subjects of values."""
     values = None if row_format is None else row_format.value
     schemas = []
     for schema_id, count in sorted(counts.items()):
@@ -160,7 +162,7 @@ def _schemas(counts: Mapping[int, int], row_format: RowFormat | None) -> tuple[W
 
 
 def _ddl(row_format: RowFormat | None) -> str:
-    """The fields of values; empty if they have none."""
+    """The fields of decoded values as Spark DDL; empty if they have none."""
     kind = None if row_format is None or row_format.value is None else row_format.value.arrow_type
     return print_ddl(kind) if kind is not None and pa.types.is_struct(kind) else ""
 
@@ -220,6 +222,7 @@ def _topic_of(rows: pa.RecordBatch) -> str:
 
 
 def _kind(value: bytes | None) -> str:
+    """What a value looks like: null, framed with a schema id, text, or other bytes."""
     if value is None:
         return "null"
     if value[:1] == b"\0":
@@ -232,6 +235,6 @@ def _kind(value: bytes | None) -> str:
 
 
 def shown_rows(result: SampleResult, width: int = 100) -> Iterator[str]:
-    """The first values without fields, cut."""
+    """The sampled values that have no fields, cut to this width."""
     for text in (row for row in result.rows if isinstance(row, str)):
         yield text if len(text) <= width else f"{text[: width - 3]}..."

@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rangeland.cluster_access.job_survey import request_for_topics, survey_of
+from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.job_survey import survey_of
 from rangeland.errors import Unreachable, UsageError
 from rangeland.job import Job
+from rangeland.job.connection_settings import request_for_topics
 from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.log_reach import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress_events import Progress
@@ -72,7 +74,8 @@ def query_reach(
 def _with_open_transactions(job: Job, request: SurveyRequest, survey: Survey) -> set[Partition]:
     """Partitions with records of an open transaction, which brokers do not report, with their
     times, when asked for committed records."""
-    everything = survey_of(job, replace(request, times_ms=()), Isolation.READ_UNCOMMITTED)
+    uncommitted = replace(cluster_settings(job), isolation=Isolation.READ_UNCOMMITTED)
+    everything = survey_of(job, replace(request, times_ms=()), uncommitted)
     return {
         partition
         for partition, log in everything.logs.items()

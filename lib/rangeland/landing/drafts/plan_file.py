@@ -73,7 +73,8 @@ class ReviewedPlan:
 
 
 def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None:
-    """Writes the whole file or nothing. Raises UsageError if it cannot be written."""
+    """Writes a previewed plan with its job to a file, or nothing at all. Raises UsageError if it
+    cannot be written."""
     plan = preview.draft.plan
     document = {
         MARK: FORMAT,
@@ -166,6 +167,7 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
 
 
 def _mismatch(reviewed: ReviewedPlan) -> str | None:
+    """Why plan and job do not belong together, or None."""
     job, plan = reviewed.job, reviewed.plan
     is_own = job.is_own_run(plan)
     if plan.job != job.name or not (is_own or plan.application.startswith(f"{job.application}/")):
@@ -195,6 +197,7 @@ def _check_is_absolute(path: Path, sink: Sink) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """The JSON document of a plan file, whatever its content."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)

@@ -72,11 +72,11 @@ logger = logging.getLogger(__name__)
 class Planner:
     """Makes drafts for one command."""
 
-    def __init__(self, context: LandingContext, kind: PlanKind) -> None:
-        self._spark, self._job, self._target = context.spark, context.job, context.target
-        self._surveys, self._progress, self._warn = context.surveys, context.progress, context.warn
-        self._row_format = context.row_format
-        self._kind = kind
+    def __init__(self, context: LandingContext) -> None:
+        self._spark, self._job, self._kind = context.spark, context.job, context.kind
+        self._target, self._surveys = context.target, context.surveys
+        self._progress, self._warn = context.progress, context.warn
+        self._row_format, self._row_schema = context.row_format, context.row_schema
 
     def check_still_there(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for offsets that are
@@ -87,7 +87,7 @@ class Planner:
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> PlanDraft:
-        """A plan based on the current state."""
+        """A plan of the command's kind, for table and logs as they are now."""
         position = self._target.history.position(self._job.application)
         match self._kind:
             case PlanKind.HOLES:
@@ -104,12 +104,13 @@ class Planner:
                 assert_never(self._kind)
         draft = self._with_kind(draft)
         _log_made(draft.plan)
-        return draft
+        schema_json = self._target.schema.schema_to_merge(self._row_schema)
+        return replace(draft, plan=replace(draft.plan, schema_json=schema_json))
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
-        """The offsets of the job's range that the table lacks. A log that seems to end below the
-        checkpoint, or below an offset that was asked for, is surveyed again for a while: a new
-        leader's high watermark may lag for a moment."""
+        """A draft with the offsets of the job's range that the table lacks. A log that seems to end
+        below the checkpoint, or below an offset that was asked for, is surveyed again for a while:
+        a new leader's high watermark may lag for a moment."""
         deadline = Deadline(LAGGING_S)
         while True:
             survey = self._surveys.for_plan(position)
@@ -130,6 +131,8 @@ class Planner:
             time.sleep(RESURVEY_POLL_S)
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
+        """A draft from one survey. It is made again if other records have been put at landed
+        offsets."""
         terms, damaged = self._terms(), self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
         landed = self._landed_as(draft.already_landed)
@@ -141,8 +144,9 @@ class Planner:
         return draft
 
     def _draft_holes(self, position: JobPosition) -> PlanDraft:
-        """The rows that the table has lost. If an election has since put other records at their
-        offsets, those are landed, provided that a policy goes on without the lost ones."""
+        """A draft with the rows that the table has lost. If an election has since put other records
+        at their offsets, those are landed, provided that a policy goes on without the lost
+        ones."""
         survey = self._surveys.new(position)
         self._progress.step(f"reading the offsets in {self._job.sink.table}")
         holes = holes_of_job(self._spark, self._target, self._job, self._warn)
@@ -158,7 +162,7 @@ class Planner:
         return draft_from_quarantine(self._job, self._target, self._row_format, position, now_ms)
 
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
-        """Quarantined batches, read from the log again."""
+        """A draft that reads quarantined batches from the log again."""
         quarantined = in_quarantine(self._job, self._target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
         survey = self._surveys.new(position) if quarantined else Survey(now_ms, {})
@@ -187,6 +191,7 @@ class Planner:
         return with_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:
+        """What the job asks of each of its plans."""
         slicing = self._job.slicing
         if slicing.min_slices == 0:
             # By default every core gets work if there are enough bytes.

@@ -22,7 +22,8 @@ from rangeland.planning.policy import Policy
 
 @contextmanager
 def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Iterator[None]:
-    """If the table refuses rows, the error names their schemas, and those of the last landing."""
+    """Adds the schemas of the rows, and those of the last landing, to the error of a table that
+    refuses the rows inside this."""
     try:
         yield
     except TableRefused as error:

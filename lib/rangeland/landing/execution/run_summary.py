@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
@@ -10,74 +10,94 @@ from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangelandError
 from rangeland.grouping import sum_by_key
-from rangeland.job import Job
 from rangeland.landing.execution.committer import CommittedPlan
-from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.loss import Action
+from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.target.job_history import JobHistory
+from rangeland.loss import Action, DecidedLoss
+from rangeland.model import Range
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.proof import RangeResult
 from rangeland.results import RunResult, RunState, WriterSchema
 
 
 def result_of_plans(
-    job: Job,
-    target: LandingTarget,
-    finished: Sequence[CommittedPlan],
-    draft: PlanDraft | None,
-    row_format: RowFormat | None,
-    warn: Callable[[str], None],
+    context: LandingContext, finished: Sequence[CommittedPlan], draft: PlanDraft | None
 ) -> RunResult:
-    """The result of a command that has finished these plans. ``draft`` is the last one, if any. A
-    plan whose partitions were all held at their beginning is in the table and has landed
-    nothing."""
+    """The result of a command that has finished these plans. ``draft`` is the last one, if any."""
+    job, target = context.job, context.target
     ours = [f for f in finished if f.is_ours]
-    landed_by_others = [r for f in finished if not f.is_ours for r in f.plan.ranges]
+    already_landed = _already_landed(finished, draft)
+    losses = [_losses_of(target.history, f) for f in finished]
+    files = [one.file for f in ours for one in f.outcome.files]
+    last = finished[-1] if finished else None
+    is_typed = job.decode.is_typed
+    return RunResult(
+        job=job.name,
+        application=last.plan.application if last else job.application,
+        sequence=last.plan.sequence if last else target.identity.landed_sequence(job.application),
+        state=_state(ours, already_landed),
+        table=job.sink.table,
+        table_version=last.landed.version if last else target.table.version,
+        ranges=_range_results(ours),
+        seconds=0.0,
+        rows=sum(file.rows for file in files),
+        files=len(files),
+        bytes_written=sum(file.size_bytes for file in files),
+        recovered=tuple(f.plan.sequence for f in finished if f.recovered),
+        already_landed=already_landed,
+        held_losses=_held_losses(draft, losses),
+        losses=tuple(event for events in losses for event in events),
+        added_columns=_added_columns(ours) if is_typed else None,
+        schemas=_schemas(ours, context.row_format, context.warn) if is_typed else None,
+        passed_over=draft.passed_over if draft is not None and finished else (),
+    )
+
+
+def _state(ours: Iterable[CommittedPlan], already_landed: Sequence[Range]) -> RunState:
+    """What the command has done. A plan whose partitions were all held at their beginning is in the
+    table and has landed nothing."""
+    if any(f.outcome.ranges for f in ours):
+        return "landed"
+    return "already-landed" if already_landed else "nothing"
+
+
+def _already_landed(
+    finished: Iterable[CommittedPlan], draft: PlanDraft | None
+) -> tuple[Range, ...]:
+    """The ranges that the last draft leaves out, and those that other drivers have landed."""
     left_out = () if draft is None else draft.already_landed
-    already_landed = {
-        (r.partition, *r.interval): r for r in (*left_out, *landed_by_others)
-    }.values()
-    losses: list[LossEvent] = []
+    landed_by_others = [r for f in finished if not f.is_ours for r in f.plan.ranges]
+    by_interval = {(r.partition, *r.interval): r for r in (*left_out, *landed_by_others)}
+    return tuple(by_interval.values())
+
+
+def _losses_of(history: JobHistory, finished: CommittedPlan) -> list[LossEvent]:
+    """The losses inside a plan, and not those that were found beside it."""
+    return [event for event in history.losses(finished.plan.id) if event.plan_hash]
+
+
+def _held_losses(
+    draft: PlanDraft | None, losses: Iterable[Sequence[LossEvent]]
+) -> tuple[DecidedLoss, ...]:
+    """The loss for which each partition is held: by the draft, or while the plans with these losses
+    were read."""
     held = {loss.partition: loss for loss in (() if draft is None else draft.held)}
-    for f in finished:
-        events = [event for event in target.history.losses(f.plan.id) if event.plan_hash]
-        losses += events
+    for events in losses:
         # Each slice has its own loss; the checkpoint stays where the first of them begins.
         held |= {
             event.loss.partition: event.loss
             for event in reversed(events)
             if event.loss.action is Action.HOLD
         }
-    if any(f.outcome.ranges for f in ours):
-        state: RunState = "landed"
-    else:
-        state = "already-landed" if already_landed else "nothing"
-    ranges = [
+    return tuple(held.values())
+
+
+def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:
+    return tuple(
         RangeResult(one.range, one.counts)
-        for f in ours
+        for f in landed
         for one in f.outcome.ranges
         if one.counts is not None
-    ]
-    files = [one.file for f in ours for one in f.outcome.files]
-    last = finished[-1] if finished else None
-    return RunResult(
-        job=job.name,
-        application=last.plan.application if last else job.application,
-        sequence=last.plan.sequence if last else target.identity.landed_sequence(job.application),
-        state=state,
-        table=job.sink.table,
-        table_version=last.landed.version if last else target.table.version,
-        ranges=tuple(ranges),
-        seconds=0.0,
-        rows=sum(file.rows for file in files),
-        files=len(files),
-        bytes_written=sum(file.size_bytes for file in files),
-        recovered=tuple(f.plan.sequence for f in finished if f.recovered),
-        already_landed=tuple(already_landed),
-        held_losses=tuple(held.values()),
-        losses=tuple(losses),
-        added_columns=_added_columns(ours) if job.decode.is_typed else None,
-        schemas=_schemas(ours, row_format, warn) if job.decode.is_typed else None,
-        passed_over=draft.passed_over if draft is not None and finished else (),
     )
 
 
@@ -88,6 +108,8 @@ def _added_columns(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
 def _schemas(
     landed: Sequence[CommittedPlan], row_format: RowFormat | None, warn: Callable[[str], None]
 ) -> tuple[WriterSchema, ...]:
+    """The schemas that the landed records were written with. A subject that cannot be found out is
+    a warning."""
     total = sum_by_key(pair for one in landed for pair in one.outcome.schema_ids)
     values = None if row_format is None else row_format.value
     schemas = []

@@ -2,7 +2,7 @@
 
 A driver that works alone reads all slices of a plan itself. A driver in a group hands the plan to a
 ``SharedReader``, which reads part of it and waits for the rest. Landing knows nothing about groups:
-``runner`` passes in a reader if there is one.
+``run`` passes in a reader if there is one.
 
 Drivers share a plan only if they write the same columns. A driver that reads alone writes those of
 its own job file: if that has been corrected, the plan might otherwise never be finished.

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
@@ -26,6 +24,7 @@ from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.grouping import sum_by_key
+from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages
 from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints, LogChange
 from rangeland.landing.execution.shared_reader import (
@@ -55,7 +54,6 @@ from rangeland.spark.spark_jobs import (
     run_tasks,
     run_tasks_until_stopped,
 )
-from rangeland.spark.transform import Transform
 from rangeland.spark.transformed_landing import run_transformed
 
 if TYPE_CHECKING:
@@ -80,17 +78,12 @@ class SparkPlanReader:
     that are shared with other drivers, while this driver takes part in that."""
 
     def __init__(
-        self,
-        context: LandingContext,
-        row_schema: pa.Schema,
-        transform: Transform | None,
-        shared_reader: Callable[[], SharedReader | None],
+        self, context: LandingContext, shared_reader: Callable[[], SharedReader | None]
     ) -> None:
         self._spark, self._job, self._target = context.spark, context.job, context.target
         self._surveys, self._progress, self._warn = context.surveys, context.progress, context.warn
-        self._row_format = context.row_format
-        self.row_schema = row_schema
-        self._transform = transform
+        self._row_format, self._transform = context.row_format, context.transform
+        self.row_schema = context.row_schema
         self.log_check = FinalLogCheck(self._job, lambda: self._target.history.clusters())
         self._shared_reader = shared_reader
 
@@ -309,9 +302,13 @@ class SparkPlanReader:
         workers.wait(translate_spark_error)
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
-        """Slices packed by leader: enough tasks for every core, and no more than their bytes
-        need."""
-        return pack_tasks(slices, self._job.slices.target_bytes, parallelism_of(self._spark))
+        """The tasks that read these slices."""
+        return tasks_of(self._job, self._spark, slices)
+
+
+def tasks_of(job: Job, spark: SparkSession, slices: Sequence[Slice]) -> list[list[Slice]]:
+    """Slices packed by leader: enough tasks for every core, and no more than their bytes need."""
+    return pack_tasks(slices, job.slices.target_bytes, parallelism_of(spark))
 
 
 def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:

@@ -12,14 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Conflict
 from rangeland.job import Job
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
@@ -28,12 +26,8 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import Runs
-from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
 from rangeland.spark.offset_scan import runs_in, table_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +47,18 @@ class AdoptResult(JsonResult):
         return sum(r.width for r in self.ranges)
 
 
-def adopt_table(
-    job: Job, row_schema: pa.Schema, spark: SparkSession, progress: Progress
-) -> AdoptResult:
+def adopt_table(context: LandingContext) -> AdoptResult:
     """Accepts the table as it is now, with all its rows, as the job's own."""
-    progress.step(f"looking at the table {job.sink.table}")
-    target = LandingTarget(spark, job)
+    job, target, step = context.job, context.target, context.progress.step
+    step(f"looking at the table {job.sink.table}")
+    target.refresh()  # brokers may have been asked for schema ids since it was read
     last = target.history.last_known(job.application)
     ranges: list[Range] = []
     if target.table.version is not None:
-        progress.step(f"reading the offsets in {job.sink.table}")
-        ranges = _unknown_ranges(job, spark, target, last.landed)
+        step(f"reading the offsets in {job.sink.table}")
+        ranges = _unknown_ranges(context, last.landed)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
-    target.open_or_create(row_schema)
+    target.open_or_create(context.row_schema)
     if not target.enter(plan, _unfinished_plans(target)):
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
@@ -89,14 +82,13 @@ def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
         return []
 
 
-def _unknown_ranges(
-    job: Job, spark: SparkSession, target: LandingTarget, landed: Coverage
-) -> list[Range]:
+def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
+    job, spark, table = context.job, context.spark, context.target.table
     capabilities = load_dialect(job.source.dialect).capabilities
-    columns = target.table.log_columns
-    frame = table_frame(spark, target.table.uri, columns)
-    by_partition = runs_in(spark, frame, columns, by_broker=capabilities.numbered_per_broker)
+    frame = table_frame(spark, table.uri, table.log_columns)
+    by_broker = capabilities.numbered_per_broker
+    by_partition = runs_in(spark, frame, table.log_columns, by_broker=by_broker)
     ranges = [
         r
         for partition, runs in sorted(by_partition.items())

@@ -1,0 +1,244 @@
+"""One command that lands: the order of its steps.
+
+A run is a short loop. Read the state of the table and the ledger; finish every unfinished plan
+that comes first, unchanged; make a new plan and enter it; read, prove, prepare, commit. It may be
+killed between any two steps: the next run finds a plan without an outcome and reads it, or an
+outcome that is not in the table and commits it. Two runs at once converge on one landing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rangeland.cluster_access.cluster_lookup import read_settings
+from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
+from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
+from rangeland.landing.drafts.landing_checks import (
+    check_draft_can_land,
+    check_table_and_ledger_agree,
+)
+from rangeland.landing.drafts.planner import Planner
+from rangeland.landing.drafts.schema_refusal import naming_schemas
+from rangeland.landing.drafts.unfinished_plans import (
+    Enter,
+    Finish,
+    LandNothing,
+    check_follows_checkpoint,
+    check_still_current,
+    first_step,
+    next_step,
+    outdated_error,
+)
+from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
+from rangeland.landing.execution.run_summary import result_of_plans
+from rangeland.landing.execution.shared_reader import SharedReader
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
+from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.loss_records import losses_in
+from rangeland.loss import DecidedLoss
+from rangeland.model import Range
+from rangeland.planning.passed_over_ranges import passed_over_warnings
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import rebuild_draft
+from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.retention_risk import risk_warnings
+from rangeland.results import RunResult
+from rangeland.spark.python_workers import start_workers
+
+MAX_LOST_RACES = 50
+"""How often other drivers may enter a plan first before a run gives up; counted from its own last
+plan."""
+
+
+class LandingSteps:
+    """The steps of one command. ``land_until_done`` or ``apply`` does the work, and ``result`` sums
+    it up. ``shared_reader`` returns the reader for plans that are shared with other drivers, and
+    ``mirror`` mirrors the checkpoint between two plans; both do nothing without a group."""
+
+    def __init__(
+        self,
+        context: LandingContext,
+        shared_reader: Callable[[], SharedReader | None],
+        mirror: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._job, self._target, self._surveys = context.job, context.target, context.surveys
+        self._mirror = mirror
+        self.reader = SparkPlanReader(context, shared_reader)
+        self._committer = PlanCommitter(context, self.reader)
+        self._planner = Planner(context)
+        self.finished: list[CommittedPlan] = []
+
+    def land_until_done(self) -> PlanDraft | None:
+        """Finishes one plan per turn until nothing is left to land: first the plans that come first
+        and those that block its own plan, then its own plan. Returns the last draft."""
+        lost_ranges: tuple[Range, ...] = ()
+        lost_races = 0
+        while lost_races < MAX_LOST_RACES:
+            check_table_and_ledger_agree(self._context)
+            unfinished = self._target.history.unfinished_plans()
+            first = first_step(self._job, self._context.kind, unfinished)
+            match first or next_step(self._job, self._planner.draft(), unfinished):
+                case Finish(entered, instead_of):
+                    self._finish_entered(entered)
+                    if instead_of is not None and self.finished[-1].outcome.ranges:
+                        return instead_of
+                case LandNothing(draft):
+                    self._record_losses(draft.unplanned_losses(self._surveys.last.logs))
+                    # If another driver has landed the same ranges in the meantime, say so.
+                    return replace(draft, already_landed=draft.already_landed or lost_ranges)
+                case Enter(draft):
+                    if self._enter_draft(draft, unfinished):
+                        self._finish_new(draft.plan)
+                        if not draft.leaves_more:
+                            return draft
+                        lost_races = 0
+                    else:
+                        lost_ranges = draft.plan.ranges
+                        lost_races += 1
+            self._surveys.forget_early()
+            self._target.refresh()
+            if self.finished:
+                self._mirror()
+        raise Conflict(
+            f"the job {self._job.name} could not enter a plan in {MAX_LOST_RACES} tries",
+            why="other drivers keep entering plans for the same table",
+            do="run it again when they are done",
+        )
+
+    def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
+        """Finishes a plan that was made earlier, after checking that it still applies unless it was
+        already entered. The losses are recorded before the plan is entered, so that a driver that
+        finds it entered has nothing left to record. Returns a draft with the plan, or None if it
+        was entered by another driver."""
+        check_table_and_ledger_agree(self._context)
+        if (entered := self._target.history.entered_plan(plan)) is not None:
+            self._finish_entered(entered)
+            return None
+        if plan.schema_json != self.reader.schema_to_merge():
+            raise outdated_error(plan, "it was made for rows with other columns")
+        self._finish_prepared()
+        unfinished = self._target.history.unfinished_plans()
+        draft = self._draft_of(plan, unfinished, unplanned_losses)
+        if draft.is_without_effect:
+            self._record_losses(unplanned_losses, plan.made_at_ms)
+            return draft
+        check_draft_can_land(self._context, draft)
+        if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
+            self._finish_new(plan)
+            return draft
+        self._target.refresh()
+        if (entered := self._target.history.entered_plan(plan)) is not None:
+            self._finish_entered(entered)
+            return None
+        raise outdated_error(plan, "another plan was entered at the same time")
+
+    # --- finishing plans ----------------------------------------------------------------
+
+    def _finish_new(self, plan: Plan) -> None:
+        self.finished.append(self._committer.finish_new(plan))
+
+    def _finish_entered(self, entered: EnteredPlan) -> None:
+        self.finished.append(self._committer.finish_entered(entered))
+
+    def _finish_prepared(self) -> None:
+        """Commits prepared outcomes: a plan that was made since counts them as landed."""
+        history = self._target.history
+        while plans := [u for u in history.unfinished_plans() if u.outcome is not None]:
+            self._finish_entered(plans[0])
+            self._target.refresh()
+            check_table_and_ledger_agree(self._context)
+
+    # --- entering a plan ----------------------------------------------------------------
+
+    def _draft_of(
+        self,
+        plan: Plan,
+        unfinished: Sequence[EnteredPlan],
+        unplanned_losses: Sequence[DecidedLoss],
+    ) -> PlanDraft:
+        """A draft with a plan that was made earlier. Raises Conflict if the plan no longer applies,
+        and RangeLost if its offsets are gone and the policy is to fail."""
+        position = self._target.history.position(plan.application)
+        check_still_current(plan, unfinished, position)
+        self.reader.log_check.check_same_cluster(read_settings(self._job), plan)
+        self._planner.check_still_there(plan)
+        is_own_run, notes = self._job.is_own_run(plan), plaintext_secret_warnings(self._job)
+        draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own_run)
+        check_follows_checkpoint(plan, draft.passed_over, self._job.request.from_bounds)
+        return draft
+
+    def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
+        """Enters a draft, after warnings that may be a reason to stop the run."""
+        check_draft_can_land(self._context, draft)
+        risks = risk_warnings(draft.risks, self._surveys.speed)
+        for text in (*passed_over_warnings(draft.passed_over), *risks):
+            self._context.warn(text)
+        return self._enter(draft.plan, unfinished, draft.unplanned_losses(self._surveys.last.logs))
+
+    def _enter(
+        self,
+        plan: Plan,
+        unfinished: Sequence[EnteredPlan],
+        unplanned_losses: Sequence[DecidedLoss],
+        seen_at_ms: int | None = None,
+    ) -> bool:
+        """False if another driver has entered a plan since the target was refreshed."""
+        context, target = self._context, self._target
+        context.progress.step("entering the plan")
+        start_workers(context.spark, login_packages(self._job))
+        with naming_schemas(target, context.row_format):
+            target.schema.layout(context.row_schema)
+        self.reader.wait_for_workers()
+        target.open_or_create(context.row_schema)
+        if warning := target.table.store_warning(replaces=plan.replaces):
+            context.warn(warning)
+        self._record_losses(unplanned_losses, seen_at_ms)
+        return target.enter(plan, unfinished)
+
+    # --- losses and results -------------------------------------------------------------
+
+    def _record_losses(self, losses: Sequence[DecidedLoss], seen_at_ms: int | None = None) -> None:
+        sequence = self._target.identity.landed_sequence(self._job.application) + 1
+        self._target.record_losses(sequence, losses, seen_at_ms)
+
+    @contextmanager
+    def recording_losses(self) -> Iterator[None]:
+        """If a loss ends a command inside this that moves the checkpoint, it is recorded in the
+        ledger, if there is one. An error says how many plans had landed before it."""
+        try:
+            yield
+        except RangelandError as error:
+            moves_checkpoint = self._context.kind.traits.moves_checkpoint
+            if moves_checkpoint and isinstance(error, RangeLost | BadRecord):
+                self._record_losses_in(error)
+            landed = sum(1 for plan in self.finished if plan.outcome.ranges)
+            raise error.after_landing(landed) from error.__cause__
+
+    def _record_losses_in(self, error: RangeLost | BadRecord) -> None:
+        ids = {p: log.leader.topic_id for p, log in self._surveys.last.logs.items()}
+        try:
+            losses = [replace(x, topic_id=ids.get(x.partition)) for x in losses_in(error)]
+            self._record_losses(losses)
+        except RangelandError as other:
+            self._context.warn(f"the loss could not be recorded in the ledger: {other}")
+
+    def result(self, draft: PlanDraft | None) -> RunResult:
+        """The result of the command, once the last upkeep of table and ledger is done. ``draft`` is
+        the last one, if any."""
+        context, target = self._context, self._target
+        notes = draft.notes if draft is not None else plaintext_secret_warnings(self._job)
+        if self.finished and (warning := target.ledger.compact()):
+            context.warn(warning)
+        for text in (*target.table.delta.wait_for_maintenance(), *notes):
+            context.warn(text)
+        return replace(
+            result_of_plans(context, self.finished, draft),
+            seconds=time.monotonic() - context.began_at,
+            warnings=tuple(context.warnings),
+            replaced=self._committer.replaced if any(f.is_ours for f in self.finished) else None,
+        )
