@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from rangeland import run
 from rangeland.api import plan
-from rangeland.dataframe.reader import freeze
+from rangeland.dataframe.frozen_plan import freeze
 from rangeland.decode.columns import row_schema
 from rangeland.delta.parquet_files.data_files import FileWriterSettings
 from rangeland.delta.table_schema.schema_compatibility import new_table

@@ -107,7 +107,7 @@ def land_bare(
     from rangeland.decode.kafka.layout import Payload
     from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
     from rangeland.dialects.kafka.entry_scan import entries, scan
-    from rangeland.dialects.kafka.log_entries import BatchV2
+    from rangeland.dialects.kafka.record_batch import BatchV2
     from rangeland.model import Address, Isolation, Partition
     from rangeland.survey.leaders import ask_leaders
     from rangeland.wire.bounded_decompression import decompress

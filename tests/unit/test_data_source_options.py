@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.dataframe.datasource import RangelandSource
-from rangeland.dataframe.reader import KNOWN, job_of_options
+from rangeland.dataframe.frozen_plan import KNOWN, job_of_options
 from rangeland.errors import JobFileError, UsageError
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, current_settings
 

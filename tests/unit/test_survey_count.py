@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from rangeland import run
-from rangeland.dataframe import reader
+from rangeland.dataframe import frozen_plan
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
@@ -259,6 +259,6 @@ def test_the_look_that_shows_schema_ids_makes_the_first_plan(
 def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "survey_of", cluster.survey)
-    _, settings = reader.freeze(drivers.job)
+    monkeypatch.setattr(frozen_plan, "survey_of", cluster.survey)
+    _, settings = frozen_plan.freeze(drivers.job)
     assert dict(settings.cluster.reports_versions) == {Address("b", 1): False}

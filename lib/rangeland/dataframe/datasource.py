@@ -111,7 +111,7 @@ class _Reader(DataSourceReader):
 def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
     """The plan that these options describe, the settings to read it, and the least number of tasks.
     Raises UsageError for options that do not exist or do not go together."""
-    from rangeland.dataframe.reader import KNOWN, freeze, job_of_options
+    from rangeland.dataframe.frozen_plan import KNOWN, freeze, job_of_options
 
     unknown = sorted(set(options) - KNOWN)
     if unknown:

@@ -21,7 +21,7 @@ from rangeland.delta.table_schema.schema_evolution import Evolution
 from rangeland.dialects.dialect import load_dialect
 from rangeland.job.decode_section import Decode
 from rangeland.job.extends import read_job_text
-from rangeland.job.job_errors import JobFileMistake, job_file_error, mistakes_of
+from rangeland.job.job_mistakes import JobFileMistake, job_file_error, mistakes_of
 from rangeland.job.job_text import JobText, override, parse_job_text
 from rangeland.job.policy_section import PolicySpec
 from rangeland.job.section import MisplacedKey, Section

@@ -30,7 +30,8 @@ from rangeland.dialects.kafka.legacy_messages import (
     is_plain,
     read_messages,
 )
-from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
+from rangeland.dialects.kafka.log_entries import LogEntry
+from rangeland.dialects.kafka.record_batch import BatchV2, batch_of
 from rangeland.errors import BadRecord
 from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES

@@ -41,7 +41,8 @@ from rangeland.dialects.kafka.entry_checks import (
     with_known_end,
 )
 from rangeland.dialects.kafka.entry_spans import MAX_OFFSET, first_and_delta, first_of, spans
-from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
+from rangeland.dialects.kafka.log_entries import LogEntry
+from rangeland.dialects.kafka.record_batch import BatchV2, batch_of
 from rangeland.errors import BadRecord
 from rangeland.wire.fixed_layouts import BATCH_V2
 

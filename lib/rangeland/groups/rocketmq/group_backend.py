@@ -26,12 +26,7 @@ from rangeland.groups.backend import (
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import client_id, job_of
-from rangeland.groups.rocketmq.masters import (
-    PATIENCE_MS,
-    MasterBrokers,
-    read_offsets,
-    write_offsets,
-)
+from rangeland.groups.rocketmq.masters import PATIENCE_MS, MasterBrokers
 from rangeland.groups.rocketmq.member import RocketmqMember
 from rangeland.groups.rocketmq.membership_view import (
     RocketmqGroupView,
@@ -39,6 +34,7 @@ from rangeland.groups.rocketmq.membership_view import (
     group_in_use_error,
     read_group,
 )
+from rangeland.groups.rocketmq.offset_commits import read_offsets, write_offsets
 from rangeland.model import Partition
 
 

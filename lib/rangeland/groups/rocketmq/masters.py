@@ -1,8 +1,7 @@
 """The masters of the brokers that have a group's queues: they keep the group.
 
-Name servers list brokers and their addresses. A master that does not answer is looked up
-again, and a busy one is asked again, until the caller's patience ends; then it is
-``Unreachable``. Offsets of many queues are read or written in one round per master. Slaves only
+Name servers list brokers and their addresses. A master that does not answer is looked up again, and
+a busy one is asked again, until the caller's patience ends; then it is ``Unreachable``. Slaves only
 receive heartbeats: an offset that is written to a slave stays there. All I/O goes through the
 ``GroupIO``.
 """
@@ -21,12 +20,10 @@ from rangeland.dialects.rocketmq.error_codes import (
     TOPIC_NOT_EXIST,
     error_code_of,
 )
-from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups import backend
 from rangeland.groups.backend import GroupIO
-from rangeland.groups.rocketmq import group_requests as g
 from rangeland.model import Address, Partition
 
 PATIENCE_MS: Final = 10_000
@@ -78,10 +75,10 @@ class MasterBrokers:
         """Like ``ask``, for requests about queues, in one round per broker. A request that fails
         there is sent again alone. Raises Unreachable."""
         settled: dict[int, tuple[m.RemotingResponse, ErrorCode]] = {}
-        for broker, indexes in _by_broker(requests).items():
+        for broker, indexes in indexes_by_broker(requests).items():
             wrapped = [BrokerRequest(requests[index]) for index in indexes]
             try:
-                address = self._master(broker, _queue(requests[indexes[0]]).topic)
+                address = self._master(broker, queue_of(requests[indexes[0]]).topic)
                 responses: list[m.RemotingResponse] = self.io.ask_all(address, wrapped)
             except Unreachable:
                 self._addresses.pop(broker, None)
@@ -91,7 +88,8 @@ class MasterBrokers:
                 if not code.meaning.may_pass:
                     settled[index] = response, code
         return [
-            settled.get(index) or self.ask(_queue(request).broker, _queue(request).topic, request)
+            settled.get(index)
+            or self.ask(queue_of(request).broker, queue_of(request).topic, request)
             for index, request in enumerate(requests)
         ]
 
@@ -163,84 +161,17 @@ class MasterBrokers:
         return addresses[MASTER]
 
 
-def _queue(request: m.RemotingRequest | m.Pull) -> Partition:
+def queue_of(request: m.RemotingRequest | m.Pull) -> Partition:
     assert request.about is not None
     return request.about
 
 
-def _by_broker(requests: Sequence[m.RemotingRequest]) -> dict[str, list[int]]:
+def indexes_by_broker(requests: Sequence[m.RemotingRequest]) -> dict[str, list[int]]:
     """The indexes of the requests."""
     indexes: dict[str, list[int]] = {}
     for index, request in enumerate(requests):
-        indexes.setdefault(_queue(request).broker, []).append(index)
+        indexes.setdefault(queue_of(request).broker, []).append(index)
     return indexes
-
-
-# --- offsets ----------------------------------------------------------------------------
-
-
-def read_offsets(
-    masters: MasterBrokers, group: str, queues: Sequence[Partition]
-) -> dict[Partition, int | None]:
-    responses = masters.ask_each([g.query_offset(group, queue) for queue in queues])
-    offsets: dict[Partition, int | None] = {}
-    for queue, (response, code) in zip(queues, responses, strict=True):
-        if response.code not in (SUCCESS, g.QUERY_NOT_FOUND):
-            raise masters_error(
-                code, response.remark, group, f"its offset of {queue} was asked for"
-            )
-        offsets[queue] = number_of(response, "offset") if response.code == SUCCESS else None
-    return offsets
-
-
-def write_offsets(
-    masters: MasterBrokers, group: str, offsets: Mapping[Partition, int], me: str
-) -> None:
-    """Creates the group if there is none. ``me`` must not be the client id of a member with
-    another connection."""
-    requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
-    requests, later = _firsts(requests)
-    responses = _write(masters, group, requests)
-    pairs = zip(requests, responses, strict=True)
-    if refused := [r for r, response in pairs if response.code == g.GROUP_NOT_EXIST]:
-        # A broker creates an unknown group when a client unregisters from it: nobody has to join.
-        for broker, indexes in _by_broker(refused).items():
-            masters.ask(broker, _queue(refused[indexes[0]]).topic, g.unregister(me, group))
-        responses = _write(masters, group, refused)
-    for response in (*responses, *_write(masters, group, later)):
-        if response.code == g.GROUP_NOT_EXIST:
-            raise _not_written_error(response, group)
-
-
-def _firsts(
-    requests: Sequence[m.RemotingRequest],
-) -> tuple[list[m.RemotingRequest], list[m.RemotingRequest]]:
-    """One request for each broker and topic, to be answered before the others are sent. A broker
-    of 5.5.0 loses one of two concurrent offsets that are the first of a group and topic:
-    ``ConsumerOffsetManager.commitOffset`` creates their map without a lock."""
-    queues = [_queue(request) for request in requests]
-    first = {(queue.broker, queue.topic): n for n, queue in reversed([*enumerate(queues)])}
-    indexes = set(first.values())
-    return (
-        [request for n, request in enumerate(requests) if n in indexes],
-        [request for n, request in enumerate(requests) if n not in indexes],
-    )
-
-
-def _write(
-    masters: MasterBrokers, group: str, requests: Sequence[m.RemotingRequest]
-) -> list[m.RemotingResponse]:
-    """The responses: success, or that there is no such group."""
-    responses = [response for response, _ in masters.ask_each(requests)]
-    for response in responses:
-        if response.code not in (SUCCESS, g.GROUP_NOT_EXIST):
-            raise _not_written_error(response, group)
-    return responses
-
-
-def _not_written_error(response: m.RemotingResponse, group: str) -> RangelandError:
-    when = f"its offset of {_queue(response.request)} was written"
-    return masters_error(error_code_of(response.code), response.remark, group, when)
 
 
 # --- errors -----------------------------------------------------------------------------

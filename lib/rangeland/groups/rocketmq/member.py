@@ -30,12 +30,7 @@ from rangeland.groups.backend import BackendMembership, HeartbeatStatus, JoinReq
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import job_of
-from rangeland.groups.rocketmq.masters import (
-    PATIENCE_MS,
-    MasterBrokers,
-    masters_error,
-    write_offsets,
-)
+from rangeland.groups.rocketmq.masters import PATIENCE_MS, MasterBrokers, masters_error
 from rangeland.groups.rocketmq.membership_view import (
     RocketmqGroupView,
     brokers_of,
@@ -44,6 +39,7 @@ from rangeland.groups.rocketmq.membership_view import (
     group_in_use_error,
     read_group,
 )
+from rangeland.groups.rocketmq.offset_commits import write_offsets
 from rangeland.model import Address, Partition
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,98 @@
+"""A v2 record batch: its header, and how it is opened. It is a ``LogEntry``.
+
+Pure functions of bytes. ``entry_scan`` decides whether a batch is consistent with its neighbours,
+``records`` decides how its offsets are classed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from crc32c import crc32c
+
+from rangeland.decode.kafka.batch_table import LOG_APPEND
+from rangeland.decode.kafka.layout import Payload
+from rangeland.dialects.kafka.legacy_messages import batch_error
+from rangeland.errors import BadRecord
+from rangeland.wire.bounded_decompression import (
+    CODECS,
+    NotDecompressible,
+    check_within_limits,
+    decompress,
+)
+from rangeland.wire.fixed_layouts import BATCH_V2, BatchHeader
+from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
+
+CHECKED = BATCH_V2.byte_index_of("attributes")
+CODEC, CONTROL = 0x07, 0x20
+_TRANSACTIONAL = 0x10
+
+
+class BatchV2(NamedTuple):
+    """A v2 record batch (Kafka's DefaultRecordBatch); ``stored`` are all of its bytes."""
+
+    header: BatchHeader
+    stored: memoryview
+    base_offset: int
+    last_offset: int
+    record_count: int
+    producer_id: int
+    transactional: bool
+    control: bool
+    after: int | None = None
+    """The beginning of the next entry, if the end in the header is uncertain; a correct checksum
+    makes it certain."""
+
+    def check(self) -> None:
+        crc = crc32c(self.stored[CHECKED:])
+        if crc != self.header.crc:
+            codec = self.header.attributes & CODEC
+            name = CODECS[codec].name if codec in CODECS else "none"
+            raise self.damage_error(
+                f"its checksum is wrong (codec {name})",
+                self.after,
+                expected_crc=self.header.crc,
+                found_crc=crc,
+                codec=codec,
+            )
+
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
+        """An empty batch keeps its codec and has no bytes to decompress."""
+        self.check()
+        header, body = self.header, self.stored[BATCH_V2.size :]
+        codec = header.attributes & CODEC
+        try:
+            data = decompress(codec, body, max_bytes) if body else body
+            check_within_limits(header.record_count, len(data) if codec else 0, max_bytes)
+        except NotDecompressible as error:
+            raise self.damage_error(str(error), codec=codec) from None
+        has_append_time = header.attributes & LOG_APPEND
+        return Payload(
+            data,
+            header.base_offset,
+            header.base_timestamp_ms,
+            header.max_timestamp_ms if has_append_time else None,
+            header.record_count,
+            header.last_offset_delta,
+            max_headers=max_bytes // HEADER_BYTES,
+        )
+
+    def damage_error(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:
+        """``after``: where it ends, if not where its header says."""
+        after = self.last_offset + 1 if after is None else after
+        return batch_error(self.base_offset, why, next_offset=after, **facts)
+
+
+def batch_of(stored: memoryview, header: BatchHeader | None = None) -> BatchV2:
+    """The batch as its header describes it, unverified."""
+    header = header or BATCH_V2.read(stored)
+    return BatchV2(
+        header,
+        stored,
+        header.base_offset,
+        header.base_offset + header.last_offset_delta,
+        header.record_count,
+        header.producer_id,
+        bool(header.attributes & _TRANSACTIONAL),
+        bool(header.attributes & CONTROL),
+    )
