@@ -181,7 +181,7 @@ def test_a_damaged_batch_is_named_whole_and_can_be_passed(why: str) -> None:
     assert why in error.why
     facts = error.facts
     assert (facts["base_offset"], facts["next_offset"]) == (5, 8)
-    assert facts["position"] == len(BEFORE)
+    assert facts["byte_index"] == len(BEFORE)
     assert [row["value"] for row in rows_of(data, 4, 5)] == [b"before"]
     assert [row["offset"] for row in rows_of(data, 8)] == [8, 9]
     assert bytes(cut_out(memoryview(data), 4, 5, 8)) == bad
@@ -221,7 +221,7 @@ def test_a_damaged_message_among_batches_is_found_at_its_position() -> None:
     data = batch(GOOD, 5) + bad + batch(GOOD, 9)
     facts = refusal(data, 6).facts
     assert (facts["base_offset"], facts["next_offset"]) == (8, 9)
-    assert data[facts["position"] :][: len(bad)] == bad
+    assert data[facts["byte_index"] :][: len(bad)] == bad
 
 
 damaged = st.builds(

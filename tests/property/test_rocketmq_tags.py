@@ -206,7 +206,7 @@ def test_a_damaged_message_under_tags_is_named_at_its_position_and_can_be_passed
         list(decode_chunks(records, 4, 12, COMMITTED, (), context))
     facts = caught.value.facts
     assert (facts["base_offset"], facts["next_offset"]) == (7, 8)
-    assert records[facts["position"] :][: len(bodies[1])] == bodies[1]
+    assert records[facts["byte_index"] :][: len(bodies[1])] == bodies[1]
     before = list(decode_chunks(records, 4, 7, COMMITTED, (), context))
     behind = list(decode_chunks(records, 8, 12, COMMITTED, (), context))
     assert [chunk.counts for chunk in (*before, *behind)] == [

@@ -146,7 +146,7 @@ def test_each_fault_is_reported_with_its_position(decoder: JafkaKernel | JafkaRe
         with pytest.raises(BadRecord) as caught:
             decoder.decode_sets([MessageSet(good, 0), MessageSet(good + good + bad, 0)])
         facts = caught.value.facts
-        assert (facts["set"], facts["record"], facts["position"]) == (1, 2, 2 * len(good))
+        assert (facts["set"], facts["record"], facts["byte_index"]) == (1, 2, 2 * len(good))
         assert (facts["fault"], facts["reason"]) == (fault, fault.reason)
 
 

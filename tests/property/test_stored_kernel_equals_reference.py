@@ -221,7 +221,7 @@ def test_every_fault_is_reached_and_told_alike() -> None:
         error = outcome(REFERENCE, data, 0, 99)
         assert isinstance(error, BadRecord), fault
         assert error.facts["fault"] == fault, (fault, error.facts)
-        assert error.facts["position"] == len(good)
+        assert error.facts["byte_index"] == len(good)
         assert not assert_same(data)
 
 

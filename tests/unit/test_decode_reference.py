@@ -212,7 +212,7 @@ def test_every_fault_is_named_with_its_position(
     assert caught.value.facts == {
         "payload": 1,
         "record": record,
-        "position": position,
+        "byte_index": position,
         "reason": fault.reason,
     }
     assert fault.reason in str(caught.value)

@@ -197,7 +197,7 @@ def test_a_malformed_record_is_named_by_batch_and_record() -> None:
         "base_offset": 10,
         "next_offset": 20,
         "record": 0,
-        "position": 1,
+        "byte_index": 1,
         "reason": Fault.RECORD_TOO_SHORT.reason,
     }
 

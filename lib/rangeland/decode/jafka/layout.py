@@ -64,19 +64,19 @@ class EntryWalk(NamedTuple):
 
 
 class UndecodableEntry(BadRecord):
-    """Indexes count from 0, ``position`` is a byte of the set."""
+    """Indexes count from 0, ``byte_index`` is a byte of the set."""
 
-    def __init__(self, fault: SetFault, set: int, record: int, position: int) -> None:
+    def __init__(self, fault: SetFault, set: int, record: int, byte_index: int) -> None:
         super().__init__(
-            f"entry {record} of set {set} cannot be decoded at byte {position}",
+            f"entry {record} of set {set} cannot be decoded at byte {byte_index}",
             why=fault.reason,
             set=set,
             record=record,
-            position=position,
+            byte_index=byte_index,
             fault=int(fault),
             reason=fault.reason,
         )
-        self.set, self.record, self.position, self.fault = set, record, position, fault
+        self.set, self.record, self.byte_index, self.fault = set, record, byte_index, fault
 
 
 def messages_batch(values: pa.Array, offsets: pa.Array, positions: pa.Array) -> pa.RecordBatch:

@@ -99,17 +99,17 @@ class TooManyHeaders(Exception):
 
 
 class UndecodableRecord(BadRecord):
-    """Indexes count from 0, ``position`` is a byte of the payload's data."""
+    """Indexes count from 0, ``byte_index`` is a byte of the payload's data."""
 
-    def __init__(self, fault: Fault, payload: int, record: int, position: int) -> None:
+    def __init__(self, fault: Fault, payload: int, record: int, byte_index: int) -> None:
         super().__init__(
-            f"record {record} of batch {payload} cannot be decoded at byte {position}",
+            f"record {record} of batch {payload} cannot be decoded at byte {byte_index}",
             why=fault.reason,
             do="its producer wrote bytes that the log format does not allow; "
             "set policy.corrupt to go on without them",
             payload=payload,
             record=record,
-            position=position,
+            byte_index=byte_index,
             reason=fault.reason,
         )
-        self.payload, self.record, self.position, self.fault = payload, record, position, fault
+        self.payload, self.record, self.byte_index, self.fault = payload, record, byte_index, fault

@@ -85,13 +85,13 @@ class DecodedMessages(NamedTuple):
 
 
 class UndecodableMessage(BadRecord):
-    def __init__(self, fault: StoredFault, offset: int, position: int) -> None:
+    def __init__(self, fault: StoredFault, offset: int, byte_index: int) -> None:
         super().__init__(
-            f"the message at byte {position} cannot be decoded",
+            f"the message at byte {byte_index} cannot be decoded",
             why=fault.reason,
             offset=offset,
-            position=position,
+            byte_index=byte_index,
             fault=int(fault),
             reason=fault.reason,
         )
-        self.offset, self.position, self.fault = offset, position, fault
+        self.offset, self.byte_index, self.fault = offset, byte_index, fault

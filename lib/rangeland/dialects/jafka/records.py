@@ -192,7 +192,7 @@ class _EntryWalker:
             record = message_set.first_position + error.record
             why = f"in its message {record}, {fault.reason}"
             return entry_error(message_set.base_offset, why, next_offset=end, position=record)
-        byte_index = error.position + message_set.base_offset - self.from_offset
+        byte_index = error.byte_index + message_set.base_offset - self.from_offset
         return entry_fault_error(self.records, byte_index, self.from_offset, fault)
 
 

@@ -28,7 +28,7 @@ def entry_error(error: UndecodableRecord, payload: Payload, after: int | None = 
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     return batch_error(
         payload.base_offset,
-        f"at byte {error.position} of its record {error.record}, {error.fault.reason}",
+        f"at byte {error.byte_index} of its record {error.record}, {error.fault.reason}",
         next_offset=payload.base_offset + payload.last_offset_delta + 1,
         **facts,
     )

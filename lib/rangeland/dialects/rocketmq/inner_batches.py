@@ -103,7 +103,7 @@ def _put_batch(
         # Either number may be right, so it is unknown where the batch ends.
         contents = f"{len(inner)} messages" if len(inner) < number else "more messages"
         why = f"it contains {contents}, but claims {number}"
-        raise message_error(entry.offset, why, position=result.start + entry.start)
+        raise message_error(entry.offset, why, byte_index=result.start + entry.start)
     flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | CODEC_BITS)
     magic, queue, physical = raw[4:_CRC_AT], raw[_CRC_AT + 4 : _FLAG_AT], raw[28:_FLAGS_AT]
     hosts, topic = raw[_BORN_AT : fields.body - 4], raw[fields.body_end : fields.properties - 2]
@@ -172,4 +172,4 @@ def _messages_of(
 def _batch_error(entry: QueueEntry, result: PullResult, why: str, **facts: Any) -> BadRecord:
     """The error for a batch whose end is certain."""
     byte_index = result.start + entry.start
-    return message_error(entry.offset, why, entry.until_offset, position=byte_index, **facts)
+    return message_error(entry.offset, why, entry.until_offset, byte_index=byte_index, **facts)

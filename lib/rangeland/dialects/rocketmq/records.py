@@ -110,7 +110,7 @@ def _chunks_of_batches(
                 part.messages, from_offset, until_offset, result.tags
             )
         except UndecodableMessage as error:
-            byte_index = part.place_of(error.position)
+            byte_index = part.place_of(error.byte_index)
             raise decoded_message_error(result, error, from_offset, byte_index) from None
         end = min(part.until_offset, until_offset)
         yield from _chunks(decoded, from_offset, end, result)

@@ -63,7 +63,7 @@ def walk_error(result: PullResult, walk: MessageWalk, from_offset: int) -> BadRe
 def misplaced_error(result: PullResult, message: MisplacedMessage, from_offset: int) -> BadRecord:
     """The error for a message that is not at its stored offset."""
     offset = max(message.offset, from_offset) if message.until_offset is None else message.offset
-    facts: dict[str, Any] = {"position": result.start + message.start}
+    facts: dict[str, Any] = {"byte_index": result.start + message.start}
     if message.fault is StoredFault.UNKNOWN_MAGIC:
         facts["magic"] = bytes(result.messages[message.start + 4 : message.start + 8]).hex()
     return message_error(offset, message.why, message.until_offset, reason=message.why, **facts)
@@ -75,12 +75,12 @@ def decoded_message_error(
     """The decoder's error, as one that names the message by its offset. ``byte_index``: its
     place in the stored bytes, if the decoder was given others."""
     offset = error.offset if error.fault.is_inside else max(from_offset, error.offset + 1)
-    byte_index = error.position if byte_index is None else byte_index
+    byte_index = error.byte_index if byte_index is None else byte_index
     return _fault_error(result, error.fault, byte_index, offset)
 
 
 def _fault_error(result: PullResult, fault: StoredFault, byte_index: int, offset: int) -> BadRecord:
-    facts: dict[str, Any] = {"reason": fault.reason, "position": result.start + byte_index}
+    facts: dict[str, Any] = {"reason": fault.reason, "byte_index": result.start + byte_index}
     if fault is StoredFault.UNKNOWN_MAGIC:
         facts["magic"] = bytes(result.messages[byte_index + 4 : byte_index + 8]).hex()
     next_offset = offset + 1 if fault.is_inside else None
