@@ -21,21 +21,21 @@ from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
-    LONG_AGO,
     ReferencedSchema,
     RegisteredSchema,
     SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
+    SubjectWriters,
     TopicField,
     UnusableSchema,
 )
 from rangeland.errors import AccessDenied, JobFileError, Unreachable
 from rangeland.model import Partition
 from rangeland.schema_registry import executor_schemas
-from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.registry_client import RegistryClient
-from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.registry_settings import LONG_AGO, RegistrySettings
 from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.survey.seen_schema_ids import look_at_ends, seen_schema_ids
@@ -46,6 +46,7 @@ from tests.brokers.reading import settings_of
 from tests.brokers.registry_proxy import guarded
 from tests.brokers.surveys import look, slices_of
 from tests.certificates import Authority
+from tests.fakes.schemas import decode_framed
 from tests.servers.apicurio import ApicurioRegistry
 
 pytestmark = pytest.mark.brokers
@@ -154,9 +155,10 @@ def test_subjects_that_are_named_after_records(
 def test_an_id_of_another_subject(registry: ApicurioRegistry, topic: str) -> None:
     number = registry.register(f"{topic}-bills", record("Bill", id="long"))
     found = catalogue(registry, number)
-    schemas = ExecutorSchemas(found)
-    assert isinstance(SubjectWriters(schemas, f"{topic}-bills").of_id(number), RegisteredSchema)
-    refused = SubjectWriters(schemas, f"{topic}-value").of_id(number)
+    schema = ExecutorSchemas(found).of_id(number)
+    accepted = SubjectWriters(f"{topic}-bills").judge(number, schema)
+    assert isinstance(accepted, RegisteredSchema)
+    refused = SubjectWriters(f"{topic}-value").judge(number, schema)
     assert refused == UnusableSchema(
         f"schema {number} is registered as {topic}-bills, not {topic}-value"
     )
@@ -177,16 +179,17 @@ def test_an_unknown_id_is_one_that_cannot_be_late(registry: ApicurioRegistry, to
     empty = SchemaCatalogue(latest=catalogue(registry, number, topic=topic).latest, made_as=topic)
     settings = RegistrySettings((registry.url,), no_progress_ms=1_000)
     tasks = ExecutorSchemas(empty, settings)
-    assert isinstance(tasks.of_id(number), RegisteredSchema)
-    forged = tasks.of_id(2_000_000_000)
+    assert isinstance(tasks.of_id(number).schema, RegisteredSchema)
+    forged = tasks.of_id(2_000_000_000).schema
     assert isinstance(forged, UnusableSchema)
     assert f"its ids are far lower, such as {number}" in forged.reason
     with pytest.raises(Unreachable, match=f"does not have schema id {number + 1} yet"):
         tasks.of_id(number + 1)
-    assert isinstance(tasks.of_records(LONG_AGO).of_id(number + 1), UnusableSchema)
+    of_old_records = replace(tasks, written=LONG_AGO)
+    assert isinstance(of_old_records.of_id(number + 1).schema, UnusableSchema)
     again = ExecutorSchemas(replace(empty, made_as=f"{topic}-2"), settings)
     assert registry.register(f"{topic}-2", record("Newer", id="long")) == number + 1
-    assert isinstance(again.of_id(number + 1), RegisteredSchema)
+    assert isinstance(again.of_id(number + 1).schema, RegisteredSchema)
 
 
 def test_a_url_without_the_path_of_the_api(registry: ApicurioRegistry) -> None:
@@ -250,7 +253,7 @@ def test_a_registry_that_hangs_is_given_up_and_answers_again(
     # It may need a while to come round, as long as its clients wait for it.
     longer = replace(settings, request_ms=10_000, no_progress_ms=60_000)
     patient = ExecutorSchemas(replace(empty, made_as="later"), longer)
-    assert isinstance(patient.of_id(number), RegisteredSchema)
+    assert isinstance(patient.of_id(number).schema, RegisteredSchema)
     assert patient.versions_of(number) == (SubjectVersion(topic, 1),)
 
 
@@ -330,8 +333,8 @@ def test_records_are_decoded_with_the_schemas_that_they_name(
     assert seen == {values: Counter({old: 1, new: 1, 2_000_000_000: 1})}
     found = make_catalogue(client(registry.url), SubjectNameStrategy.TOPIC, seen)
     tasks = ExecutorSchemas(found, RegistrySettings((registry.url,)))
-    form = AvroFormat(found.latest[f"{topic}-value"].schema.text, tasks)
-    decoded = form.decoder().decode(pa.array(payloads, pa.binary()))
+    form = AvroFormat(found.latest[f"{topic}-value"].schema.text, SubjectWriters())
+    decoded = decode_framed(form.decoder(), pa.array(payloads, pa.binary()), tasks)
     assert decoded.values.to_pylist() == [
         {"id": 1, "at": None},
         {"id": 2, "at": {"zip": "abc"}},

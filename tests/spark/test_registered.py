@@ -19,7 +19,6 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 import rangeland
 from rangeland import run
-from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.errors import JobFileError, TableRefused, UndecodablePayload, Unreachable
 from rangeland.job import Job
 from rangeland.landing.execution import spark_plan_reader
@@ -31,6 +30,7 @@ from rangeland.queries import verify_and_find
 from rangeland.queries.payload_sample import sample
 from rangeland.results import WriterSchema
 from rangeland.schema_registry.proto_compiler import compile_proto
+from rangeland.schema_registry.registry_settings import LONG_AGO
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import create_topic
 from tests.brokers.registry_proxy import guarded

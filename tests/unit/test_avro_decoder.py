@@ -18,8 +18,10 @@ from rangeland.decode.payload.payload_decoder import DecodedPayloads, PayloadSch
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
+    SubjectWriters,
     UnusableSchema,
 )
+from tests.fakes.schemas import decode_framed
 
 
 def record(*fields: Any, name: str = "R") -> dict[str, Any]:
@@ -76,8 +78,8 @@ def test_payloads_of_several_schemas_keep_their_order() -> None:
     new = encode(NEW, {"id": 1 << 40, "name": None, "added": "x"})
     bad = encode(registry.schemas[3], {"id": "7", "name": "b"})
     payloads = [framed(2, new), None, framed(1, old), framed(3, bad), framed(4, b""), b"{}", b""]
-    decoder = AvroFormat(json.dumps(NEW), registry).decoder()
-    found = decoder.decode(pa.array(payloads, pa.binary()))
+    decoder = AvroFormat(json.dumps(NEW), SubjectWriters()).decoder()
+    found = decode_framed(decoder, pa.array(payloads, pa.binary()), registry)
     assert found.values.to_pylist()[:3] == [
         {"name": None, "id": 1 << 40, "added": "x"},
         None,
@@ -96,17 +98,17 @@ def test_payloads_of_several_schemas_keep_their_order() -> None:
         "it is too short for a magic byte and a schema id",
     ]
     assert found.schema_ids == {1: 1, 2: 1, 3: 1, 4: 1}
-    decoder.decode(pa.array(payloads, pa.binary()))
-    assert sorted(registry.asked) == [1, 2, 3, 4]
+    again = decoder.decode(pa.array(payloads, pa.binary()))
+    assert isinstance(again, DecodedPayloads)
+    assert again.values.equals(found.values)
+    assert registry.asked == [1, 2, 3, 4]
 
 
 def test_a_schema_of_another_format_or_a_broken_one_is_the_records_reason() -> None:
     registry = Registry(_1=RegisteredSchema(SchemaFormat.JSON, "{}"), _2={"type": "recrod"})
-    found = (
-        AvroFormat(json.dumps(OLD), registry)
-        .decoder()
-        .decode(pa.array([framed(1, b"x"), framed(2, b"x")], pa.binary()))
-    )
+    decoder = AvroFormat(json.dumps(OLD), SubjectWriters()).decoder()
+    payloads = pa.array([framed(1, b"x"), framed(2, b"x")], pa.binary())
+    found = decode_framed(decoder, payloads, registry)
     assert reasons(found) == [
         "the schema with id 1 is not Avro but JSON",
         "the schema with id 2 cannot be used: the type 'recrod' is not defined",

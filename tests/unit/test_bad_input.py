@@ -23,8 +23,11 @@ from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    AskSchemas,
+    FoundSchema,
     RegisteredSchema,
     SchemaFormat,
+    SubjectWriters,
     UnusableSchema,
 )
 from rangeland.decode.payload.string_format import StringFormat
@@ -53,7 +56,7 @@ VALUE = {"x": 1.5, "text": "ok", "l": [1]}
 class Schemas:
     """What a registry says of ids."""
 
-    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
+    def of_id(self, schema_id: int) -> FoundSchema:
         known: dict[int, RegisteredSchema | UnusableSchema] = {
             5: RegisteredSchema(SchemaFormat.AVRO, json.dumps(AVRO)),
             6: RegisteredSchema(SchemaFormat.JSON, "{}"),
@@ -61,7 +64,8 @@ class Schemas:
             8: UnusableSchema("the schema with id 8 is of another subject"),
             9: RegisteredSchema(SchemaFormat.AVRO, json.dumps(CYCLE)),
         }
-        return known.get(schema_id, UnusableSchema(f"there is no schema with id {schema_id}"))
+        missing = UnusableSchema(f"there is no schema with id {schema_id}")
+        return FoundSchema(known.get(schema_id, missing))
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,14 @@ FORMATS = {
     "json": Known(_json, _json_good, VALUE),
     "avro": Known(AvroFormat(json.dumps(AVRO)), _avro_good, VALUE),
     "protobuf": Known(ProtobufFormat(_descriptors), _proto_good, VALUE),
-    "framed json": Known(replace(_json, writers=Schemas()), _json_id + _json_good, VALUE, _json_id),
+    "framed json": Known(
+        replace(_json, writers=SubjectWriters()), _json_id + _json_good, VALUE, _json_id
+    ),
     "framed avro": Known(
-        AvroFormat(json.dumps(AVRO), Schemas()), _avro_id + _avro_good, VALUE, _avro_id
+        AvroFormat(json.dumps(AVRO), SubjectWriters()), _avro_id + _avro_good, VALUE, _avro_id
     ),
     "framed protobuf": Known(
-        ProtobufFormat(_descriptors, "p.M", Schemas()),
+        ProtobufFormat(_descriptors, "p.M", SubjectWriters()),
         _proto_id + b"\0" + _proto_good,
         VALUE,
         _proto_id + b"\0",
@@ -105,8 +111,13 @@ def typed(known: Known, payload: bytes) -> tuple[Counts, list[str], list[Any]]:
     batch = rows({100: known.good, 101: payload, 102: known.good})
     chunk = ReadChunk(0, 100, 120, Counts(landed=3, compacted=17), batch)
     chunks = TypedChunks(RowFormat(value=known.form), Policy(undecodable=Action.SKIP), [PIECE])
-    receipts, found = ReceiptBuilder([PIECE]), list(chunks.type_rows(chunk))
-    for one in found:
+    receipts, found = ReceiptBuilder([PIECE]), []
+    for one in chunks.type_rows(chunk):
+        if isinstance(one, AskSchemas):
+            for schema_id in one.ids:
+                chunks.add_schema(one.topic_field, schema_id, Schemas().of_id(schema_id))
+            continue
+        found.append(one)
         receipts.add(one)
     (receipt,) = receipts.receipts()
     batches = [one.rows for one in found if isinstance(one, ReadChunk)]

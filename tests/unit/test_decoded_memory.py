@@ -24,13 +24,18 @@ from rangeland.decode.payload.payload_decoder import (
 from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
-from rangeland.decode.payload.schema_ids.schema_catalogue import RegisteredSchema, SchemaFormat
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    RegisteredSchema,
+    SchemaFormat,
+    SubjectWriters,
+)
 from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.loss import Action
 from rangeland.model import Counts
 from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
+from tests.fakes.schemas import decode_framed
 from tests.unit.test_avro_decoder import encode, record
 from tests.unit.test_protobuf_decoder import REPEATED, descriptors, message
 from tests.unit.test_typed_chunks import PIECE, rows
@@ -48,7 +53,7 @@ class KnownJson:
 def pieces(form: PayloadFormat, payloads: pa.Array) -> Iterator[DecodedPayloads]:
     decoder = form.decoder()
     while len(payloads):
-        found = decoder.decode(payloads)
+        found = decode_framed(decoder, payloads, KnownJson())
         assert len(found.values)
         payloads = payloads.slice(len(found.values))
         yield found
@@ -101,7 +106,7 @@ CASES = [
     pytest.param(AVRO, avro_payloads(), id="avro"),
     pytest.param(JSON, json_payloads(), id="json"),
     pytest.param(
-        replace(JSON, writers=KnownJson()), json_payloads(b"\0\0\0\0\5"), id="framed json"
+        replace(JSON, writers=SubjectWriters()), json_payloads(b"\0\0\0\0\5"), id="framed json"
     ),
     pytest.param(PROTOBUF, protobuf_payloads(), id="protobuf"),
 ]

@@ -17,6 +17,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError
 from rangeland.job import Job
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from tests.scripted_http import response, scripted
 
 URL = {"url": "http://registry:8081"}
@@ -165,7 +166,8 @@ def test_schemas_of_a_registry_make_the_columns(tmp_path: Path) -> None:
     record = {"key": b"\0\0\0\0\7\2\0", "value": b"\0\0\0\0\7\4\2\2x"}
     columns = {name: pa.array([data], pa.binary()) for name, data in record.items()}
     decoder = pickle.loads(pickle.dumps(made)).decoder("orders")
-    (decoded,) = decoder.decode(pa.record_batch(columns))
+    schemas = ExecutorSchemas(made.catalogue)
+    (decoded,) = schemas.answer(decoder.decode(pa.record_batch(columns)), decoder.add_schema)
     assert decoded.schema_ids == {7: 1}
     (bad,) = decoded.undecodable
     assert (bad.field, bad.reason) == (

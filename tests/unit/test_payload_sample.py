@@ -15,6 +15,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
+from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaCatalogue
 from rangeland.errors import UsageError
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReadChunk, SliceChunk
@@ -22,6 +23,7 @@ from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
 from rangeland.queries.payload_sample import SampleResult, newest_records, shown_rows
 from rangeland.render.sample_view import render_sample
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from tests.unit.test_render import rendered
 
 JSON = [b'{"id": 1, "name": "a"}', b'{"id": 2}']
@@ -41,7 +43,8 @@ def batch(values: list[bytes | None]) -> pa.RecordBatch:
 
 
 def described(values: list[bytes | None], row_format: RowFormat | None = None) -> SampleResult:
-    return payload_sample.describe_rows([batch(values)] if values else [], row_format)
+    schemas = ExecutorSchemas(SchemaCatalogue())
+    return payload_sample.describe_rows([batch(values)] if values else [], schemas, row_format)
 
 
 def values_of(rows: list[pa.RecordBatch]) -> list[Any]:

@@ -19,8 +19,10 @@ from rangeland.decode.payload.schema_ids.confluent_framing import encode_indexes
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
+    SubjectWriters,
     UnusableSchema,
 )
+from tests.fakes.schemas import decode_framed
 
 F = pb.FieldDescriptorProto
 OPTIONAL, REQUIRED, REPEATED = F.LABEL_OPTIONAL, F.LABEL_REQUIRED, F.LABEL_REPEATED
@@ -238,8 +240,8 @@ def test_framed_payloads_name_their_schema_and_message() -> None:
         framed(1, [1], b"\x08"),
         None,
     ]
-    form = ProtobufFormat(PAIR, "p.Pair", Registry())
-    found = form.decoder().decode(pa.array(payloads, pa.binary()))
+    form = ProtobufFormat(PAIR, "p.Pair", SubjectWriters())
+    found = decode_framed(form.decoder(), pa.array(payloads, pa.binary()), Registry())
     assert found.values.to_pylist() == [{"number": 7, "text": ""}, *[None] * 7]
     assert [(one.row, one.reason, one.schema_id) for one in found.undecodable] == [
         (1, "its message indexes name another message", 1),

@@ -21,9 +21,11 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     ReferencedSchema,
     RegisteredSchema,
     SchemaFormat,
+    SubjectWriters,
     UnusableSchema,
 )
 from rangeland.schema_registry.table_formats import MAIN_FILE, registered_format
+from tests.fakes.schemas import decode_framed
 
 AVRO, JSON, PROTOBUF = SchemaFormat
 ORDER = {
@@ -64,10 +66,10 @@ PAYLOADS = [
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_framed_json(kind: pa.DataType) -> None:
-    form = JsonFormat(parse_ddl("id BIGINT, name STRING"), writers=Known())
+    form = JsonFormat(parse_ddl("id BIGINT, name STRING"), writers=SubjectWriters())
     form = pickle.loads(pickle.dumps(form))
     array = pa.array([b"not looked at", *PAYLOADS], kind)[1:]
-    found = form.decoder().decode(array)
+    found = decode_framed(form.decoder(), array, Known())
     assert found.values.type == form.arrow_type
     assert found.values.to_pylist() == [
         {"id": 1, "name": None},
@@ -91,8 +93,8 @@ def test_framed_json(kind: pa.DataType) -> None:
 
 
 def test_unknown_fields_of_framed_json_are_kept() -> None:
-    form = JsonFormat(parse_ddl("id BIGINT, name STRING"), UnknownFields.KEEP, Known())
-    found = form.decoder().decode(pa.array(PAYLOADS, pa.binary()))
+    form = JsonFormat(parse_ddl("id BIGINT, name STRING"), UnknownFields.KEEP, SubjectWriters())
+    found = decode_framed(form.decoder(), pa.array(PAYLOADS, pa.binary()), Known())
     assert found.rescued is not None
     assert json.loads(found.rescued.to_pylist()[2]) == {"more": True}
 
@@ -103,9 +105,9 @@ FRAMED = st.builds(framed, st.integers(-1, 5), st.sampled_from([b"", b"{}", b'{"
 
 @given(st.lists(ANY | FRAMED, max_size=8), st.integers(0, 3))
 def test_any_bytes_are_decoded_or_named(payloads: list[bytes | None], start: int) -> None:
-    form = JsonFormat(parse_ddl("id BIGINT"), writers=Known())
+    form = JsonFormat(parse_ddl("id BIGINT"), writers=SubjectWriters())
     whole = pa.array(payloads, pa.binary())
-    found = form.decoder().decode(whole[start:])
+    found = decode_framed(form.decoder(), whole[start:], Known())
     refused = {one.row for one in found.undecodable}
     for row, payload in enumerate(payloads[start:]):
         is_good = payload in [framed(n, b) for n in (1, 2) for b in (b"{}", b'{"id": 7}')]
@@ -115,26 +117,26 @@ def test_any_bytes_are_decoded_or_named(payloads: list[bytes | None], start: int
 
 
 def test_no_payloads() -> None:
-    form = JsonFormat(parse_ddl("id BIGINT"), writers=Known())
+    form = JsonFormat(parse_ddl("id BIGINT"), writers=SubjectWriters())
     for array in (pa.array([], pa.binary()), pa.array([None, None], pa.binary())):
-        found = form.decoder().decode(array)
+        found = decode_framed(form.decoder(), array, Known())
         assert found.values.to_pylist() == [None] * len(array)
         assert list(found.undecodable) == []
 
 
 def test_json_of_a_registry() -> None:
     schema = RegisteredSchema(JSON, json.dumps(ORDER))
-    form = registered_format(schema, Known(), unknown_fields=UnknownFields.FAIL)
+    form = registered_format(schema, SubjectWriters(), unknown_fields=UnknownFields.FAIL)
     assert isinstance(form, JsonFormat)
     assert form.unknown_fields is UnknownFields.FAIL
-    found = form.decoder().decode(pa.array(PAYLOADS[:1], pa.binary()))
+    found = decode_framed(form.decoder(), pa.array(PAYLOADS[:1], pa.binary()), Known())
     assert found.values.to_pylist() == [{"id": 1, "name": None}]
 
 
 def test_avro_of_a_registry() -> None:
     record = {"type": "record", "name": "A", "fields": [{"name": "x", "type": "int"}]}
-    form = registered_format(RegisteredSchema(AVRO, json.dumps(record)), Known())
-    assert form == AvroFormat(json.dumps(record), Known())
+    form = registered_format(RegisteredSchema(AVRO, json.dumps(record)), SubjectWriters())
+    assert form == AvroFormat(json.dumps(record), SubjectWriters())
 
 
 def test_protobuf_of_a_registry() -> None:
@@ -144,7 +146,7 @@ def test_protobuf_of_a_registry() -> None:
         "message Pay { Money m = 1; } message Other { int32 x = 1; }"
     )
     schema = RegisteredSchema(PROTOBUF, pay, (ReferencedSchema("a/money.proto", money),))
-    form = registered_format(schema, Known(), message="shop.Pay")
+    form = registered_format(schema, SubjectWriters(), message="shop.Pay")
     assert isinstance(form, ProtobufFormat)
     assert form.arrow_type == pa.struct([("m", pa.struct([("units", pa.int64())]))])
 
@@ -154,7 +156,9 @@ REFERRING = {"type": "object", "properties": {"order": {"$ref": "b.json"}}}
 
 def test_json_of_a_registry_that_refers_to_another_schema() -> None:
     order = ReferencedSchema("b.json", json.dumps(ORDER))
-    form = registered_format(RegisteredSchema(JSON, json.dumps(REFERRING), (order,)), Known())
+    form = registered_format(
+        RegisteredSchema(JSON, json.dumps(REFERRING), (order,)), SubjectWriters()
+    )
     assert form.arrow_type == pa.struct([("order", parse_ddl("id BIGINT, name STRING"))])
 
 
@@ -171,4 +175,4 @@ def test_json_of_a_registry_that_refers_to_another_schema() -> None:
 )
 def test_a_schema_that_cannot_be_used(schema: RegisteredSchema) -> None:
     with pytest.raises(PayloadSchemaError):
-        registered_format(schema, Known())
+        registered_format(schema, SubjectWriters())

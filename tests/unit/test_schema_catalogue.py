@@ -16,12 +16,13 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
+    SubjectWriters,
     TopicField,
     UnusableSchema,
 )
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.schema_registry import executor_schemas, unknown_ids
-from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaReference, SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
@@ -232,10 +233,12 @@ def test_ids_of_other_subjects_are_refused() -> None:
     found = SchemaCatalogue(
         schemas=dict.fromkeys((1, 2, 3), schema), versions={1: (theirs, mine), 2: (theirs,), 3: ()}
     )
-    writers = SubjectWriters(ExecutorSchemas(found), "orders-value")
+    schemas, writers = ExecutorSchemas(found), SubjectWriters("orders-value")
     refused = UnusableSchema("schema 2 is registered as bills-value, not orders-value")
-    assert [writers.of_id(one) for one in (1, 2, 3)] == [schema, refused, schema]
-    assert isinstance(writers.of_id(9), UnusableSchema)
+    accepted = [writers.judge(one, schemas.of_id(one)) for one in (1, 2, 3)]
+    assert accepted == [schema, refused, schema]
+    assert SubjectWriters().judge(2, schemas.of_id(2)) == schema
+    assert isinstance(writers.judge(9, schemas.of_id(9)), UnusableSchema)
 
 
 # --- the catalogue of a run -----------------------------------------------------------------
@@ -338,9 +341,9 @@ def test_what_the_driver_has_seen_needs_no_registry(server: ScriptedServer) -> N
     found = catalogue(server, [1, 4])
     asked = len(server.paths)
     tasks = pickle.loads(pickle.dumps(ExecutorSchemas(found)))
-    assert tasks.of_id(1) == found.schemas[1]
-    assert isinstance(tasks.of_id(4), UnusableSchema)
-    assert isinstance(tasks.of_id(2), UnusableSchema)
+    assert tasks.of_id(1).schema == found.schemas[1]
+    assert isinstance(tasks.of_id(4).schema, UnusableSchema)
+    assert isinstance(tasks.of_id(2).schema, UnusableSchema)
     assert len(server.paths) == asked
 
 
@@ -349,17 +352,18 @@ def test_an_id_is_fetched_once_per_process_and_run(server: ScriptedServer) -> No
     for run in ("run-1", "run-2"):
         for _ in range(3):
             tasks = ExecutorSchemas(SchemaCatalogue(made_as=run), settings)
-            assert isinstance(tasks.of_id(2), RegisteredSchema)
-        assert tasks.versions_of(2) == (SubjectVersion("orders-value", 2),)
+            assert isinstance(tasks.of_id(2).schema, RegisteredSchema)
+        versions = (SubjectVersion("orders-value", 2),)
+        assert tasks.of_id(2).versions == tasks.versions_of(2) == versions
     assert server.paths.count("/schemas/ids/2") == 2
 
 
 def test_an_unknown_id_is_confirmed_once_per_process_and_run(server: ScriptedServer) -> None:
     tasks = ExecutorSchemas(SchemaCatalogue(made_as="run"), RegistrySettings((server.url,)))
     for _ in range(3):
-        assert isinstance(tasks.of_id(4), UnusableSchema)
+        assert isinstance(tasks.of_id(4).schema, UnusableSchema)
     assert server.paths.count("/schemas/ids/4") == 2 + CONFIRMATIONS
-    assert tasks.versions_of(4) == ()
+    assert tasks.of_id(4).versions == tasks.versions_of(4) == ()
 
 
 def test_so_many_unknown_ids_are_not_those_of_the_registry(

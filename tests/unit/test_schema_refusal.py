@@ -14,7 +14,7 @@ from rangeland.errors import TableRefused
 from rangeland.landing.drafts.schema_refusal import naming_schemas
 from rangeland.landing.target.landing_target import LandingTarget
 
-VALUES = SubjectFormats("avro", pa.struct([]), {}, cast(Any, None), {"orders-value": 9})
+VALUES = SubjectFormats("avro", pa.struct([]), {}, {"orders-value": 9})
 
 
 def refused(row_format: RowFormat | None, *landed: tuple[tuple[int, int], ...]) -> TableRefused:

@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rangeland.cluster_access.registry_lookup import registered_as
 from rangeland.decode.payload.avro.avro_format import AvroDecoder
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, Undecodable, UnknownFields
+from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     LatestSchema,
     RegisteredSchema,
@@ -29,12 +31,12 @@ from rangeland.decode.payload.schema_ids.subject_formats import (
     TypeConflict,
     fit_values,
     merge_types,
-    registered_as,
 )
 from rangeland.errors import JobFileError, TableRefused
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.schema_registry.table_formats import TableFormats
+from tests.fakes.schemas import decode_framed
 
 TOPIC, RECORD, BOTH_NAMES = SubjectNameStrategy
 
@@ -72,19 +74,21 @@ def tables(
         latest={name: LatestSchema(one, 1, schemas[one]) for one, name in subjects.items()},
     )
     ids = {TopicField(topic, "value"): found for topic, found in seen.items()}
-    return TableFormats(ExecutorSchemas(catalogue), strategy, ids)
+    return TableFormats(catalogue, strategy, ids)
 
 
-def registered(made: TableFormats) -> SubjectFormats:
+def registered(made: TableFormats) -> RowFormat:
     found = made.without_schema("value", "avro", "", UnknownFields.DROP)
     assert isinstance(found, SubjectFormats)
-    return found
+    return RowFormat(value=found, catalogue=made.catalogue)
 
 
-def decoded(formats: SubjectFormats, topic: str, payloads: list[bytes | None]) -> DecodedPayloads:
+def decoded(formats: RowFormat, topic: str, payloads: list[bytes | None]) -> DecodedPayloads:
     sent = pickle.loads(pickle.dumps(formats))
-    found: DecodedPayloads = sent.of_topic(topic).decoder().decode(pa.array(payloads, pa.binary()))
-    assert found.values.type == formats.arrow_type
+    decoder, schemas = sent.value.of_topic(topic).decoder(), ExecutorSchemas(sent.catalogue)
+    found = decode_framed(decoder, pa.array(payloads, pa.binary()), schemas)
+    assert formats.value is not None
+    assert found.values.type == formats.value.arrow_type
     found.values.validate(full=True)
     return found
 
@@ -110,9 +114,11 @@ def test_two_topics_share_the_columns_of_both() -> None:
     assert [(one.row, one.reason) for one in empty.undecodable] == [
         (1, "the schema registry had no schema for empty when the run began")
     ]
-    assert registered_as(formats, 2) == SubjectVersion("bills-value", 1)
-    assert registered_as(formats, 9) is None
-    assert registered_as(None, 1) is None
+    schemas = ExecutorSchemas(formats.catalogue)
+    assert registered_as(schemas, formats, 2) == SubjectVersion("bills-value", 1)
+    assert registered_as(schemas, formats, 9) is None
+    assert registered_as(schemas, RowFormat(), 1) is None
+    assert registered_as(schemas, None, 1) is None
 
 
 def test_a_topic_has_records_of_several_subjects() -> None:
@@ -128,11 +134,12 @@ def test_what_takes_much_memory_is_decoded_in_pieces(monkeypatch: pytest.MonkeyP
     decode = AvroDecoder.decode
     monkeypatch.setattr(AvroDecoder, "decode", lambda self, given: decode(self, given.slice(0, 2)))
     formats = registered(tables(RECORD, {1: "Order", 2: "Bill"}, {"all": (1, 2)}))
-    decoder = formats.of_topic("all").decoder()
+    assert formats.value is not None
+    decoder, schemas = formats.value.of_topic("all").decoder(), ExecutorSchemas(formats.catalogue)
     left = pa.array([FIRST, SECOND, SECOND, b"x", SECOND, FIRST, FIRST], pa.binary())
     pieces = []
     while len(left):
-        pieces.append(decoder.decode(left))
+        pieces.append(decode_framed(decoder, left, schemas))
         left = left.slice(len(pieces[-1].values))
     # What has no id counts as of the first subject, Bill.
     assert [len(one.values) for one in pieces] == [3, 4]

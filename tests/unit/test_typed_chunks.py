@@ -20,27 +20,31 @@ from rangeland.decode.payload.payload_decoder import (
     Undecodable,
 )
 from rangeland.decode.payload.row_format import RESCUED, RowFormat
+from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaCatalogue
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.delta.quarantine import quarantine_table
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import UndecodablePayload
 from rangeland.fetch import typed_chunks
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, ReceiptBuilder
-from rangeland.fetch.slice_reading import read_slices
-from rangeland.fetch.typed_chunks import TypedChunks, typing_of
+from rangeland.fetch.slice_reading import SliceReader, read_slices
+from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.loss import Action, DamagedBytes, DecidedLoss, LossKind, UndecodableRecords
 from rangeland.model import Counts, Partition, Range, Slice
 from rangeland.planning.policy import Policy
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 
 P = Partition("orders", 3)
 KAFKA = ClusterSettings("kafka", ())
 PIECE = Slice(0, P, 100, 120)
 TEXT = RowFormat(value=StringFormat())
+NO_SCHEMAS = ExecutorSchemas(SchemaCatalogue())
 
 
 def rows(values: dict[int, bytes | None], key: bytes | None = b"k") -> pa.RecordBatch:
@@ -164,9 +168,8 @@ def test_records_that_a_transform_fails_on_are_left_out_like_others(
     left_out = {0: {100: "KeyError: 'x' (m.py:5)", 107: "it has no row"}, 1: {105: "another slice"}}
     policy = Policy(undecodable=Action.QUARANTINE)
     settings = ReadSettings(KAFKA, policy=policy, row_format=row_format, left_out=left_out)
-    typing = typing_of([PIECE], settings)
-    assert typing is not None
-    [found] = typing.type_rows(chunk({100: b"a", 101: b"b", 105: b"c"}))
+    reader = SliceReader([PIECE], settings, load_dialect("kafka"))
+    [found] = reader.type_rows(chunk({100: b"a", 101: b"b", 105: b"c"}))
     assert isinstance(found, ReadChunk)
     assert found.rows.column("offset").to_pylist() == [101, 105]
     assert found.rows.schema.equals(typed_rows("kafka", row_format))
@@ -178,7 +181,10 @@ def test_records_that_a_transform_fails_on_are_left_out_like_others(
     )
     assert isinstance(kept, UndecodableRecords)
     assert kept.rows.column("value").to_pylist() == [b"a"]
-    assert typing_of([PIECE], ReadSettings(KAFKA)) is None
+    whole = chunk({100: b"a"})
+    assert [*SliceReader([PIECE], ReadSettings(KAFKA), load_dialect("kafka")).type_rows(whole)] == [
+        whole
+    ]
 
 
 def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alone() -> None:
@@ -258,8 +264,8 @@ def test_kept_records_are_read_again_with_another_format(tmp_path: Path) -> None
 def test_a_trial_tells_which_kept_records_can_be_decoded(tmp_path: Path) -> None:
     kept = kept_in(tmp_path)
     where = Range(P, 101, 103)
-    assert decodable(kept, where, "kafka", None) == [(where, "")]
-    ((piece, why),) = decodable(kept, where, "kafka", TEXT)
+    assert decodable(kept, where, "kafka", None, NO_SCHEMAS) == [(where, "")]
+    ((piece, why),) = decodable(kept, where, "kafka", TEXT, NO_SCHEMAS)
     assert (piece, why[:7]) == (where, "value: ")
 
 

@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
-    LONG_AGO,
     SchemaFormat,
     UnusableSchema,
-    WrittenBefore,
 )
 from rangeland.errors import Unreachable
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse
-from rangeland.schema_registry.registry_settings import RegistrySettings
+from rangeland.schema_registry.registry_settings import (
+    LONG_AGO,
+    RegistrySettings,
+    WrittenBefore,
+)
 from rangeland.schema_registry.unknown_ids import (
     CONFIRM_S,
     FAR_IDS,

@@ -24,7 +24,6 @@ from rangeland.landing.drafts.schema_refusal import check_schemas_are_readable, 
 from rangeland.loss import Action
 from rangeland.model import Partition, Slice
 from rangeland.planning.policy import Policy
-from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.schema_registry.table_formats import TableFormats
 
@@ -46,10 +45,9 @@ def rows_of(old: RegisteredSchema | UnusableSchema, new: RegisteredSchema) -> Ro
         {OLD: (SubjectVersion(SUBJECT, 1),), NEW: (SubjectVersion(SUBJECT, 2),)},
         {SUBJECT: LatestSchema(NEW, 2, new)},
     )
-    tables = TableFormats(
-        ExecutorSchemas(catalogue), SubjectNameStrategy.TOPIC, {VALUES: (OLD, NEW)}
-    )
-    return RowFormat(value=tables.without_schema("value", "avro", "", UnknownFields.DROP))
+    tables = TableFormats(catalogue, SubjectNameStrategy.TOPIC, {VALUES: (OLD, NEW)})
+    values = tables.without_schema("value", "avro", "", UnknownFields.DROP)
+    return RowFormat(value=values, catalogue=catalogue)
 
 
 class Census:

@@ -14,7 +14,12 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.job.connection_settings import cluster_of_brokers, zookeeper_access
+from rangeland.job.connection_settings import (
+    cluster_of_brokers,
+    schema_registry_settings,
+    zookeeper_access,
+)
+from rangeland.schema_registry.registry_settings import RegistrySettings
 
 if TYPE_CHECKING:
     from rangeland.zookeeper.broker_registry import BrokerRegistry
@@ -41,8 +46,19 @@ def read_settings(job: Job) -> ReadSettings:
     """The settings with which the job's logs are read. Raises what ``cluster_settings`` raises."""
     source = job.source
     return ReadSettings(
-        cluster_settings(job), policy=job.policies, tags=source.tags, compacted=source.compacted
+        cluster_settings(job),
+        policy=job.policies,
+        tags=source.tags,
+        registry=registry_settings(job),
+        compacted=source.compacted,
     )
+
+
+def registry_settings(job: Job) -> RegistrySettings | None:
+    """The settings to reach the job's schema registry; None without one. Raises JobFileError for a
+    reference to a secret that does not exist."""
+    registry = job.decode.registry
+    return None if registry is None else schema_registry_settings(job, registry)
 
 
 def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:

@@ -7,16 +7,22 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TypeAlias
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import cluster_settings, registry_settings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    SchemaCatalogue,
+    SubjectVersion,
+    TopicField,
+)
+from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.job import Job
 from rangeland.job.connection_settings import schema_registry_settings
 from rangeland.job.payload_formats import make_row_format
 from rangeland.model import Slice, Survey
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.registry_client import FIRST_RESPONSE_MS, RegistryClient
+from rangeland.schema_registry.registry_settings import WrittenBefore
 from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.table_formats import TableFormats
 from rangeland.survey.seen_schema_ids import seen_schema_ids
@@ -45,6 +51,26 @@ def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
     return make_row_format(job, _registered(job, seen or {}))
 
 
+def schemas_of(
+    job: Job, row_format: RowFormat | None, written: WrittenBefore | None = None
+) -> ExecutorSchemas:
+    """Looks up schemas for a row format of the job, in the driver. ``written``: the known age of
+    the records."""
+    catalogue = SchemaCatalogue() if row_format is None else row_format.catalogue
+    return ExecutorSchemas(catalogue, registry_settings(job), written)
+
+
+def registered_as(
+    schemas: ExecutorSchemas, row_format: RowFormat | None, schema_id: int
+) -> SubjectVersion | None:
+    """The registration to show of an id in values; None if it has none, or if values have no schema
+    ids. Raises the errors of the lookup."""
+    values = None if row_format is None else row_format.value
+    if not isinstance(values, SubjectFormats):
+        return None
+    return values.registration_among(schemas.versions_of(schema_id))
+
+
 def _registered(job: Job, seen: SeenIds) -> TableFormats | None:
     """The schemas of a registry, frozen; None without one."""
     registry = job.decode.registry
@@ -58,4 +84,4 @@ def _registered(job: Job, seen: SeenIds) -> TableFormats | None:
     ]
     ids = {field: tuple(islice(ids, MAX_SEEN_IDS)) for field, ids in seen.items()}
     catalogue = make_catalogue(client, strategy, ids, without_schema)
-    return TableFormats(ExecutorSchemas(catalogue, settings), strategy, ids)
+    return TableFormats(catalogue, strategy, ids)

@@ -20,10 +20,11 @@ from rangeland.dialects.fetch_values import DecodeOptions, FetchContext, Respons
 from rangeland.dialects.row_schema import rows_of
 from rangeland.fetch.piece_decoder import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, SliceChunk
-from rangeland.fetch.typed_chunks import entries_of, reason_of, typing_of
+from rangeland.fetch.receipt_builder import ReadChunk
+from rangeland.fetch.typed_chunks import entries_of, reason_of
 from rangeland.loss import DamagedBytes, UndecodableRecords
 from rangeland.model import Counts, Range, Slice
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 
 
 def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[FetchedPiece]:
@@ -46,18 +47,18 @@ def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Itera
         )
 
 
-def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[SliceChunk]:
-    """The chunks of those slices whose records are intact in quarantine."""
+def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[ReadChunk]:
+    """The chunks of those slices whose records are intact in quarantine, with keys and values as
+    bytes."""
     schema = rows_of(settings.dialect)
     in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
-    typing = typing_of(slices, settings)
     for slice_ in slices:
         intact = settings.quarantined_bytes[slice_.index]
         if not isinstance(intact, UndecodableRecords):
             continue
         kept = _inside(intact, slice_.from_offset, slice_.until_offset)
         rows = with_partition(kept.select(_records(schema)), slice_.partition)
-        chunk = ReadChunk(
+        yield ReadChunk(
             slice_.index,
             from_offset=slice_.from_offset,
             until_offset=slice_.until_offset,
@@ -65,7 +66,6 @@ def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterato
             rows=rows,
             entry_span=slice_.width if in_bytes else None,
         )
-        yield from [chunk] if typing is None else typing.type_rows(chunk)
 
 
 def _inside(intact: UndecodableRecords, from_offset: int, until_offset: int) -> pa.RecordBatch:
@@ -77,7 +77,11 @@ def _inside(intact: UndecodableRecords, from_offset: int, until_offset: int) -> 
 
 
 def decodable(
-    intact: UndecodableRecords, where: Range, dialect: str, row_format: RowFormat | None
+    intact: UndecodableRecords,
+    where: Range,
+    dialect: str,
+    row_format: RowFormat | None,
+    schemas: ExecutorSchemas,
 ) -> list[tuple[Range, str]]:
     """The parts of a range of intact records, each with the reason why it cannot be decoded, empty
     if it can be now. They were kept without a gap, so each entry reaches to the next one."""
@@ -87,7 +91,8 @@ def decodable(
     reasons: dict[int, str] = {}
     if row_format is not None:
         begin = 0
-        for decoded in row_format.decoder(where.partition.topic).decode(rows):
+        decoder = row_format.decoder(where.partition.topic)
+        for decoded in schemas.answer(decoder.decode(rows), decoder.add_schema):
             for failure in decoded.undecodable:
                 entry = int(entries.of_row[begin + failure.row])
                 reasons.setdefault(entry, f"{failure.field}: {reason_of(failure)}")

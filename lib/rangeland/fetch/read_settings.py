@@ -15,6 +15,7 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.loss import QuarantinedBytes
 from rangeland.model import Address, Isolation, Survey
 from rangeland.planning.policy import Policy
+from rangeland.schema_registry.registry_settings import RegistrySettings, WrittenBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class ReadSettings:
     """The bytes per second that one task may read from a broker, if limited."""
     row_format: RowFormat | None = None
     """How keys and values become typed columns; None leaves them as bytes."""
+    registry: RegistrySettings | None = None
+    """The schema registry to ask for schemas that are not in the row format's catalogue."""
+    written: WrittenBefore | None = None
+    """The known age of the records."""
     left_out: Mapping[int, Mapping[int, str]] = field(default_factory=dict, repr=False)
     """Records without a row because the transform fails on them, by slice and offset, with the
     reason."""

@@ -1,8 +1,9 @@
 """Reads slices: slices in, decoded chunks out. Drives the loop with real connections.
 
 ``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
-both, and is raised to the caller. ``piece_decoder`` decides what damage or a gap means; this module
-does what that takes: asks how a topic is cleaned, or reads the leader again.
+both, and is raised to the caller. ``piece_decoder`` decides what damage or a gap means, and
+``typed_chunks`` what records are; this module does what that takes: asks how a topic is cleaned,
+reads the leader again, or asks for the schemas that records name.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from rangeland.decode.columns import with_partition
+from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.errors import Bug
 from rangeland.fetch.fetch_thread import FetchThread
@@ -29,8 +31,9 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import Fail
-from rangeland.fetch.typed_chunks import typing_of
+from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.model import Slice
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.untrusted import parse_address
 
 
@@ -45,10 +48,10 @@ def read_slices(
     Unreachable if no broker serves a slice now, AccessDenied, MissingRequirement or JobFileError if
     brokers refuse, and RemoteProtocolError for an invalid response."""
     if settings.quarantined_bytes:
-        yield from quarantined_rows(slices, settings)
-        pieces = quarantined_pieces(slices, settings)
-        dialect = load_dialect(settings.dialect)
-        yield from SliceReader(slices, settings, dialect).read(pieces)
+        reader = SliceReader(slices, settings, load_dialect(settings.dialect))
+        for chunk in quarantined_rows(slices, settings):
+            yield from reader.type_rows(chunk)
+        yield from reader.read(quarantined_pieces(slices, settings))
         return
     limits = limits or FetchLimits(no_progress_ms=settings.cluster.no_progress_ms)
     fetcher = FetchThread(slices, settings, limits)
@@ -61,13 +64,16 @@ def read_slices(
 
 
 class SliceReader:
-    """Turns the pieces of one task's slices into chunks, and answers the decoder's questions."""
+    """Turns the pieces of one task's slices into chunks, and answers the decoders' questions."""
 
     def __init__(self, slices: Sequence[Slice], settings: ReadSettings, dialect: Dialect) -> None:
         self._partitions = {s.index: s.partition for s in slices}
         self._settings = settings
         self._decoder = PieceDecoder(slices, settings, dialect)
-        self._typing = typing_of(slices, settings)
+        row_format = settings.row_format or RowFormat()
+        self._types_rows = settings.row_format is not None or bool(settings.left_out)
+        self._typing = TypedChunks(row_format, settings.policy, slices, settings.left_out)
+        self._schemas = ExecutorSchemas(row_format.catalogue, settings.registry, settings.written)
 
     def read(self, pieces: Iterator[Piece]) -> Iterator[SliceChunk]:
         held_slices: set[int] = set()
@@ -89,7 +95,17 @@ class SliceReader:
                 yield chunk
                 continue
             chunk = replace(chunk, rows=with_partition(chunk.rows, self._partitions[piece.index]))
-            yield from [chunk] if self._typing is None else self._typing.type_rows(chunk)
+            yield from self.type_rows(chunk)
+
+    def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk]:
+        """The chunk with typed rows; as it is if keys and values stay bytes and no record is left
+        out."""
+        if not self._types_rows:
+            yield chunk
+            return
+        results = self._typing.type_rows(chunk)
+        typed: Iterator[SliceChunk] = self._schemas.answer(results, self._typing.add_schema)
+        yield from typed
 
     def _decode(self, piece: Piece) -> Iterator[SliceChunk]:
         for result in self._decoder.decode(piece):

@@ -8,6 +8,9 @@ the bytes of their entry, so that each can be landed by itself.
 A loss covers whole entries. In most logs each record is one. Where offsets are bytes, the records
 of an entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
 entry, so that no offset is both landed and in quarantine.
+
+Which schemas records were written with may have to be asked first: a question is a value among the
+chunks. Nothing here asks; ``slice_reading`` does.
 """
 
 from __future__ import annotations
@@ -21,8 +24,12 @@ import pyarrow as pa
 
 from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowFormat, UndecodableRow
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    AskSchemas,
+    FoundSchema,
+    TopicField,
+)
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
-from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostChunk, LostRecords, ReadChunk, SliceChunk
 from rangeland.fetch.slice_failures import log_loss, settle_loss
 from rangeland.fetch.slice_state import Fail
@@ -57,20 +64,28 @@ class TypedChunks:
         self._left_out = left_out or {}
         self._losses: dict[int, int] = {}
 
-    def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk]:
-        """The chunk with typed rows, in several chunks if they take much memory. If the policy is
-        to hold, the last one is a loss without width: its slice ends there. If it is to fail,
-        raises UndecodablePayload."""
+    def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk | AskSchemas]:
+        """The chunk with typed rows, in several chunks if they take much memory. A question has to
+        be answered before the next result is taken. If the policy is to hold, the last one is a
+        loss without width: its slice ends there. If it is to fail, raises UndecodablePayload."""
         if chunk.rows is None:
             yield chunk
             return
         decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
         for decoded in _of_whole_entries(chunk, decoder.decode(chunk.rows)):
+            if isinstance(decoded, AskSchemas):
+                yield decoded
+                continue
             first, chunk = _split(chunk, decoded.batch.num_rows)
             typed = self._type_rows(first, decoded)
             yield typed
             if isinstance(typed, LostChunk):
                 return
+
+    def add_schema(self, topic_field: TopicField, schema_id: int, found: FoundSchema) -> None:
+        """Takes the answer to a question. Raises JobFileError, whatever the policy, for a schema
+        that the table has no columns for."""
+        self._decoder(topic_field.topic).add_schema(topic_field, schema_id, found)
 
     def _type_rows(self, chunk: ReadChunk, decoded: DecodedRows) -> SliceChunk:
         """The chunk with its decoded rows, without those that the policy leaves out; or the loss of
@@ -147,7 +162,9 @@ class TypedChunks:
         )
 
 
-def _of_whole_entries(chunk: ReadChunk, parts: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
+def _of_whole_entries(
+    chunk: ReadChunk, parts: Iterator[DecodedRows | AskSchemas]
+) -> Iterator[DecodedRows | AskSchemas]:
     """The rows of a chunk, in parts. Where offsets are bytes, no part ends inside an entry, whose
     records share one offset."""
     if chunk.entry_span is None:
@@ -157,6 +174,9 @@ def _of_whole_entries(chunk: ReadChunk, parts: Iterator[DecodedRows]) -> Iterato
     pending: list[DecodedRows] = []
     end = 0
     for rows in parts:
+        if isinstance(rows, AskSchemas):
+            yield rows
+            continue
         pending.append(rows)
         end += rows.batch.num_rows
         if end == len(offsets) or offsets[end] != offsets[end - 1]:
@@ -199,15 +219,6 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
     if chunk.entry_span is None:
         return first, rest
     return replace(first, entry_span=width), replace(rest, entry_span=chunk.entry_span - width)
-
-
-def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | None:
-    """The typing of a task's chunks; None if keys and values stay bytes and no record is left
-    out."""
-    if settings.row_format is None and not settings.left_out:
-        return None
-    formats = settings.row_format or RowFormat()
-    return TypedChunks(formats, settings.policy, slices, settings.left_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RecordField,
-    WriterSchemas,
+    SchemaCatalogue,
+    SubjectWriters,
 )
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.dialects.row_schema import typed_rows
@@ -50,7 +51,13 @@ def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat 
     if key is None and value is None:
         return None
     try:
-        row_format = RowFormat(key, value, decode.layout == "flat", unknown is UnknownFields.KEEP)
+        row_format = RowFormat(
+            key,
+            value,
+            decode.layout == "flat",
+            unknown is UnknownFields.KEEP,
+            SchemaCatalogue() if schemas is None else schemas.catalogue,
+        )
         typed_rows(job.source.dialect, row_format)
     except PayloadSchemaError as error:
         raise _schema_error("decode.value.schema", error) from error
@@ -97,7 +104,7 @@ def _with_fields(
     schema: str,
     unknown: UnknownFields,
     field: str,
-    writers: WriterSchemas | None,
+    writers: SubjectWriters | None,
 ) -> PayloadFormat:
     path = Path(schema)
     if payload.format == "avro":

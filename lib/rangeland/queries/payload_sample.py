@@ -6,21 +6,20 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from rangeland.cluster_access.cluster_lookup import read_settings
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.cluster_access.registry_lookup import row_format_of
+from rangeland.cluster_access.registry_lookup import registered_as, row_format_of, schemas_of
 from rangeland.decode.columns import TOPIC, VALUE
 from rangeland.decode.payload.json.json_inference import InferredField, infer_json_schema
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import print_ddl
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
-from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
-from rangeland.decode.payload.schema_ids.subject_formats import registered_as
+from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
@@ -29,6 +28,8 @@ from rangeland.job.connection_settings import request_for_range
 from rangeland.model import LogState, Slice
 from rangeland.progress_events import Progress
 from rangeland.results import WriterSchema
+from rangeland.schema_registry.executor_schemas import ExecutorSchemas
+from rangeland.schema_registry.registry_settings import LONG_AGO
 
 SHOWN_ROWS = 5
 ShownValue: TypeAlias = str | dict[str, str]
@@ -70,7 +71,9 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     progress.step("reading the newest records")
     rows = newest_records(survey.logs.values(), settings.with_versions_of(survey), records)
     topics = {partition.topic for partition in survey.logs}
-    return describe_rows(rows, row_format_of(job, schema_ids_of(job, topics, rows)))
+    row_format = row_format_of(job, schema_ids_of(job, topics, rows))
+    # A sample decides nothing, so an unknown schema need not be waited for.
+    return describe_rows(rows, schemas_of(job, row_format, LONG_AGO), row_format)
 
 
 def schema_ids_of(
@@ -122,7 +125,9 @@ def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator
         yield from (batch for batch in batches if batch.num_rows)
 
 
-def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = None) -> SampleResult:
+def describe_rows(
+    rows: list[pa.RecordBatch], schemas: ExecutorSchemas, row_format: RowFormat | None
+) -> SampleResult:
     """Describes the values of these records, and how they are decoded."""
     values = [value for batch in rows for value in batch.column(VALUE.name).to_pylist()]
     schema_ids = count_schema_ids(pa.array(values, pa.binary()))
@@ -137,11 +142,11 @@ def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = Non
         "bytes": kinds["framed"] + kinds["bytes"] - framed_values,
         "null": kinds["null"],
     }
-    shown, undecodable = _shown_values(rows, row_format)
+    shown, undecodable = _shown_values(rows, schemas, row_format)
     return SampleResult(
         records=len(values),
         formats={name: count for name, count in formats.items() if count},
-        schemas=_schemas(schema_ids, row_format),
+        schemas=_schemas(schema_ids, schemas, row_format),
         schema=json_schema.ddl or _ddl(row_format),
         fields=tuple(json_schema.fields),
         rows=tuple(shown),
@@ -149,16 +154,17 @@ def describe_rows(rows: list[pa.RecordBatch], row_format: RowFormat | None = Non
     )
 
 
-def _schemas(counts: Mapping[int, int], row_format: RowFormat | None) -> tuple[WriterSchema, ...]:
+def _schemas(
+    counts: Mapping[int, int], schemas: ExecutorSchemas, row_format: RowFormat | None
+) -> tuple[WriterSchema, ...]:
     """The schemas with these ids, by the subjects of values."""
-    values = None if row_format is None else row_format.value
-    schemas = []
+    found = []
     for schema_id, count in sorted(counts.items()):
-        registration = registered_as(values, schema_id)
-        schemas.append(
+        registration = registered_as(schemas, row_format, schema_id)
+        found.append(
             WriterSchema(schema_id, count, None if registration is None else registration.subject)
         )
-    return tuple(schemas)
+    return tuple(found)
 
 
 def _ddl(row_format: RowFormat | None) -> str:
@@ -168,13 +174,13 @@ def _ddl(row_format: RowFormat | None) -> str:
 
 
 def _shown_values(
-    rows: list[pa.RecordBatch], row_format: RowFormat | None
+    rows: list[pa.RecordBatch], schemas: ExecutorSchemas, row_format: RowFormat | None
 ) -> tuple[list[ShownValue], int]:
     """Some values as text, and how many records cannot be decoded."""
     lines: list[ShownValue] = []
     undecodable = 0
     for batch in rows:
-        for values, reasons in _decoded_values(batch, row_format):
+        for values, reasons in _decoded_values(batch, schemas, row_format):
             undecodable += len(reasons)
             for row in range(min(len(values), SHOWN_ROWS - len(lines))):
                 value = values[row].as_py()
@@ -188,15 +194,14 @@ def _shown_values(
 
 
 def _decoded_values(
-    batch: pa.RecordBatch, row_format: RowFormat | None
+    batch: pa.RecordBatch, schemas: ExecutorSchemas, row_format: RowFormat | None
 ) -> Iterator[tuple[pa.Array, dict[int, str]]]:
     """Values, and why some of them cannot be decoded; in pieces, by their memory."""
     if row_format is None:
         yield batch.column(VALUE.name), {}
         return
-    # A sample decides nothing, so an unknown schema need not be waited for.
-    row_format = replace(row_format, written=LONG_AGO)
-    for part in row_format.decoder(_topic_of(batch)).decode(batch):
+    decoder = row_format.decoder(_topic_of(batch))
+    for part in schemas.answer(decoder.decode(batch), decoder.add_schema):
         reasons = {record.row: f"{record.field}: {record.reason}" for record in part.undecodable}
         yield _values_of(part.batch, row_format), reasons
 

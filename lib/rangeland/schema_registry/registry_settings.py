@@ -1,4 +1,5 @@
-"""The settings of a schema registry, as a picklable value for the driver and the executors.
+"""The settings of a schema registry, and for which records it is asked, as picklable values for the
+driver and the executors.
 
 Secrets are included unencrypted, since executors cannot look them up; they are kept out of every
 ``repr``, and never written to a plan, a ledger or a log.
@@ -41,3 +42,20 @@ class RegistrySettings:
     connect_ms: int = 5_000
     request_ms: int = 30_000
     no_progress_ms: int = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBefore:
+    """Records that were in their log at ``at_ms``, and are read at ``now_ms`` by the same clock: a
+    registry should have had their schemas for that long."""
+
+    at_ms: int
+    now_ms: int
+
+    @property
+    def age_ms(self) -> int:
+        return self.now_ms - self.at_ms
+
+
+LONG_AGO: Final = WrittenBefore(0, 1 << 62)
+"""An age for records whose judgement can wait no longer, or is not final."""

@@ -26,9 +26,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     LatestSchema,
     RecordField,
     RegisteredSchema,
+    SchemaCatalogue,
     SchemaFormat,
+    SubjectWriters,
     TopicField,
-    WriterSchemas,
 )
 from rangeland.decode.payload.schema_ids.subject_formats import (
     SubjectFormats,
@@ -36,7 +37,6 @@ from rangeland.decode.payload.schema_ids.subject_formats import (
     merge_types,
 )
 from rangeland.errors import JobFileError, TableRefused
-from rangeland.schema_registry.executor_schemas import ExecutorSchemas, SubjectWriters
 from rangeland.schema_registry.proto_compiler import compile_proto
 from rangeland.schema_registry.registry_client import FIELD
 from rangeland.schema_registry.subject_names import SubjectNameStrategy, own_prefix, subject_name
@@ -47,32 +47,30 @@ class TableFormats:
     """Makes the formats of a table's keys and values. ``seen``: the schema ids in the keys and
     values of a run's topics."""
 
-    schemas: ExecutorSchemas
+    catalogue: SchemaCatalogue
     strategy: SubjectNameStrategy
     seen: Mapping[TopicField, tuple[int, ...]]
 
     def with_schema(
-        self, field: RecordField, make: Callable[[WriterSchemas], PayloadFormat]
+        self, field: RecordField, make: Callable[[SubjectWriters], PayloadFormat]
     ) -> PayloadFormat:
         """The format of payloads that name their schemas, if the job file has the table's
         schema."""
-        any_subject = make(self.schemas)
+        any_subject = make(SubjectWriters())
         topics: dict[str, dict[str, PayloadFormat]] = {}
         for topic, subjects in self._subjects(field).items():
             if self.strategy.names_the_record:  # then the subjects of a topic are not all known
                 topics[topic] = {"": any_subject}
             else:
-                topics[topic] = {
-                    name: make(SubjectWriters(self.schemas, name)) for name in subjects
-                }
-        return SubjectFormats(any_subject.name, any_subject.arrow_type, topics, self.schemas)
+                topics[topic] = {name: make(SubjectWriters(name)) for name in subjects}
+        return SubjectFormats(any_subject.name, any_subject.arrow_type, topics)
 
     def without_schema(
         self, field: RecordField, name: str, message: str, unknown: UnknownFields
     ) -> PayloadFormat:
         """The format of payloads that are read as the latest schemas of their subjects."""
         topics = self._subjects(field)
-        latest = self.schemas.catalogue.latest
+        latest = self.catalogue.latest
         prefixes = {
             subject: own_prefix(self.strategy, topic)
             for topic, subjects in topics.items()
@@ -80,7 +78,7 @@ class TableFormats:
         }
         formats = {
             subject: self._make(
-                SubjectWriters(self.schemas, subject, prefixes[subject]),
+                SubjectWriters(subject, prefixes[subject]),
                 latest[subject],
                 name,
                 message,
@@ -97,14 +95,14 @@ class TableFormats:
             for topic, subjects in topics.items()
         }
         ids = {subject: latest[subject].id for subject in formats}
-        return SubjectFormats(name, kind, by_topic, self.schemas, ids)
+        return SubjectFormats(name, kind, by_topic, ids)
 
     def _subjects(self, field: RecordField) -> dict[str, list[str]]:
         """The subjects of each topic."""
         return {of.topic: self._subjects_of(of) for of in sorted(self.seen) if of.field == field}
 
     def _subjects_of(self, of: TopicField) -> list[str]:
-        by_id = self.schemas.catalogue.schemas
+        by_id = self.catalogue.schemas
         of_records = (by_id.get(schema_id) for schema_id in self.seen[of])
         usable = [schema for schema in of_records if isinstance(schema, RegisteredSchema)]
         schemas = usable if self.strategy.names_the_record else [None]
@@ -189,7 +187,7 @@ MAIN_FILE: Final = "rangeland_main.proto"
 
 def registered_format(
     schema: RegisteredSchema,
-    writers: WriterSchemas,
+    writers: SubjectWriters,
     *,
     message: str = "",
     unknown_fields: UnknownFields = UnknownFields.DROP,

@@ -25,10 +25,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from rangeland.decode.payload.schema_ids.schema_catalogue import UnusableSchema, WrittenBefore
+from rangeland.decode.payload.schema_ids.schema_catalogue import UnusableSchema
 from rangeland.errors import Unreachable
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse
+from rangeland.schema_registry.registry_settings import WrittenBefore
 from rangeland.untrusted import MAX_INT32
 
 logger = logging.getLogger(__name__)

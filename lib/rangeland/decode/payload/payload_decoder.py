@@ -6,6 +6,9 @@ payloads into an array with a value for each, or only for the first ones if all 
 would take too much memory. It never raises because of a payload: one that cannot be decoded is null
 in the values and has an entry in ``undecodable``, with the reason. A null payload is null in the
 values and has no such entry.
+
+Payloads may name the schemas that they were written with. A decoder that does not know one of them
+decodes nothing, and returns the ids: its caller finds the schemas, adds them, and calls it again.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
+from rangeland.decode.payload.schema_ids.schema_catalogue import FoundSchema
+from rangeland.errors import Bug
 
 MAX_REASON: Final = 200
 """The most characters of a reason."""
@@ -99,14 +103,27 @@ class DecodedPayloads:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class MissingSchemas:
+    """The schema ids that payloads name and their decoder does not know, in ascending order."""
+
+    ids: tuple[int, ...]
+
+
 class PayloadDecoder(ABC):
     """Decodes payloads of one format. Made once per task; not shared between threads."""
 
     arrow_type: pa.DataType
 
     @abstractmethod
-    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
-        """A value for each payload, or for the first ones. Never raises because of a payload."""
+    def decode(self, payloads: PayloadArray) -> DecodedPayloads | MissingSchemas:
+        """A value for each payload, or for the first ones, unless schemas of some are missing.
+        Never raises because of a payload."""
+
+    def add_schema(self, schema_id: int, found: FoundSchema) -> None:
+        """Adds the schema of an id that was missing. Raises JobFileError for one that the table has
+        no columns for."""
+        raise Bug(f"payloads without schema ids have no schema {schema_id}")
 
 
 class PayloadFormat(ABC):
@@ -122,10 +139,6 @@ class PayloadFormat(ABC):
 
     def of_topic(self, topic: str) -> PayloadFormat:
         """The format of payloads of this topic, with the same type."""
-        return self
-
-    def of_records(self, written: WrittenBefore) -> PayloadFormat:
-        """The format of payloads of these records, with the same type."""
         return self
 
     @abstractmethod

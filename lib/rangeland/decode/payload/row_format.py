@@ -9,7 +9,7 @@ schema may stop requiring a field. The decoders check that required fields are p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -18,15 +18,24 @@ import pyarrow.types as pt
 from rangeland.decode.columns import KEY, PLAIN_COLUMNS, VALUE, LogColumns
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
+    MissingSchemas,
+    PayloadArray,
     PayloadDecoder,
     PayloadFormat,
     PayloadSchemaError,
 )
-from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
+from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    AskSchemas,
+    FoundSchema,
+    RecordField,
+    SchemaCatalogue,
+    TopicField,
+)
+from rangeland.errors import Bug
 
 FLAT_COLUMNS = LogColumns("_")
 RESCUED = pa.field("_rescued_data", pa.string())
-_PARTS = (KEY.name, VALUE.name)
+_PARTS: tuple[RecordField, RecordField] = ("key", "value")
 
 
 @dataclass(frozen=True)
@@ -52,13 +61,14 @@ class DecodedRows:
 @dataclass(frozen=True)
 class RowFormat:
     """The formats of key and value, None for bytes. ``keeps_unknown``: fields that the schema lacks
-    go to a separate column, as JSON text. ``written``: the known age of the records."""
+    go to a separate column, as JSON text. ``catalogue``: the schemas of the run, to answer its
+    decoders with."""
 
     key: PayloadFormat | None = None
     value: PayloadFormat | None = None
     is_flat: bool = False
     keeps_unknown: bool = False
-    written: WrittenBefore | None = None
+    catalogue: SchemaCatalogue = field(default_factory=SchemaCatalogue, repr=False)
 
     def __post_init__(self) -> None:
         """Raises PayloadSchemaError for columns that a table cannot have."""
@@ -105,42 +115,61 @@ class RowFormat:
 
     def decoder(self, topic: str) -> RowDecoder:
         """A new decoder, for records of this topic."""
-        key, value = (one and self._format_for(one, topic) for one in (self.key, self.value))
-        return RowDecoder(replace(self, key=key, value=value))
-
-    def _format_for(self, payloads: PayloadFormat, topic: str) -> PayloadFormat:
-        topic_format = payloads.of_topic(topic)
-        return topic_format if self.written is None else topic_format.of_records(self.written)
+        key, value = (one and one.of_topic(topic) for one in (self.key, self.value))
+        return RowDecoder(replace(self, key=key, value=value), topic)
 
 
 class RowDecoder:
     """Decodes rows of one topic."""
 
-    def __init__(self, row_format: RowFormat) -> None:
-        self._format = row_format
+    def __init__(self, row_format: RowFormat, topic: str) -> None:
+        self._format, self._topic = row_format, topic
         formats = dict(zip(_PARTS, (row_format.key, row_format.value), strict=True))
-        self._decoders: dict[str, PayloadDecoder] = {
+        self._decoders: dict[RecordField, PayloadDecoder] = {
             name: one.decoder() for name, one in formats.items() if one is not None
         }
 
-    def decode(self, rows: pa.RecordBatch) -> Iterator[DecodedRows]:
+    def add_schema(self, topic_field: TopicField, schema_id: int, found: FoundSchema) -> None:
+        """Takes one of the schemas that were asked for. Raises JobFileError for one that the table
+        has no columns for."""
+        self._decoders[topic_field.field].add_schema(schema_id, found)
+
+    def decode(self, rows: pa.RecordBatch) -> Iterator[DecodedRows | AskSchemas]:
         """Decodes keys and values. ``rows`` have the columns of ``decode.columns``. They are
         decoded in as many pieces as needed, so that none takes much more memory than
-        ``MAX_DECODED_BYTES``. Never raises because of their contents."""
+        ``MAX_DECODED_BYTES``. A question has to be answered before the next result is taken. Never
+        raises because of the contents of rows."""
         while True:
-            decoded = self._decode_first(rows)
+            decoded = yield from self._decode_first(rows)
             rows = rows.slice(decoded.batch.num_rows)
             yield decoded
             if not rows.num_rows:
                 return
 
-    def _decode_first(self, rows: pa.RecordBatch) -> DecodedRows:
-        schema = self._format.schema(rows.schema)
+    def _decode_first(self, rows: pa.RecordBatch) -> Generator[AskSchemas, None, DecodedRows]:
         decoded: dict[str, DecodedPayloads] = {}
-        for name, decoder in self._decoders.items():
-            decoded[name] = decoder.decode(rows.column(name))
+        for name in self._decoders:
+            decoded[name] = yield from self._decode_part(name, rows.column(name))
             rows = rows.slice(0, len(decoded[name].values))
-        decoded = {name: part.first(rows.num_rows) for name, part in decoded.items()}
+        return self._typed(
+            rows, {name: part.first(rows.num_rows) for name, part in decoded.items()}
+        )
+
+    def _decode_part(
+        self, name: RecordField, payloads: PayloadArray
+    ) -> Generator[AskSchemas, None, DecodedPayloads]:
+        decoder = self._decoders[name]
+        decoded = decoder.decode(payloads)
+        if isinstance(decoded, MissingSchemas):
+            yield AskSchemas(TopicField(self._topic, name), decoded.ids)
+            decoded = decoder.decode(payloads)
+        if isinstance(decoded, MissingSchemas):
+            raise Bug(f"the schemas {decoded.ids} were asked for and not added")
+        return decoded
+
+    def _typed(self, rows: pa.RecordBatch, decoded: Mapping[str, DecodedPayloads]) -> DecodedRows:
+        """The rows with these keys and values."""
+        schema = self._format.schema(rows.schema)
         values = decoded.get(VALUE.name)
         columns = {f.name: rows.column(f.name) for f in rows.schema}
         columns |= {name: part.values for name, part in decoded.items()}

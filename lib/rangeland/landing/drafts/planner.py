@@ -16,7 +16,6 @@ from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
 from rangeland.deadline import Deadline
-from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.fetch.read_settings import ReadSettings
@@ -64,6 +63,7 @@ from rangeland.planning.read_options import (
     check_same_cluster,
     with_known_addresses,
 )
+from rangeland.schema_registry.registry_settings import LONG_AGO
 from rangeland.spark.deferred_session import parallelism_of
 
 logger = logging.getLogger(__name__)
@@ -186,8 +186,8 @@ class Planner:
 
     def _settings(self, survey: Survey) -> ReadSettings:
         # Records that are held or in quarantine have been judged before.
-        row_format = self._row_format and replace(self._row_format, written=LONG_AGO)
-        settings = replace(read_settings(self._job), row_format=row_format).with_versions_of(survey)
+        settings = read_settings(self._job).with_versions_of(survey)
+        settings = replace(settings, row_format=self._row_format, written=LONG_AGO)
         return with_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:

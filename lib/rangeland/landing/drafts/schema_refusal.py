@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import NamedTuple
 
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.avro.avro_resolution import Mismatch
+from rangeland.decode.payload.payload_decoder import PayloadFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField, TopicField
 from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
@@ -86,15 +88,21 @@ def check_schemas_are_readable(
 
 def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[UnreadableSchema]:
     """The unreadable schemas among those that the driver has looked up."""
-    formats = (row_format.key, row_format.value) if row_format is not None else ()
-    names: tuple[RecordField, ...] = ("key", "value")
+    if row_format is None:
+        return []
+    formats: dict[RecordField, PayloadFormat | None] = {
+        "key": row_format.key,
+        "value": row_format.value,
+    }
+    catalogue = row_format.catalogue
     schemas = []
-    for name, payloads in zip(names, formats, strict=False):
+    for name, payloads in formats.items():
         if not isinstance(payloads, SubjectFormats):
             continue
-        for schema_id in payloads.lookup.seen:
-            subject, form = payloads.format_of(topic, schema_id) or ("", None)
-            if isinstance(form, AvroFormat) and (fields := form.unreadable(schema_id)):
+        for schema_id, schema in sorted(catalogue.schemas.items(), key=itemgetter(0)):
+            versions = catalogue.versions.get(schema_id, ())
+            subject, form = payloads.format_of(topic, versions) or ("", None)
+            if isinstance(form, AvroFormat) and (fields := form.unreadable(schema)):
                 topic_field = TopicField(topic, name)
                 schemas.append(
                     UnreadableSchema(topic_field, schema_id, subject, form.schema_id, fields[0])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from rangeland.decode.payload.row_format import RowFormat
+from rangeland.cluster_access.registry_lookup import registered_as, schemas_of
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
-from rangeland.decode.payload.schema_ids.subject_formats import registered_as
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import RangelandError
 from rangeland.grouping import sum_by_key
@@ -48,7 +47,7 @@ def result_of_plans(
         held_losses=_held_losses(draft, losses),
         losses=tuple(event for events in losses for event in events),
         added_columns=_added_columns(ours) if is_typed else None,
-        schemas=_schemas(ours, context.row_format, context.warn) if is_typed else None,
+        schemas=_schemas(context, ours) if is_typed else None,
         passed_over=draft.passed_over if draft is not None and finished else (),
     )
 
@@ -105,20 +104,18 @@ def _added_columns(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in landed for name in one.landed.added))
 
 
-def _schemas(
-    landed: Sequence[CommittedPlan], row_format: RowFormat | None, warn: Callable[[str], None]
-) -> tuple[WriterSchema, ...]:
+def _schemas(context: LandingContext, landed: Sequence[CommittedPlan]) -> tuple[WriterSchema, ...]:
     """The schemas that the landed records were written with. A subject that cannot be found out is
     a warning."""
     total = sum_by_key(pair for one in landed for pair in one.outcome.schema_ids)
-    values = None if row_format is None else row_format.value
     schemas = []
     for schema_id, count in sorted(total.items()):
         registered: SubjectVersion | None = None
         try:
-            registered = registered_as(values, schema_id)
+            lookup = schemas_of(context.job, context.row_format)
+            registered = registered_as(lookup, context.row_format, schema_id)
         except RangelandError as error:  # what has landed is safe
-            warn(f"the subject of schema {schema_id} is unknown: {error}")
+            context.warn(f"the subject of schema {schema_id} is unknown: {error}")
         name = (registered.subject, registered.version) if registered else ()
         schemas.append(WriterSchema(schema_id, count, *name))
     return tuple(schemas)

@@ -14,8 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
-from rangeland.decode.payload.row_format import RowFormat
-from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.parquet_files.data_files import FileWriterSettings
 from rangeland.delta.stores.table_path import TablePath
@@ -44,6 +42,7 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove_part
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.task_packing import pack_tasks
+from rangeland.schema_registry.registry_settings import WrittenBefore
 from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.python_workers import start_workers
@@ -200,15 +199,12 @@ class SparkPlanReader:
             settings = settings_of(self._job, plan, self._target, self._row_format)
             return settings if self._transform is None else replace(settings, policy=KEEP)
         settings = read_settings(self._job).with_filter(plan.isolation, plan.tags)
-        settings = replace(settings, row_format=self._row_format_of(plan))
+        # All records of a plan were in the log when it was made.
+        written = WrittenBefore(plan.made_at_ms, time.time_ns() // 1_000_000)
+        settings = replace(settings, row_format=self._row_format, written=written)
         settings = with_cleanup(self._job, settings, (s.partition.topic for s in plan.slices))
         settings = settings.with_versions_of(self._surveys.last)
         return replace(settings, policy=HOLD_ALL) if plan.kind.traits.holds_all else settings
-
-    def _row_format_of(self, plan: Plan) -> RowFormat | None:
-        """All records of a plan were in the log when it was made."""
-        bound = WrittenBefore(plan.made_at_ms, time.time_ns() // 1_000_000)
-        return self._row_format and replace(self._row_format, written=bound)
 
     # --- together with other drivers -----------------------------------------------------------
 

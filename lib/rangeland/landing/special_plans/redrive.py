@@ -14,10 +14,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from rangeland.cluster_access.cluster_lookup import registry_settings
+from rangeland.cluster_access.registry_lookup import schemas_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
-from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO, TopicField
+from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.quarantine_reading import decodable
@@ -42,6 +44,7 @@ from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.policy import Policy
 from rangeland.result_json import RESULT_JSON, JsonResult
 from rangeland.results import RunResult
+from rangeland.schema_registry.registry_settings import LONG_AGO
 
 PLAN_BYTES = 64 << 20
 """The most kept bytes per plan: they are sent to its tasks."""
@@ -170,8 +173,8 @@ def _trial(
         case DamagedBytes():
             return [(batch.range, _why_not(job, row_format, batch, isolation))]
         case UndecodableRecords():
-            typing = _of_old_records(row_format)
-            return decodable(kept, batch.range, job.source.dialect, typing)
+            schemas = schemas_of(job, row_format, LONG_AGO)
+            return decodable(kept, batch.range, job.source.dialect, row_format, schemas)
         case _:
             assert_never(kept)
 
@@ -318,7 +321,8 @@ def _decode_settings(
     tags: tuple[str, ...] = (),
 ) -> ReadSettings:
     """The settings for decoding these bytes, without any broker. The memory budget is the job's: a
-    batch that was quarantined because it was too large can be landed once the budget is raised."""
+    batch that was quarantined because it was too large can be landed once the budget is raised.
+    Records without a known schema stay in quarantine: it may still be registered."""
     source = job.source
     cluster = ClusterSettings(
         source.dialect, (), isolation=isolation, max_batch_bytes=source.max_batch_bytes
@@ -327,14 +331,10 @@ def _decode_settings(
         cluster,
         tags=tags,
         quarantined_bytes=by_slice,
-        row_format=_of_old_records(row_format),
+        row_format=row_format,
+        registry=registry_settings(job),
+        written=LONG_AGO,
     )
-
-
-def _of_old_records(row_format: RowFormat | None) -> RowFormat | None:
-    """The row format for records from quarantine. Those without a known schema stay there: it may
-    still be registered."""
-    return row_format and replace(row_format, written=LONG_AGO)
 
 
 def _place_of(range_: Range | Slice) -> tuple[Partition, str, int]:

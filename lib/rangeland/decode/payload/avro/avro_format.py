@@ -5,7 +5,7 @@ Payloads of all ids are decoded in one call of the kernel, each by the program o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -25,8 +25,8 @@ from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Wr
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    WriterSchemas,
-    WrittenBefore,
+    SubjectWriters,
+    UnusableSchema,
 )
 
 
@@ -36,8 +36,8 @@ class AvroFormat(PayloadFormat):
 
     schema: str
     """The table's schema, as JSON."""
-    writers: WriterSchemas | None = None
-    """The schemas of payloads that are framed with a schema id. Without it payloads are bare."""
+    writers: SubjectWriters | None = None
+    """The writers of payloads that are framed with a schema id. Without it payloads are bare."""
     writer_schema: str = ""
     """The writer's schema of bare payloads; by default the table's schema."""
     schema_id: int | None = None
@@ -56,13 +56,9 @@ class AvroFormat(PayloadFormat):
     def arrow_type(self) -> pa.DataType:
         return arrow_type_of(self._reader)
 
-    def of_records(self, written: WrittenBefore) -> AvroFormat:
-        return replace(self, writers=self.writers and self.writers.of_records(written))
-
-    def unreadable(self, schema_id: int) -> tuple[Mismatch, ...]:
-        """The fields of a writer's schema whose type the table's schema cannot take. Nothing for an
-        id that cannot be used: its records are undecodable. Raises what a lookup raises."""
-        writer = None if self.writers is None else self.writers.of_id(schema_id)
+    def unreadable(self, writer: RegisteredSchema | UnusableSchema) -> tuple[Mismatch, ...]:
+        """The fields of a writer's schema whose type the table's schema cannot take. Nothing for a
+        schema that cannot be used: its records are undecodable."""
         if not isinstance(writer, RegisteredSchema) or writer.format is not SchemaFormat.AVRO:
             return ()
         try:

@@ -4,7 +4,7 @@ Confluent's JSON Schema serializer writes them. ``json_rules`` has the rules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,7 @@ from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Wr
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    WriterSchemas,
-    WrittenBefore,
+    SubjectWriters,
 )
 
 BLANK = ord(" ")
@@ -37,8 +36,8 @@ class JsonFormat(PayloadFormat):
 
     schema: pa.StructType
     unknown_fields: UnknownFields = UnknownFields.DROP
-    writers: WriterSchemas | None = None
-    """The schemas of payloads that are framed with a schema id. Without it payloads are bare."""
+    writers: SubjectWriters | None = None
+    """The writers of payloads that are framed with a schema id. Without it payloads are bare."""
     name = "json"
 
     def __post_init__(self) -> None:
@@ -48,9 +47,6 @@ class JsonFormat(PayloadFormat):
     def arrow_type(self) -> pa.DataType:
         return self.schema
 
-    def of_records(self, written: WrittenBefore) -> JsonFormat:
-        return replace(self, writers=self.writers and self.writers.of_records(written))
-
     def decoder(self) -> PayloadDecoder:
         bare = JsonKernel(load_library(), self.schema, self.unknown_fields)
         return bare if self.writers is None else FramedJsonDecoder(bare, self.writers)
@@ -58,11 +54,11 @@ class JsonFormat(PayloadFormat):
 
 class FramedJsonDecoder(FramedDecoder[bool]):
     """Decodes JSON after a frame with a schema id. The frame becomes white space, and the writer's
-    schema is only looked up to know that the id names a JSON Schema."""
+    schema is only needed to know that the id names a JSON Schema."""
 
     schema_format = SchemaFormat.JSON
 
-    def __init__(self, bare: JsonKernel, writers: WriterSchemas) -> None:
+    def __init__(self, bare: JsonKernel, writers: SubjectWriters) -> None:
         super().__init__(writers)
         self.arrow_type = bare.arrow_type
         self._bare = bare

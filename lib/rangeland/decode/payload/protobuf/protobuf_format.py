@@ -6,7 +6,7 @@ schema only the place of the message in its file matters, which is in the text o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -29,8 +29,7 @@ from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Wr
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    WriterSchemas,
-    WrittenBefore,
+    SubjectWriters,
 )
 
 CHOOSE: Final = "name one of them as message in the job file, beside format"
@@ -44,8 +43,8 @@ class ProtobufFormat(PayloadFormat):
     """A descriptor set with all imports, the file itself last."""
     message: str = ""
     """The full name of the message, which may be left out if the file has only one."""
-    writers: WriterSchemas | None = None
-    """The schemas of payloads that are framed with a schema id. Without it payloads are bare."""
+    writers: SubjectWriters | None = None
+    """The writers of payloads that are framed with a schema id. Without it payloads are bare."""
     name = "protobuf"
 
     def __post_init__(self) -> None:
@@ -55,9 +54,6 @@ class ProtobufFormat(PayloadFormat):
     @property
     def arrow_type(self) -> pa.DataType:
         return self.decoder().arrow_type
-
-    def of_records(self, written: WrittenBefore) -> ProtobufFormat:
-        return replace(self, writers=self.writers and self.writers.of_records(written))
 
     def decoder(self) -> ProtobufDecoder:
         return ProtobufDecoder(self)

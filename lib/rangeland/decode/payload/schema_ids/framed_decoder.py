@@ -1,12 +1,12 @@
 """The common part of all decoders of payloads with a schema id.
 
-Each id is looked up once per decoder. Payloads of all ids are decoded together, in their order.
+Each id is asked for once per decoder. Payloads of all ids are decoded together, in their order.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Generic, TypeAlias, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
+    MissingSchemas,
     PayloadArray,
     PayloadDecoder,
     Undecodable,
@@ -22,10 +23,11 @@ from rangeland.decode.payload.payload_decoder import (
 from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
+    FoundSchema,
     RegisteredSchema,
     SchemaFormat,
+    SubjectWriters,
     UnusableSchema,
-    WriterSchemas,
 )
 
 Needed = TypeVar("Needed")
@@ -48,7 +50,7 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
     paths: Sequence[str] = ()
     """The paths of the parts of a schema that can have a fault, for error messages."""
 
-    def __init__(self, writers: WriterSchemas | None) -> None:
+    def __init__(self, writers: SubjectWriters | None) -> None:
         self._writers = writers
         self._needed: dict[int, Needed | UnusableSchema] = {}
 
@@ -65,35 +67,47 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
         """The reason to report for a fault instead of the general one; empty to keep that."""
         return ""
 
-    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
+    def add_schema(self, schema_id: int, found: FoundSchema) -> None:
+        if self._writers is None:
+            super().add_schema(schema_id, found)
+            return
+        schema = self._writers.judge(schema_id, found)
+        self._needed[schema_id] = (
+            schema if isinstance(schema, UnusableSchema) else self._needed_of(schema_id, schema)
+        )
+
+    def decode(self, payloads: PayloadArray) -> DecodedPayloads | MissingSchemas:
         data = payload_bytes(payloads)
-        ids, written = np.zeros(data.count, np.int64), []
+        ids = np.zeros(data.count, np.int64)
         if self._writers is not None:
             ids = read_schema_ids(data)
-            for schema_id in count_ids(ids):
-                rows, needed = np.flatnonzero(ids == schema_id), self._of_id(schema_id)
-                if isinstance(needed, UnusableSchema):
-                    data.fail(rows, PayloadFault.UNKNOWN_SCHEMA_ID)
-                else:
-                    written.append((rows, needed))
-        decoded = self._decode_bodies(data, written)
+        counts = count_ids(ids)
+        if missing := tuple(schema_id for schema_id in counts if schema_id not in self._needed):
+            return MissingSchemas(missing)
+        decoded = self._decode_bodies(data, self._written(data, ids, counts))
         count = len(decoded.values)
         bad = [Undecodable(row, self._reason(data, row, ids)) for row in data.bad_rows(count)]
         if decoded.undecodable:
             bad = sorted([*bad, *decoded.undecodable], key=lambda failure: failure.row)
         failures = [replace(failure, schema_id=int(ids[failure.row]) or None) for failure in bad]
-        return DecodedPayloads(decoded.values, failures, decoded.rescued, count_ids(ids[:count]))
+        if count < data.count:
+            counts = count_ids(ids[:count])
+        return DecodedPayloads(decoded.values, failures, decoded.rescued, counts)
 
-    def _of_id(self, schema_id: int) -> Needed | UnusableSchema:
-        if schema_id not in self._needed:
-            assert self._writers is not None
-            schema = self._writers.of_id(schema_id)
-            self._needed[schema_id] = (
-                schema if isinstance(schema, UnusableSchema) else self._judge(schema_id, schema)
-            )
-        return self._needed[schema_id]
+    def _written(
+        self, data: PayloadBytes, ids: np.ndarray, schema_ids: Iterable[int]
+    ) -> Written[Needed]:
+        """The rows of each usable schema. Notes a fault for the rows of the others."""
+        written = []
+        for schema_id in schema_ids:
+            rows, needed = np.flatnonzero(ids == schema_id), self._needed[schema_id]
+            if isinstance(needed, UnusableSchema):
+                data.fail(rows, PayloadFault.UNKNOWN_SCHEMA_ID)
+            else:
+                written.append((rows, needed))
+        return written
 
-    def _judge(self, schema_id: int, schema: RegisteredSchema) -> Needed | UnusableSchema:
+    def _needed_of(self, schema_id: int, schema: RegisteredSchema) -> Needed | UnusableSchema:
         if schema.format is self.schema_format:
             needed = self._need(schema)
         else:

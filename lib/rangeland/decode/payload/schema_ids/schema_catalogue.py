@@ -1,6 +1,7 @@
-"""The schemas of a run, as the driver found them in a schema registry: a picklable value.
+"""The schemas of a run, as the driver found them in a schema registry, and what decoders ask for.
 
-Tasks decode with it and ask no registry, except for an id that the driver has not seen.
+A decoder asks for the schema of each id once. Whoever runs it answers: from the catalogue, which is
+sent to the tasks, or from the registry for an id that the driver has not seen.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
+
+from rangeland.errors import JobFileError
 
 RecordField = Literal["key", "value"]
 
@@ -56,28 +59,27 @@ class RegisteredSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenBefore:
-    """Records that were in their log at ``at_ms``, and are read at ``now_ms`` by the same clock: a
-    registry should have had their schemas for that long."""
-
-    at_ms: int
-    now_ms: int
-
-    @property
-    def age_ms(self) -> int:
-        return self.now_ms - self.at_ms
-
-
-LONG_AGO: Final = WrittenBefore(0, 1 << 62)
-"""An age for records whose judgement can wait no longer, or is not final."""
-
-
-@dataclass(frozen=True, slots=True)
 class UnusableSchema:
     """Records with this id are undecodable, for this reason: the registry does not have the id, and
     it is certain that it is not late, or what the schema refers to is not there."""
 
     reason: str
+
+
+class FoundSchema(NamedTuple):
+    """What a schema id means, and the subjects that it is registered under."""
+
+    schema: RegisteredSchema | UnusableSchema
+    versions: tuple[SubjectVersion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AskSchemas:
+    """Find the schemas with these ids, which records name, one after another. ``add_schema`` takes
+    each."""
+
+    topic_field: TopicField
+    ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +115,40 @@ class SchemaCatalogue:
         }
         return {*self.schemas, *(latest.id for latest in self.latest.values())} - unusable
 
+    def of_id(self, schema_id: int) -> FoundSchema | None:
+        """What the driver has found of an id; None if it has not seen it, or the registry did not
+        have it."""
+        schema = self.schemas.get(schema_id)
+        return None if schema is None else FoundSchema(schema, self.versions.get(schema_id, ()))
 
-class WriterSchemas(Protocol):
-    """Looks up schemas by id. Its errors end the decoding."""
 
-    def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema: ...
+@dataclass(frozen=True, slots=True)
+class SubjectWriters:
+    """The writers of framed payloads: those of one subject, or any if it is empty. Equal schemas
+    have the same id in all subjects, so an id may be registered under several. ``own``: the prefix
+    of the topic's subjects, if not all of them are known."""
 
-    def of_records(self, written: WrittenBefore) -> WriterSchemas:
-        """The same schemas, for records that were written before then; an id that is unknown may be
-        late."""
-        return self
+    subject: str = ""
+    own: str | None = None
+
+    def judge(self, schema_id: int, found: FoundSchema) -> RegisteredSchema | UnusableSchema:
+        """The schema with this id, if the subject has it: an id that is only registered under
+        others is refused. Raises JobFileError, whatever the policy, for a schema of the topic that
+        the driver has not seen: its records are sound, and must not count as undecodable, but the
+        table has no columns for them."""
+        subjects = {at.subject for at in found.versions}
+        if isinstance(found.schema, UnusableSchema) or not self.subject or not subjects:
+            return found.schema
+        if self.subject in subjects:
+            return found.schema
+        shown = ", ".join(sorted(subjects)[:3])
+        if self.own is not None and any(name.startswith(self.own) for name in subjects):
+            raise JobFileError(
+                f"the table has no columns for schema {schema_id}, which is registered as {shown}",
+                why="the columns come from the subjects of the oldest and the newest records, and "
+                "this one only occurs between them",
+                do="name a schema that has the fields of all subjects in the job file, under "
+                "decode.value.schema or decode.key.schema",
+                id=schema_id,
+            )
+        return UnusableSchema(f"schema {schema_id} is registered as {shown}, not {self.subject}")

@@ -6,9 +6,9 @@ the column: a field that only one of them has is null in the values of the other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from rangeland.decode.payload.payload_bytes import payload_bytes
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,
+    MissingSchemas,
     PayloadArray,
     PayloadDecoder,
     PayloadFormat,
@@ -24,21 +25,8 @@ from rangeland.decode.payload.payload_decoder import (
 )
 from rangeland.decode.payload.row_format import nullable_type
 from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
-from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion, WrittenBefore
-
-
-class SubjectLookup(Protocol):
-    """Looks up the subjects that a schema id is registered under. Its errors end the decoding."""
-
-    @property
-    def seen(self) -> Iterable[int]:
-        """The ids that were looked up in the driver."""
-
-    def of_id(self, schema_id: int) -> object: ...
-
-    def versions_of(self, schema_id: int) -> Iterable[SubjectVersion]: ...
-
-    def of_records(self, written: WrittenBefore) -> SubjectLookup: ...
+from rangeland.decode.payload.schema_ids.schema_catalogue import FoundSchema, SubjectVersion
+from rangeland.errors import Bug
 
 
 class TypeConflict(NamedTuple):
@@ -58,7 +46,6 @@ class SubjectFormats(PayloadFormat):
     """The type of all formats together."""
     topics: Mapping[str, Mapping[str, PayloadFormat]]
     """The formats of each topic, by subject."""
-    lookup: SubjectLookup
     latest: Mapping[str, int] = field(default_factory=dict)
     """The ids of the schemas that they were made from, by subject."""
 
@@ -69,46 +56,51 @@ class SubjectFormats(PayloadFormat):
     def of_topic(self, topic: str) -> PayloadFormat:
         return replace(self, topics={topic: self.topics.get(topic, {})})
 
-    def of_records(self, written: WrittenBefore) -> PayloadFormat:
-        topics = {
-            topic: {subject: one.of_records(written) for subject, one in formats.items()}
-            for topic, formats in self.topics.items()
-        }
-        return replace(self, topics=topics, lookup=self.lookup.of_records(written))
-
-    def format_of(self, topic: str, schema_id: int) -> tuple[str, PayloadFormat] | None:
-        """The format of a topic's payloads with this id, and its subject. None for an id that is
-        only registered under other subjects. Raises the errors of the lookup."""
+    def format_of(
+        self, topic: str, versions: Iterable[SubjectVersion]
+    ) -> tuple[str, PayloadFormat] | None:
+        """The format of a topic's payloads whose schema is registered there, and its subject. None
+        for a schema that is only registered under other subjects."""
         formats = self.topics.get(topic, {})
-        names = ("", *(version.subject for version in self.lookup.versions_of(schema_id)))
+        names = ("", *(version.subject for version in versions))
         subject = next((name for name in names if name in formats), None)
         return None if subject is None else (subject, formats[subject])
 
+    def registration_among(self, versions: Collection[SubjectVersion]) -> SubjectVersion | None:
+        """The one of a schema's registrations to show: the newest version in a subject of these
+        payloads, or else the first of another subject; None if it has none."""
+        own = {subject for formats in self.topics.values() for subject in formats}
+        own_versions = [version for version in versions if version.subject in own]
+        return max(own_versions, default=None) or min(versions, default=None)
+
     def decoder(self) -> PayloadDecoder:
         ((topic, formats),) = self.topics.items()
-        return SubjectsDecoder(topic, formats, self.kind, self.lookup)
+        return SubjectsDecoder(topic, formats, self.kind)
 
 
 class SubjectsDecoder(PayloadDecoder):
     """Decodes the payloads of one topic."""
 
-    def __init__(
-        self,
-        topic: str,
-        formats: Mapping[str, PayloadFormat],
-        kind: pa.DataType,
-        lookup: SubjectLookup,
-    ) -> None:
+    def __init__(self, topic: str, formats: Mapping[str, PayloadFormat], kind: pa.DataType) -> None:
         self.arrow_type = kind
         self._topic = topic
         self._decoders = {subject: one.decoder() for subject, one in formats.items()}
-        self._lookup = lookup
         self._subjects: dict[int, str] = {}
 
-    def decode(self, payloads: PayloadArray) -> DecodedPayloads:
+    def add_schema(self, schema_id: int, found: FoundSchema) -> None:
+        """Adds a schema to the decoder of its subject. If none has it, the first one reports the
+        reason."""
+        subjects = (version.subject for version in found.versions)
+        own = (subject for subject in subjects if subject in self._decoders)
+        self._subjects[schema_id] = next(own, next(iter(self._decoders)))
+        self._decoders[self._subjects[schema_id]].add_schema(schema_id, found)
+
+    def decode(self, payloads: PayloadArray) -> DecodedPayloads | MissingSchemas:
         if len(self._decoders) == 1:
             (decoder,) = self._decoders.values()
             decoded = decoder.decode(payloads)
+            if isinstance(decoded, MissingSchemas):
+                return decoded
             return replace(decoded, values=fit_values(decoded.values, self.arrow_type))
         return self._by_subject(payloads) if self._decoders else self._without_schema(payloads)
 
@@ -119,15 +111,18 @@ class SubjectsDecoder(PayloadDecoder):
             pa.nulls(len(payloads), self.arrow_type), [Undecodable(row, reason) for row in rows]
         )
 
-    def _by_subject(self, payloads: PayloadArray) -> DecodedPayloads:
+    def _by_subject(self, payloads: PayloadArray) -> DecodedPayloads | MissingSchemas:
         ids = read_schema_ids(payload_bytes(payloads))
+        counts = count_ids(ids)
+        if missing := tuple(schema_id for schema_id in counts if schema_id not in self._subjects):
+            return MissingSchemas(missing)
         numbers = {subject: index for index, subject in enumerate(self._decoders)}
-        owners = np.zeros(len(payloads), np.int64)
-        for schema_id in np.unique(ids).tolist():
-            owners[ids == schema_id] = numbers[self._subject_of(schema_id)]
+        owners = np.zeros(len(payloads), np.int64)  # what has no id is the first one's, too
+        for schema_id in counts:
+            owners[ids == schema_id] = numbers[self._subjects[schema_id]]
         rows = [np.flatnonzero(owners == index) for index in numbers.values()]
         decoded = [
-            decoder.decode(payloads.take(pa.array(indexes)))
+            _decode_known(decoder, payloads.take(pa.array(indexes)))
             for decoder, indexes in zip(self._decoders.values(), rows, strict=True)
         ]
         # A decoder may leave payloads for the next call, and then this one does, too.
@@ -155,35 +150,17 @@ class SubjectsDecoder(PayloadDecoder):
             count_ids(ids[:count]),
         )
 
-    def _subject_of(self, schema_id: int) -> str:
-        """The subject whose decoder reads this id. If none has it, the first one: its decoder then
-        reports the reason."""
-        if schema_id not in self._subjects:
-            versions: Iterable[SubjectVersion] = ()
-            if schema_id:
-                self._lookup.of_id(schema_id)  # after that, its versions do not change
-                versions = self._lookup.versions_of(schema_id)
-            subjects = (
-                version.subject for version in versions if version.subject in self._decoders
-            )
-            self._subjects[schema_id] = next(subjects, next(iter(self._decoders)))
-        return self._subjects[schema_id]
+
+def _decode_known(decoder: PayloadDecoder, payloads: PayloadArray) -> DecodedPayloads:
+    decoded = decoder.decode(payloads)
+    if isinstance(decoded, MissingSchemas):
+        raise Bug(f"the schemas {decoded.ids} were added to the decoder of another subject")
+    return decoded
 
 
 def _join_rescued(decoded: Sequence[DecodedPayloads], place: pa.Array) -> pa.Array | None:
     parts = [part.rescued for part in decoded if part.rescued is not None]
     return pa.concat_arrays(parts).take(place) if parts else None
-
-
-def registered_as(payloads: PayloadFormat | None, schema_id: int) -> SubjectVersion | None:
-    """The registration of an id: the newest version in a subject of these payloads, or else the
-    first of another subject; None if it is in none. Raises the errors of the lookup."""
-    if not isinstance(payloads, SubjectFormats):
-        return None
-    own = {subject for formats in payloads.topics.values() for subject in formats}
-    versions = sorted(payloads.lookup.versions_of(schema_id))
-    own_versions = [version for version in versions if version.subject in own]
-    return max(own_versions, default=None) or min(versions, default=None)
 
 
 # --- types ----------------------------------------------------------------------------------
