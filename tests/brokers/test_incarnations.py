@@ -23,8 +23,8 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.log_identity import (
     Changed,
+    FinalJudgement,
     Fingerprints,
-    LogVerdict,
     OtherBytes,
     Unchanged,
 )
@@ -109,7 +109,7 @@ def seen_before(cluster: Cluster, plan: Plan) -> Fingerprints:
     return log_check_of(cluster).fingerprint(ReadSettings(settings_of(cluster.bootstrap)), plan)
 
 
-def verdict_on(cluster: Cluster, plan: Plan, seen: Fingerprints) -> LogVerdict:
+def judgement_on(cluster: Cluster, plan: Plan, seen: Fingerprints) -> FinalJudgement:
     """Whether the logs have changed since all of a plan was read."""
     receipts = [
         Receipt(s.index, s.partition, s.from_offset, s.until_offset, Counts(landed=s.width))
@@ -121,9 +121,9 @@ def verdict_on(cluster: Cluster, plan: Plan, seen: Fingerprints) -> LogVerdict:
 
 def changed_since(cluster: Cluster, plan: Plan, seen: Fingerprints) -> list[tuple[str, int, int]]:
     """The losses since all of a plan was read."""
-    verdict = verdict_on(cluster, plan, seen)
-    assert isinstance(verdict, Changed)
-    return [(loss.kind.value, loss.from_offset, loss.until_offset) for loss in verdict.losses]
+    judgement = judgement_on(cluster, plan, seen)
+    assert isinstance(judgement, Changed)
+    return [(loss.kind.value, loss.from_offset, loss.until_offset) for loss in judgement.losses]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_
         before = planned(settings, {})
         assert before.plan.ranges == (replace(before.plan.ranges[0], until_offset=30),)
         seen = seen_before(cluster, before.plan)
-        assert verdict_on(cluster, before.plan, seen) == Unchanged()
+        assert judgement_on(cluster, before.plan, seen) == Unchanged()
         cluster.kill(leader)
         cluster.restart(follower)
         assert wait_for_leader(cluster.bootstrap, TOPIC, other_than=leader) == follower
@@ -208,14 +208,14 @@ def test_a_log_without_id_and_elections_is_known_by_its_bytes(old: KafkaZooKeepe
     assert set(seen) == {P}
     produce(old.bootstrap, TOPIC, numbered_records(5))
     try:
-        assert verdict_on(old, plan, seen) == Unchanged()
+        assert judgement_on(old, plan, seen) == Unchanged()
         delete_topic(old.bootstrap, TOPIC)
         make(old)
         produce(old.bootstrap, TOPIC, numbered_records(30))
-        assert verdict_on(old, plan, seen) == OtherBytes(P)
+        assert judgement_on(old, plan, seen) == OtherBytes(P)
         delete_topic(old.bootstrap, TOPIC)
         with pytest.raises(Unreachable, match="no longer exists"):
-            verdict_on(old, plan, seen)
+            judgement_on(old, plan, seen)
     finally:
         make(old)
         delete_topic(old.bootstrap, TOPIC)

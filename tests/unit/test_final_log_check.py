@@ -25,7 +25,7 @@ from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.log_identity import Changed, Fingerprints, LogVerdict, Unchanged
+from rangeland.planning.log_identity import Changed, FinalJudgement, Fingerprints, Unchanged
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
@@ -57,7 +57,7 @@ class FoundChanges(FinalLogCheck):
     def fingerprint(self, *about: object) -> Fingerprints:
         return {}
 
-    def judge(self, *about: Any) -> LogVerdict:
+    def judge(self, *about: Any) -> FinalJudgement:
         self.after.append(about[-1])
         losses = self.found.pop(0)
         return Changed(losses) if losses else Unchanged()

@@ -123,8 +123,8 @@ class AskFingerprints:
     leaders: Mapping[Partition, Leader]
 
 
-LogVerdict = Unchanged | Changed | OtherBytes | Unconfirmed | Deleted
-LogJudgement = LogVerdict | AskSurvey | AskFingerprints
+FinalJudgement = Unchanged | Changed | OtherBytes | Unconfirmed | Deleted
+LogJudgement = FinalJudgement | AskSurvey | AskFingerprints
 
 
 # --- judging ------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def _judge_survey(
 
 def _judge_bytes(
     logs: Mapping[Partition, LogState], fingerprints: Fingerprints, evidence: LogEvidence
-) -> LogVerdict:
+) -> FinalJudgement:
     """The judgement by the fingerprints of these logs now. There is nothing to compare if a log had
     no complete batch small enough to fetch, or if its bytes have expired since. A replica's bytes
     are as good as its leader's, but it may not have them yet."""

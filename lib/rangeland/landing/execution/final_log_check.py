@@ -1,6 +1,6 @@
 """Checks, before an outcome is prepared, that the logs are still the ones that were planned.
 
-``planning.log_identity`` judges; this module asks its questions, and raises what a verdict means
+``planning.log_identity`` judges; this module asks its questions, and raises what a judgement means
 for the plan. A log that no broker confirms counts as changed.
 
 A plan whose logs have changed is read again by one driver alone: the parts of the others are from
@@ -30,9 +30,9 @@ from rangeland.planning.log_identity import (
     AskSurvey,
     Changed,
     Deleted,
+    FinalJudgement,
     Fingerprints,
     LogEvidence,
-    LogVerdict,
     OtherBytes,
     Unchanged,
     Unconfirmed,
@@ -84,8 +84,8 @@ class FinalLogCheck:
         if a second reading, ``after`` a change, found the same ones, or if the plan is a
         replacement. Raises Conflict if the logs belong to another cluster, and Unreachable if that
         is unknown for now or a topic no longer exists."""
-        verdict = self.judge(settings, plan, receipts, fingerprints, after)
-        if (error := self._verdict_error(verdict, plan, after)) is not None:
+        judgement = self.judge(settings, plan, receipts, fingerprints, after)
+        if (error := self._judgement_error(judgement, plan, after)) is not None:
             raise error
 
     def judge(
@@ -95,7 +95,7 @@ class FinalLogCheck:
         receipts: Iterable[Receipt],
         fingerprints: Fingerprints,
         after: Changed | None = None,
-    ) -> LogVerdict:
+    ) -> FinalJudgement:
         """Whether the logs are as they were when the plan was made. If they changed while it was
         being read, and it was read again ``after`` that change, they are compared with their state
         then. ``fingerprints`` were taken before reading."""
@@ -144,7 +144,7 @@ class FinalLogCheck:
         plan: Plan,
         marks: Mapping[Partition, LogMark],
         fingerprints: Fingerprints,
-    ) -> LogVerdict:
+    ) -> FinalJudgement:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
         self._check_planned_cluster(plan, attempt.cluster())
@@ -162,17 +162,17 @@ class FinalLogCheck:
                 case AskFingerprints(leaders):
                     now = _take_fingerprints(brokers, leaders, offsets)
                     evidence = replace(evidence, fingerprints=now)
-                case verdict:
-                    return verdict
+                case judgement:
+                    return judgement
 
-    def _verdict_error(
-        self, verdict: LogVerdict, plan: Plan, after: Changed | None
+    def _judgement_error(
+        self, judgement: FinalJudgement, plan: Plan, after: Changed | None
     ) -> RangeLost | LogChange | Unreachable | None:
-        match verdict:
+        match judgement:
             case Unchanged():
                 return None
             case Changed():
-                return self._changed_error(verdict, plan, after)
+                return self._changed_error(judgement, plan, after)
             case OtherBytes(partition):
                 return LogChange(
                     f"the log of {partition} has changed while it was read",
@@ -185,7 +185,7 @@ class FinalLogCheck:
             case Deleted(partition):
                 return _unknown_log_error(f"{partition} was read and no longer exists")
             case _:
-                assert_never(verdict)
+                assert_never(judgement)
 
     def _changed_error(
         self, changed: Changed, plan: Plan, after: Changed | None
