@@ -7,7 +7,7 @@ A *Bound* is a request, an *Offset* (plain ``int``) is what it resolved to: they
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
@@ -78,7 +78,7 @@ class Bounds:
     """One end of the requested ranges: a bound for all partitions, and exceptions by partition."""
 
     default: Bound
-    listed: dict[Partition, Bound] = field(default_factory=dict)
+    listed: Mapping[Partition, Bound] = field(default_factory=dict)
     """The exceptions. An exception without a broker applies to the partitions with that number on
     all brokers."""
     only_listed: bool = False
@@ -213,15 +213,15 @@ class OffsetLookups:
     """The offsets that the cluster reports for the bounds of a job, for partitions that have
     logs."""
 
-    for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
+    for_times: Mapping[tuple[Partition, int], int | None] = field(default_factory=dict)
     """The offset for each (partition, time_ms); None if no record is that late."""
     inexact_times: frozenset[tuple[Partition, int]] = frozenset()
     """The keys of ``for_times`` whose offset may be before the exact one."""
-    of_groups: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
+    of_groups: Mapping[tuple[Partition, str], int | None] = field(default_factory=dict)
     """The offset of each (partition, group); None if the group has committed none there."""
-    entries: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
+    entries: Mapping[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
     """The beginning and end of the entry around a requested offset that may be inside one."""
-    uncommitted_ends: dict[Partition, int] = field(default_factory=dict)
+    uncommitted_ends: Mapping[Partition, int] = field(default_factory=dict)
     """How far logs go that an open transaction holds back before a requested offset."""
 
 
@@ -231,14 +231,14 @@ class Absences:
 
     excluded: frozenset[Partition] = frozenset()
     """Existing partitions that the job leaves out."""
-    unreachable: dict[Partition, str] = field(default_factory=dict)
+    unreachable: Mapping[Partition, str] = field(default_factory=dict)
     """Partitions without a leader, and why."""
     unseen_topics: frozenset[str] = frozenset()
     """Topics that do not exist or are not visible to this client."""
     answered_brokers: frozenset[str] = frozenset()
     """The brokers that answered, if brokers have names; nothing is known about the partitions of
     the others."""
-    unanswered_brokers: dict[str, str] = field(default_factory=dict)
+    unanswered_brokers: Mapping[str, str] = field(default_factory=dict)
     """The brokers that did not answer, and why, if brokers have names."""
 
     def why_unreachable(self, partition: Partition) -> str | None:
@@ -257,16 +257,16 @@ class Survey:
     """All partitions of all topics of a job at one moment."""
 
     taken_at_ms: int
-    logs: dict[Partition, LogState]
+    logs: Mapping[Partition, LogState]
     lookups: OffsetLookups = field(default_factory=OffsetLookups)
     absent: Absences = field(default_factory=Absences)
-    retention: dict[str, Retention] = field(default_factory=dict)
+    retention: Mapping[str, Retention] = field(default_factory=dict)
     """The retention of each topic, if it is known."""
-    confirmed_by: dict[Partition, str] = field(default_factory=dict)
+    confirmed_by: Mapping[Partition, str] = field(default_factory=dict)
     """The brokers that have confirmed an unexpected response about a partition."""
     cluster: Cluster | None = None
     """None if no broker was asked."""
-    reports_versions: dict[Address, bool] = field(default_factory=dict)
+    reports_versions: Mapping[Address, bool] = field(default_factory=dict)
     """Whether each broker that was connected to reports its API versions; old ones do not."""
     requests: int = 0
     """How many requests the survey has sent."""

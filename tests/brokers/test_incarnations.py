@@ -14,13 +14,20 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints
+from rangeland.landing.execution.final_log_check import FinalLogCheck
 from rangeland.loss import Action
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
+from rangeland.planning.log_identity import (
+    Changed,
+    FinalJudgement,
+    Fingerprints,
+    OtherBytes,
+    Unchanged,
+)
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import (
     PlanTerms,
@@ -102,15 +109,21 @@ def seen_before(cluster: Cluster, plan: Plan) -> Fingerprints:
     return log_check_of(cluster).fingerprint(ReadSettings(settings_of(cluster.bootstrap)), plan)
 
 
-def changed_since(cluster: Cluster, plan: Plan, seen: Fingerprints) -> list[tuple[str, int, int]]:
-    """What has happened since all of a plan was read."""
+def judgement_on(cluster: Cluster, plan: Plan, seen: Fingerprints) -> FinalJudgement:
+    """Whether the logs have changed since all of a plan was read."""
     receipts = [
         Receipt(s.index, s.partition, s.from_offset, s.until_offset, Counts(landed=s.width))
         for s in plan.slices
     ]
     settings = ReadSettings(settings_of(cluster.bootstrap))
-    found = log_check_of(cluster).changes(settings, plan, receipts, seen)
-    return [(loss.kind.value, loss.from_offset, loss.until_offset) for loss in found]
+    return log_check_of(cluster).judge(settings, plan, receipts, seen)
+
+
+def changed_since(cluster: Cluster, plan: Plan, seen: Fingerprints) -> list[tuple[str, int, int]]:
+    """The losses since all of a plan was read."""
+    judgement = judgement_on(cluster, plan, seen)
+    assert isinstance(judgement, Changed)
+    return [(loss.kind.value, loss.from_offset, loss.until_offset) for loss in judgement.losses]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +152,7 @@ def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_
         before = planned(settings, {})
         assert before.plan.ranges == (replace(before.plan.ranges[0], until_offset=30),)
         seen = seen_before(cluster, before.plan)
-        assert changed_since(cluster, before.plan, seen) == []
+        assert judgement_on(cluster, before.plan, seen) == Unchanged()
         cluster.kill(leader)
         cluster.restart(follower)
         assert wait_for_leader(cluster.bootstrap, TOPIC, other_than=leader) == follower
@@ -195,15 +208,14 @@ def test_a_log_without_id_and_elections_is_known_by_its_bytes(old: KafkaZooKeepe
     assert set(seen) == {P}
     produce(old.bootstrap, TOPIC, numbered_records(5))
     try:
-        assert changed_since(old, plan, seen) == []
+        assert judgement_on(old, plan, seen) == Unchanged()
         delete_topic(old.bootstrap, TOPIC)
         make(old)
         produce(old.bootstrap, TOPIC, numbered_records(30))
-        with pytest.raises(Unreachable, match="has changed while it was read"):
-            changed_since(old, plan, seen)
+        assert judgement_on(old, plan, seen) == OtherBytes(P)
         delete_topic(old.bootstrap, TOPIC)
         with pytest.raises(Unreachable, match="no longer exists"):
-            changed_since(old, plan, seen)
+            judgement_on(old, plan, seen)
     finally:
         make(old)
         delete_topic(old.bootstrap, TOPIC)

@@ -138,11 +138,61 @@ def nodes(kind: type[T]) -> Iterator[tuple[T, str]]:
 def error_classes() -> set[str]:
     """Python's and the library's, by name."""
     kinds = {name: kind for name, kind in vars(builtins).items() if isinstance(kind, type)}
-    found = {name for name, kind in kinds.items() if issubclass(kind, BaseException)}
+    return derived_from({n for n, kind in kinds.items() if issubclass(kind, BaseException)})
+
+
+def derived_from(found: set[str]) -> set[str]:
+    """These classes and all that derive from them, by name."""
     bases = {node.name: {ast.unparse(b) for b in node.bases} for node, _ in nodes(ast.ClassDef)}
     while more := {name for name in bases.keys() - found if bases[name] & found}:
         found |= more
     return found
+
+
+OUR_MISTAKES = {"Bug", "LocalProtocolError", "ProofFailed", "UnwritableValue"}
+"""Errors about which nobody can do more than report them, as their answers say."""
+WORDED_BY_CALLERS = {"ConnectionLost", "UnreadableBytes", "UndecodableEntry", "UndecodableMessage"}
+"""Errors that are caught where it is known what was asked of whom, or which log is damaged."""
+DAMAGE = ("fetch/response_judgement.py", "BadRecord")
+"""The one other error that gets its advice there (``located_damage_error``)."""
+
+
+def constructed_errors() -> Iterator[tuple[ast.Call, str, str]]:
+    """Each place where an error of the library gets its words, with its class and file: the call of
+    the class, or of ``super().__init__`` where the class has words of its own."""
+    ours, own_words = derived_from({"RangelandError"}), set()
+    for node, path in nodes(ast.ClassDef):
+        if node.name in ours and (calls := own_wording(node)):
+            own_words.add(node.name)
+            yield from ((call, node.name, path) for call in calls)
+    for call, path in nodes(ast.Call):
+        name = ast.unparse(call.func).rpartition(".")[2]
+        if name in ours - own_words:
+            yield call, name, path
+
+
+def own_wording(error: ast.ClassDef) -> list[ast.Call]:
+    """The calls of ``super().__init__`` in a constructor that takes no advice."""
+    return [
+        call
+        for one in error.body
+        if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+        if "do" not in {a.arg for a in (*one.args.args, *one.args.kwonlyargs)}
+        for call in ast.walk(one)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "super().__init__"
+    ]
+
+
+def test_each_error_says_what_to_do() -> None:
+    silent, count = [], 0
+    for call, name, path in constructed_errors():
+        count += 1
+        advice = [k.value for k in call.keywords if k.arg == "do"]
+        if not advice or ast.unparse(advice[0]) == "''":
+            silent.append((path, name, call.lineno))
+    assert count > 400
+    exempt = OUR_MISTAKES | WORDED_BY_CALLERS
+    assert [x for x in silent if x[1] not in exempt and x[:2] != DAMAGE] == []
 
 
 NOT_NAMED_AFTER_THEIR_ERROR = {"_rebuild", "_claim", "_try_to_join", "add", "ask"}

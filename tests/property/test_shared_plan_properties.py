@@ -15,7 +15,7 @@ from rangeland.planning.slice_assignment import (
     SliceOwners,
     WaitForOthers,
     leave_out_done,
-    next_step,
+    member_step,
 )
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from tests.examples import tried
@@ -74,7 +74,7 @@ def test_each_slice_that_is_left_has_one_reader_where_all_see_the_same_group(
     done = data.draw(st.sets(st.sampled_from(range(max(1, len(plan))))))
     read: list[int] = []
     for me in members:
-        step = next_step(plan, done, seats_of(me, owners, members))
+        step = member_step(plan, done, seats_of(me, owners, members))
         match step:
             case ReadSlices(found):
                 read += [s.index for s in found]
@@ -90,7 +90,7 @@ def test_each_slice_that_is_left_has_one_reader_where_all_see_the_same_group(
 def test_a_plan_that_cannot_be_split_has_one_reader(data: st.DataObject) -> None:
     plan = data.draw(plans.filter(bool))
     owners, members = data.draw(assignments(plan))
-    steps = [next_step(plan, (), seats_of(me, owners, members), whole=True) for me in members]
+    steps = [member_step(plan, (), seats_of(me, owners, members), whole=True) for me in members]
     readers = [step for step in steps if isinstance(step, ReadSlices)]
     assert readers == [ReadSlices(tuple(plan))]
 
@@ -99,7 +99,7 @@ def test_a_plan_that_cannot_be_split_has_one_reader(data: st.DataObject) -> None
 @given(plans, st.booleans())
 def test_a_driver_that_waits_for_nobody_reads_all(plan: list[Slice], whole: bool) -> None:
     alone = SliceOwners.alone("b", [s.partition for s in plan])
-    step = next_step(plan, (), alone, whole=whole)
+    step = member_step(plan, (), alone, whole=whole)
     assert step == (ReadSlices(tuple(plan)) if plan else PlanComplete())
 
 
@@ -109,7 +109,7 @@ def test_nobody_reads_what_may_have_an_owner_in_a_moment(data: st.DataObject) ->
     plan = data.draw(plans)
     owners, members = data.draw(assignments(plan))
     me = data.draw(st.sampled_from(members))
-    step = next_step(plan, (), seats_of(me, owners, members, is_settled=False))
+    step = member_step(plan, (), seats_of(me, owners, members, is_settled=False))
     if isinstance(step, ReadSlices):
         assert {owners.get(s.partition) for s in step.slices} == {me}
 
@@ -126,7 +126,7 @@ def test_whatever_drivers_hand_in_each_slice_is_handed_in_once_and_all_are(
         owners, members = data.draw(assignments(plan))
         me = data.draw(st.sampled_from(MEMBERS))
         seen = data.draw(st.sets(st.sampled_from(handed_in))) if handed_in else set()
-        step = next_step(plan, seen, seats_of(me, owners, members))  # on an old look
+        step = member_step(plan, seen, seats_of(me, owners, members))  # on an old look
         if not isinstance(step, ReadSlices):
             continue
         task_size = data.draw(st.integers(1, 3))
@@ -136,11 +136,11 @@ def test_whatever_drivers_hand_in_each_slice_is_handed_in_once_and_all_are(
         kept = leave_out_done(finished, handed_in)
         assert all(unit in finished for unit in kept)
         handed_in += [r.slice_index for unit in kept for r in unit.receipts]
-    alone = next_step(plan, handed_in, SliceOwners("z", frozenset(s.partition for s in plan), {}))
+    alone = member_step(plan, handed_in, SliceOwners("z", frozenset(s.partition for s in plan), {}))
     if isinstance(alone, ReadSlices):
         handed_in += [s.index for s in alone.slices]
     assert sorted(handed_in) == [s.index for s in plan]
-    assert next_step(plan, handed_in, SliceOwners("z", frozenset(), {})) == PlanComplete()
+    assert member_step(plan, handed_in, SliceOwners("z", frozenset(), {})) == PlanComplete()
 
 
 def test_a_unit_is_dropped_whole_where_one_of_its_slices_is_handed_in() -> None:

@@ -33,8 +33,8 @@ PLANS_AND_LEDGER = (
         "unfinished plans stay unfinished",
         Change(
             "landing.landing_steps:LandingSteps.land_until_done",
-            "match first or next_step",
-            "match next_step",
+            "match first or step_for_draft",
+            "match step_for_draft",
         ),
     ),
     Mutation(

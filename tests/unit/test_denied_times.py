@@ -18,7 +18,7 @@ from rangeland.survey.time_confirmation import (
     CONTRADICTION,
     UNREAD,
     DeniedLog,
-    confirm_no_record,
+    contradicted_denials,
     denied_logs,
     judge_denial,
 )
@@ -122,7 +122,7 @@ def confirm(
     pool = SimpleNamespace(dialect=dialect, call_all=lambda *_: ["response"])
     denied = {Partition("t", n): LEADER for n in range(partitions)}
     isolation = Isolation.READ_COMMITTED
-    results = confirm_no_record(cast(ConnectionPool, pool), B1, denied, AtTime(TIME), isolation)
+    results = contradicted_denials(cast(ConnectionPool, pool), B1, denied, AtTime(TIME), isolation)
     return results, asked
 
 

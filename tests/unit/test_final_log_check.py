@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,18 +18,14 @@ from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.landing.execution import final_log_check
-from rangeland.landing.execution.final_log_check import (
-    FinalLogCheck,
-    Fingerprints,
-    LogChange,
-    check_same_checksums,
-)
+from rangeland.landing.execution.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.execution.shared_reader import PlanToRead, SharedReader
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.log_identity import Changed, FinalJudgement, Fingerprints, Unchanged
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
@@ -51,8 +47,24 @@ def job(policy: str) -> Job:
     )
 
 
-class Reading(SparkPlanReader):
+class FoundChanges(FinalLogCheck):
     """``found``: the losses after each reading, and the leader epoch then."""
+
+    def __init__(self, job: Job, found: list[dict[Loss, int | None]]) -> None:
+        super().__init__(job, lambda: [])
+        self.found, self.after = found, []  # type: ignore[var-annotated]
+
+    def fingerprint(self, *about: object) -> Fingerprints:
+        return {}
+
+    def judge(self, *about: Any) -> FinalJudgement:
+        self.after.append(about[-1])
+        losses = self.found.pop(0)
+        return Changed(losses) if losses else Unchanged()
+
+
+class Reading(SparkPlanReader):
+    """A reader of logs in which ``found`` has happened after each reading."""
 
     def __init__(
         self,
@@ -64,20 +76,13 @@ class Reading(SparkPlanReader):
         context = landing_context(target, job(policy))
         self.warnings = context.warnings
         super().__init__(context, lambda: group)
-        self.log_check = cast(FinalLogCheck, self)
-        self.check_same_logs = FinalLogCheck(self._job, lambda: []).check_same_logs
-        self.found, self.read_new, self.after = found, [], []  # type: ignore[var-annotated]
+        self.log_check = check = FoundChanges(self._job, found)
+        self.after = check.after
+        self.read_new: list[bool] = []
 
     def wait_for_workers(self) -> None: ...
 
     def read_settings(self, plan: Plan) -> Any: ...
-
-    def fingerprint(self, *about: object) -> Fingerprints:
-        return {}
-
-    def changes(self, *about: Any) -> dict[Loss, int | None]:
-        self.after.append(about[-1])
-        return self.found.pop(0)
 
     def _read_slices(self, plan: Plan, *, is_new: bool) -> Any:
         self.read_new.append(is_new)
@@ -102,8 +107,7 @@ def test_a_loss_that_the_policy_allows_is_read_once_more(policy: str, kind: Loss
     assert reading.read_new == [True, False]
     (warning,) = reading.warnings
     assert "it is read once more" in warning
-    first, second = reading.after
-    assert (first, second.epochs) == (None, {P: 8})
+    assert reading.after == [None, Changed({loss(kind): 8})]
 
 
 @pytest.mark.parametrize("policy", ["truncated: fail", "truncated: hold", "recreated: skip"])
@@ -129,13 +133,6 @@ def test_a_loss_that_reading_once_more_does_not_change_ends_the_plan() -> None:
         Reading("truncated: skip", [{loss(): None}, {loss(): None}]).read(PLAN, is_new=True)
 
 
-def test_a_log_whose_bytes_differ_has_changed_while_it_was_read() -> None:
-    other = Partition("orders", 1)
-    check_same_checksums({P: 7, other: 8}, {P: 7})
-    with pytest.raises(LogChange, match="the log of orders/0 has changed while it was read"):
-        check_same_checksums({P: 7, other: 8}, {other: 8, P: 9})
-
-
 # --- what is recorded of it ---------------------------------------------------------------------
 
 
@@ -159,7 +156,7 @@ def test_only_what_was_read_in_place_of_other_records_is_recorded(
 ) -> None:
     lost = Loss(P, read_until, 100, LossKind.TRUNCATED, "the log ends").with_action(Action.SKIP)
     receipt = replace(ALL, losses=(lost,) if read_until < 100 else ())
-    found = LogChange("changed", losses={seen: epoch}).regrown_offsets(PLAN, [receipt])
+    found = Changed({seen: epoch}).regrown_offsets(PLAN, [receipt])
     assert [(x.from_offset, x.until_offset) for x in found] == recorded
 
 
@@ -274,7 +271,7 @@ def changes_in(
     before: Fingerprints = {},  # noqa: B006  # read only
     now: Fingerprints = {},  # noqa: B006  # read only
 ) -> list[Partition]:
-    """The partitions that have changed since both were read up to 100."""
+    """The partitions that have lost something since both were read up to 100."""
     monkeypatch.setattr(final_log_check, "batch_checksums", lambda *about: dict(now))
     monkeypatch.setattr(final_log_check, "ConnectionPool", lambda cluster: brokers)
     monkeypatch.setattr(final_log_check, "LAGGING_S", 0)
@@ -283,7 +280,11 @@ def changes_in(
     receipts = [Receipt(i, p, 0, 100, Counts(landed=100)) for i, p in enumerate(TWO)]
     check = FinalLogCheck(job("truncated: fail"), lambda: [])
     settings = ReadSettings(brokers.settings)
-    return [loss.partition for loss in check.changes(settings, both, receipts, before)]
+    try:
+        check.check_same_logs(settings, both, receipts, before)
+    except RangeLost as lost:
+        return [loss.partition for loss in lost.losses]
+    return []
 
 
 def test_a_broker_that_is_down_keeps_no_other_log_from_being_compared(
@@ -339,6 +340,13 @@ def test_logs_are_confirmed_by_their_bytes_as_long_as_they_have_them(
     start: int, before: Fingerprints, now: Fingerprints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert changes_in(TwoBrokers(start=start, end=100), monkeypatch, before, now) == []
+
+
+def test_a_log_whose_bytes_differ_has_changed_while_it_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(LogChange, match="the log of orders/far-0 has changed while it was read"):
+        changes_in(TwoBrokers(end=100), monkeypatch, SAME, {FAR: 9, NEAR: 7})
 
 
 def test_a_log_is_asked_again_for_its_bytes_by_whoever_leads_now(

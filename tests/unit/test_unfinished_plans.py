@@ -18,9 +18,9 @@ from rangeland.landing.drafts.unfinished_plans import (
     LandNothing,
     comes_first,
     find_overlap,
-    first_step,
-    next_step,
     plans_to_finish,
+    step_before_draft,
+    step_for_draft,
 )
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.planning.plan import Plan
@@ -145,15 +145,15 @@ ELSEWHERE = EnteredPlan(made.a_plan([made.a_range(1, 0, 10)]), None, None)
 def test_what_a_run_does_with_its_draft(
     draft: PlanDraft, unfinished: list[EnteredPlan], step: Finish | Enter | LandNothing
 ) -> None:
-    assert next_step(JOB, draft, unfinished) == step
+    assert step_for_draft(JOB, draft, unfinished) == step
 
 
 def test_a_plan_of_another_job_in_the_way_is_refused() -> None:
     with pytest.raises(Conflict, match="the job clicks is landing offsets"):
-        next_step(JOB, NEW, [entered(PlanKind.RUN, "clicks")])
+        step_for_draft(JOB, NEW, [entered(PlanKind.RUN, "clicks")])
 
 
 def test_what_comes_first_is_finished_before_a_draft_is_made() -> None:
     waits, first = entered(PlanKind.BACKFILL), entered(PlanKind.REDRIVE)
-    assert first_step(JOB, PlanKind.RUN, [waits, first]) == Finish(first)
-    assert first_step(JOB, PlanKind.RUN, [waits]) is None
+    assert step_before_draft(JOB, PlanKind.RUN, [waits, first]) == Finish(first)
+    assert step_before_draft(JOB, PlanKind.RUN, [waits]) is None

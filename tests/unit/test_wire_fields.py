@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire import arrays, decode_errors, primitives, tagged_fields
+from rangeland.wire import arrays, codec_errors, primitives, tagged_fields
 from rangeland.wire.primitives import Buffer, FieldCodec
 from tests.contract.readers import read_three_ways
 
@@ -80,7 +80,7 @@ def test_an_unsigned_varint_may_be_spelled_longer_than_needed() -> None:
 
 @pytest.mark.parametrize("data", ["ffffffff1f", "ffffffffff01", "808080808000"])
 def test_a_varint_beyond_its_bits_is_refused(data: str) -> None:
-    assert refused(UVARINT, bytes.fromhex(data)).facts["reason"] == decode_errors.BAD_LENGTH
+    assert refused(UVARINT, bytes.fromhex(data)).facts["reason"] == codec_errors.BAD_LENGTH
 
 
 def test_records_are_a_slice_of_the_buffer_and_not_a_copy() -> None:
@@ -93,18 +93,18 @@ def test_records_are_a_slice_of_the_buffer_and_not_a_copy() -> None:
 @pytest.mark.parametrize(
     ("codec", "data", "reason"),
     [
-        (primitives.STRING.legacy, "fffe", decode_errors.BAD_LENGTH),
-        (primitives.STRING.legacy, "ffff", decode_errors.NOT_NULLABLE),
-        (primitives.STRING.compact, "00", decode_errors.NOT_NULLABLE),
-        (primitives.STRING.legacy, "0001ff", decode_errors.BAD_TEXT),
-        (primitives.STRING.legacy, "0003eda080", decode_errors.BAD_TEXT),
-        (primitives.BYTES.nullable_legacy, "fffffffe", decode_errors.BAD_LENGTH),
-        (primitives.BYTES.legacy, "7fffffff00", decode_errors.UNDERFLOW),
-        (primitives.BYTES.compact, "ffffffff0f00", decode_errors.UNDERFLOW),
-        (LEGACY_INTS, "fffffffe", decode_errors.BAD_LENGTH),
-        (LEGACY_INTS, "7fffffff" + "00" * 6, decode_errors.UNDERFLOW),
-        (COMPACT_INTS, "ffffffff0f" + "00" * 6, decode_errors.UNDERFLOW),
-        (STRINGS, "ffffffff", decode_errors.NOT_NULLABLE),
+        (primitives.STRING.legacy, "fffe", codec_errors.BAD_LENGTH),
+        (primitives.STRING.legacy, "ffff", codec_errors.NOT_NULLABLE),
+        (primitives.STRING.compact, "00", codec_errors.NOT_NULLABLE),
+        (primitives.STRING.legacy, "0001ff", codec_errors.BAD_TEXT),
+        (primitives.STRING.legacy, "0003eda080", codec_errors.BAD_TEXT),
+        (primitives.BYTES.nullable_legacy, "fffffffe", codec_errors.BAD_LENGTH),
+        (primitives.BYTES.legacy, "7fffffff00", codec_errors.UNDERFLOW),
+        (primitives.BYTES.compact, "ffffffff0f00", codec_errors.UNDERFLOW),
+        (LEGACY_INTS, "fffffffe", codec_errors.BAD_LENGTH),
+        (LEGACY_INTS, "7fffffff" + "00" * 6, codec_errors.UNDERFLOW),
+        (COMPACT_INTS, "ffffffff0f" + "00" * 6, codec_errors.UNDERFLOW),
+        (STRINGS, "ffffffff", codec_errors.NOT_NULLABLE),
     ],
 )
 def test_bytes_that_cannot_be_are_refused_with_a_reason(
@@ -147,13 +147,13 @@ def test_unknown_tags_are_skipped_and_known_ones_read() -> None:
 def test_tags_out_of_order_or_too_long_are_refused(data: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         tagged_fields.read_tags(memoryview(bytes.fromhex(data.replace(" ", ""))), 0, KNOWN_TAGS)
-    assert caught.value.facts["reason"] == decode_errors.BAD_TAGS
+    assert caught.value.facts["reason"] == codec_errors.BAD_TAGS
 
 
 def test_a_tag_cannot_read_beyond_its_own_size() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         tagged_fields.read_tags(memoryview(bytes.fromhex("0101010102")), 0, KNOWN_TAGS)
-    assert caught.value.facts["reason"] == decode_errors.UNDERFLOW
+    assert caught.value.facts["reason"] == codec_errors.UNDERFLOW
 
 
 def test_strings_too_long_for_sixteen_bits_are_not_sent() -> None:

@@ -153,5 +153,7 @@ def _given_plan(text: str) -> Plan:
     try:
         document = parse_json(text)
     except Unreadable as error:
-        raise UsageError("option plan is not a plan", why=str(error)) from error
+        raise UsageError(
+            "option plan is not a plan", why=str(error), do="give the JSON of a plan"
+        ) from error
     return Plan.from_json(document)

@@ -102,7 +102,7 @@ class Dialect(ABC):
         self, leaders: Mapping[Partition, Leader], isolation: Isolation
     ) -> list[BrokerRequest]:
         """Asks for the records with the latest timestamps, deleted or not; ``read_offsets`` reads
-        the responses. Empty if brokers find every record that is as late as a time."""
+        the responses. Empty where the brokers' own search by time is exact."""
         return []
 
     @abstractmethod

@@ -85,7 +85,7 @@ class LostPiece:
 Piece = FetchedPiece | LostPiece
 
 
-# --- what comes of it, besides chunks ------------------------------------------------------
+# --- results other than chunks -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

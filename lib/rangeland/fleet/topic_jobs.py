@@ -139,7 +139,9 @@ def _in_folders(template: Job, spark: SparkSession) -> list[str]:
         ledgers = store.get_file_info(list(topics))
     except OSError as error:
         raise StorageFailed(
-            f"could not list the tables of {template.sink.table}", why=str(error)
+            f"could not list the tables of {template.sink.table}",
+            why=str(error),
+            do="check that the tables' store is up, then run again",
         ) from error
     return [topics[folder.path] for folder in ledgers if folder.type is not pafs.FileType.NotFound]
 

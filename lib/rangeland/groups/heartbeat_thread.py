@@ -85,7 +85,10 @@ class HeartbeatThread:
         if silent_s <= self.session_s:
             return None
         return Unreachable(
-            "the group backend does not answer", why=self._silence, silent_s=round(silent_s)
+            "the group backend does not answer",
+            why=self._silence,
+            do="check that it is up, then run again",
+            silent_s=round(silent_s),
         )
 
     @contextmanager

@@ -8,6 +8,7 @@ own position.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -146,7 +147,7 @@ def check_group_is_empty(group: str, view: GroupView) -> None:
 
 
 def _mirrored_partitions(
-    mirrored: MirroredOffsets, logs: dict[Partition, LogState]
+    mirrored: MirroredOffsets, logs: Mapping[Partition, LogState]
 ) -> tuple[MirroredPartition, ...]:
     before, after = mirrored.before, mirrored.after
     return tuple(

@@ -29,7 +29,7 @@ from rangeland.planning.slice_assignment import (
     SliceOwners,
     WaitForOthers,
     leave_out_done,
-    next_step,
+    member_step,
 )
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.progress_events import Progress
@@ -98,7 +98,7 @@ class SharedRead:
             if self._is_stalled(len(parts)):
                 slice_owners = SliceOwners.alone(slice_owners.me, self._partitions)
             self._note_others(slice_owners)
-            step = next_step(self._plan.slices, done, slice_owners, whole=self._work.whole)
+            step = member_step(self._plan.slices, done, slice_owners, whole=self._work.whole)
             if isinstance(step, ReadSlices):
                 results, error = self._read_slices(step, done)
         if isinstance(step, PlanComplete):

@@ -19,6 +19,7 @@ from rangeland.errors import UsageError
 MINIMUM_JAVA = 17
 OLDEST_JAVA = 11
 """The minimum for Spark 3.5 and Delta Kernel."""
+OTHER_JAVA = "install it again, or point JAVA_HOME at another JDK or JRE"
 
 # For test servers and Ivy: one collector thread and a quick start. Without UsePerfData a JVM
 # that is killed leaves no file in the shared temp directory. Verifying the bytecode of released
@@ -62,7 +63,9 @@ def java_version(java: str) -> int:
     try:
         process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"{java} does not run", why=str(error), java=java) from error
+        raise UsageError(
+            f"{java} does not run", why=str(error), do=OTHER_JAVA, java=java
+        ) from error
     return parse_java_version(process.stderr + process.stdout)
 
 
@@ -71,6 +74,8 @@ def parse_java_version(output: str) -> int:
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     if match is None:
         raise UsageError(
-            "The version of Java is not known", why=f"its output is {output.strip()!r}"
+            "The version of Java is not known",
+            why=f"its output is {output.strip()!r}",
+            do=OTHER_JAVA,
         )
     return int(match.group(1))

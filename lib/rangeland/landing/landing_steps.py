@@ -28,9 +28,9 @@ from rangeland.landing.drafts.unfinished_plans import (
     LandNothing,
     check_follows_checkpoint,
     check_still_current,
-    first_step,
-    next_step,
     outdated_error,
+    step_before_draft,
+    step_for_draft,
 )
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.execution.run_summary import result_of_plans
@@ -81,8 +81,8 @@ class LandingSteps:
         while lost_races < MAX_LOST_RACES:
             check_table_and_ledger_agree(self._context)
             unfinished = self._target.history.unfinished_plans()
-            first = first_step(self._job, self._context.kind, unfinished)
-            match first or next_step(self._job, self._planner.draft(), unfinished):
+            first = step_before_draft(self._job, self._context.kind, unfinished)
+            match first or step_for_draft(self._job, self._planner.draft(), unfinished):
                 case Finish(entered, instead_of):
                     self._finish_entered(entered)
                     if instead_of is not None and self.finished[-1].outcome.ranges:

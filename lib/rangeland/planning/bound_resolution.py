@@ -59,8 +59,7 @@ class ResolvedRequest:
 
 @dataclass(frozen=True, slots=True)
 class RangeRequest:
-    """The request for a range: both bounds, and the bound that the checkpoint means in the first
-    run."""
+    """The request for a range: both bounds, and the bound to use before there is a checkpoint."""
 
     from_bounds: Bounds
     until_bounds: Bounds

@@ -3,16 +3,21 @@
 A topic may be deleted and created again while it is read, and an unclean election may replace the
 end of a log: rows read before and after that belong to different logs. Topic ids show the former if
 both sides have them, leader epochs the latter; older brokers at least report where a log ends.
-Pure.
+
+``judge_logs`` judges by metadata first. That is enough if brokers have topic ids and no leader has
+been elected since. Otherwise its judgement is a question, and it judges again with the answer: the
+ends and epochs of the uncertain logs, and, where topics have no ids, a fingerprint of each log, as
+it was before reading and as it is now. Nothing here asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rangeland.grouping import by_partition
-from rangeland.loss import Action, Loss, LossKind
-from rangeland.model import Leader, Partition, Range, Survey
+from rangeland.loss import Action, DecidedLoss, Loss, LossKind
+from rangeland.model import Absences, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import (
     LogMark,
     changes_since,
@@ -21,8 +26,179 @@ from rangeland.planning.incarnation import (
     recreation_loss,
 )
 from rangeland.planning.intervals import subtract
+from rangeland.planning.lagging_ends import may_lag
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
+
+Fingerprints = Mapping[Partition, int | None]
+"""The checksum of one batch of each log; None for a log that has no complete one at its offset.
+Logs for which no broker answered are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvidence:
+    """What is known about the logs of a plan after they were read: first what metadata says, then
+    also the answers to the questions that were asked."""
+
+    leaders: Mapping[Partition, Leader]
+    absent: Absences
+    fingerprints_before: Fingerprints
+    """Fingerprints from before the logs were read."""
+    compared_at: Mapping[Partition, int]
+    """The offset in each log at which fingerprints are taken."""
+    survey: Survey | None = None
+    may_lag: bool = True
+    """A newly elected leader still has time to catch up."""
+    fingerprints: Fingerprints | None = None
+
+
+# --- judgements ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """All logs are the ones that were planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Some logs have lost what was read, or were recreated. ``losses``: each with the leader epoch
+    that its log has now."""
+
+    losses: Mapping[Loss, int | None] = field(default_factory=dict)
+
+    def marks_since(self, marks: Mapping[Partition, LogMark]) -> dict[Partition, LogMark]:
+        """The marks of logs that were read again after this change, in their new leader epochs."""
+        epochs = {loss.partition: e for loss, e in self.losses.items() if e is not None}
+        return {p: replace(mark, epoch=epochs.get(p, mark.epoch)) for p, mark in marks.items()}
+
+    def regrown_offsets(self, plan: Plan, receipts: Iterable[Receipt]) -> dict[DecidedLoss, int]:
+        """The truncated offsets at which these receipts, of a later reading, have other records,
+        each with the leader epoch they were read in."""
+        ends = {p: mark.until_offset for p, mark in marks_of(plan, receipts).items()}
+        return {
+            replace(loss, until_offset=ends[loss.partition]).with_action(Action.SKIP): epoch
+            for loss, epoch in self.losses.items()
+            if loss.kind is LossKind.TRUNCATED and loss.is_sure and epoch is not None
+            if ends.get(loss.partition, 0) > loss.from_offset
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OtherBytes:
+    """The log has other bytes than before it was read, at an offset that was read."""
+
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """Nobody can say whether the log has changed: its broker may have changed it before it went
+    down, and no receipt has bytes that would show it."""
+
+    partition: Partition
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The partition no longer exists."""
+
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class AskSurvey:
+    """Survey the logs with these marks, which metadata does not confirm; or survey them again: the
+    high watermark of a newly elected leader may lag for a moment."""
+
+    marks: Mapping[Partition, LogMark]
+
+
+@dataclass(frozen=True, slots=True)
+class AskFingerprints:
+    """Take the fingerprints of the logs of these leaders: their topics have no ids, so another log
+    may have the same ends and epochs."""
+
+    leaders: Mapping[Partition, Leader]
+
+
+FinalJudgement = Unchanged | Changed | OtherBytes | Unconfirmed | Deleted
+LogJudgement = FinalJudgement | AskSurvey | AskFingerprints
+
+
+# --- judging ------------------------------------------------------------------------------
+
+
+def judge_logs(marks: Mapping[Partition, LogMark], evidence: LogEvidence) -> LogJudgement:
+    """Whether the logs with these marks are still the same. A log is only unchanged if there is
+    evidence that it is."""
+    unconfirmed = unconfirmed_partitions(marks, evidence.leaders)
+    served = {
+        p: marks[p] for p in sorted(unconfirmed) if evidence.absent.why_unreachable(p) is None
+    }
+    if served:
+        if (survey := evidence.survey) is None:
+            return AskSurvey(served)
+        judgement = _judge_survey(served, survey, evidence)
+        if not isinstance(judgement, Unchanged):
+            return judgement
+        unconfirmed -= survey.logs.keys()
+    if unconfirmed:
+        return Unconfirmed(min(unconfirmed), "its broker does not answer")
+    return Unchanged()
+
+
+def _judge_survey(
+    marks: Mapping[Partition, LogMark], survey: Survey, evidence: LogEvidence
+) -> LogJudgement:
+    """The judgement of the logs that the survey has."""
+    losses = find_changes(marks, survey)
+    if evidence.may_lag and may_lag(losses, marks, survey):
+        return AskSurvey(marks)
+    for partition in sorted(marks.keys() - survey.logs.keys()):
+        if survey.absent.why_unreachable(partition) is None:
+            return Deleted(partition)
+    if losses:
+        return Changed({loss: survey.logs[loss.partition].leader.epoch for loss in losses})
+    nameless = {p: log for p, log in survey.logs.items() if marks[p].topic_id is None}
+    if not nameless:
+        return Unchanged()
+    if (fingerprints := evidence.fingerprints) is None:
+        return AskFingerprints({p: log.leader for p, log in nameless.items()})
+    return _judge_bytes(nameless, fingerprints, evidence)
+
+
+def _judge_bytes(
+    logs: Mapping[Partition, LogState], fingerprints: Fingerprints, evidence: LogEvidence
+) -> FinalJudgement:
+    """The judgement by the fingerprints of these logs now. There is nothing to compare if a log had
+    no complete batch small enough to fetch, or if its bytes have expired since. A replica's bytes
+    are as good as its leader's, but it may not have them yet."""
+    before = evidence.fingerprints_before
+    for partition, checksum in fingerprints.items():
+        if checksum is not None and before.get(partition) not in (None, checksum):
+            return OtherBytes(partition)
+    for partition, log in sorted(logs.items()):
+        if partition not in before:
+            return Unconfirmed(partition, "its broker did not answer before it was read")
+        is_there = log.leader.is_replica or log.start_offset <= evidence.compared_at[partition]
+        if before[partition] is not None and fingerprints.get(partition) is None and is_there:
+            return Unconfirmed(partition, "its broker does not return what was read")
+    return Unchanged()
+
+
+# --- what judgements are made of ----------------------------------------------------------
+
+
+def offsets_to_compare(plan: Plan, offsets_are_bytes: bool) -> dict[Partition, int]:
+    """The offset in each partition at which bytes are compared: the last one read, or, if offsets
+    are bytes, where the last slice begins, since not every byte begins an entry."""
+    if offsets_are_bytes:
+        ends = sorted((s.partition, s.from_offset) for s in plan.slices)
+    else:
+        ends = sorted((r.partition, r.until_offset - 1) for r in plan.ranges)
+    return dict(ends)
 
 
 def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark]:

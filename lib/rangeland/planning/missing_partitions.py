@@ -29,7 +29,7 @@ def vanished_partitions(
     follows = isinstance(request.from_bounds.default, FromCheckpoint)
 
     def is_asked(topic: str) -> bool:
-        if topic in topics or matches(request.topic_pattern, topic):
+        if topic in topics or _fits(request.topic_pattern, topic):
             return follows
         return topic in request.topics
 
@@ -73,7 +73,7 @@ def unreachable_partitions(
         why = survey.absent.why_unreachable(partition)
         if why is None or partition in survey.logs:
             continue
-        if partition.topic in request.topics or matches(request.topic_pattern, partition.topic):
+        if partition.topic in request.topics or _fits(request.topic_pattern, partition.topic):
             reasons.setdefault(partition, why)
     losses = []
     for partition, why in sorted(reasons.items()):
@@ -83,7 +83,8 @@ def unreachable_partitions(
     return losses
 
 
-def matches(pattern: str, topic: str) -> bool:
+def _fits(pattern: str, topic: str) -> bool:
+    """Whether there is a pattern, and the topic matches it."""
     return bool(pattern) and patterns.matches(pattern, topic)
 
 

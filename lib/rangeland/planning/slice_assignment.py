@@ -79,7 +79,7 @@ class PlanComplete:
     """All slices are read."""
 
 
-def next_step(
+def member_step(
     slices: Sequence[Slice], done: Collection[int], group: SliceOwners, *, whole: bool = False
 ) -> ReadSlices | WaitForOthers | PlanComplete:
     """The next step of one member. ``done`` are the indices of slices that are read. ``whole``: one

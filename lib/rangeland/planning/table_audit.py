@@ -90,7 +90,7 @@ class ReplacedRange:
         return ReplacedRange(*map(add, astuple(self), astuple(other)))
 
 
-def in_force(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
+def leave_out_replaced(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
     """The ranges, in the order in which they were landed, without what later ones have replaced."""
     remaining: dict[Partition, list[LandedRange]] = {}
     ends: dict[Partition, int] = {}

@@ -60,7 +60,11 @@ def first_violation(
             "constraint, then run again",
         ) from error
     except errors.PySparkException as error:
-        failure = EngineFailed("could not check new rows", why=first_line(error))
+        failure = EngineFailed(
+            "could not check new rows",
+            why=first_line(error),
+            do="run again; if it fails again, read Spark's log",
+        )
         raise failure.with_answers(data=RangelandError.data) from error
     if row is None:
         return None

@@ -108,7 +108,11 @@ def compare(
         old = _with_columns_of(new, old)
         return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
     except PySparkException as error:  # such as a column of a type that has no order
-        failure = EngineFailed("could not compare new rows with old", why=first_line(error))
+        failure = EngineFailed(
+            "could not compare new rows with old",
+            why=first_line(error),
+            do="compare the table with its earlier version in Spark to see what was replaced",
+        )
         raise failure.with_answers(data=RangelandError.data) from error
 
 
@@ -187,5 +191,8 @@ def _replacement_error(error: Exception, path: str) -> RangelandError:
         )
     failure = translate(what, chain)
     if isinstance(failure, Bug) or not isinstance(failure, RangelandError):
-        failure = StorageFailed(what, why=reason)  # Spark has failed, in a way that may pass
+        # Spark has failed, in a way that may pass.
+        failure = StorageFailed(
+            what, why=reason, do="run again; if it fails again, read Spark's log"
+        )
     return failure.with_answers(data=ALL_OR_NOTHING)

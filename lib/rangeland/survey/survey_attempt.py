@@ -40,7 +40,7 @@ from rangeland.survey.epoch_ends import epoch_ends, lacking_epochs, with_epochs
 from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.survey.survey_request import SurveyRequest
-from rangeland.survey.time_confirmation import confirm_no_record, denied_logs
+from rangeland.survey.time_confirmation import contradicted_denials, denied_logs
 from rangeland.survey.wanted_partitions import (
     ChangedMeanwhile,
     WantedPartitions,
@@ -241,7 +241,7 @@ class SurveyAttempt:
             results |= request_offsets(pool, address, leaders, when, isolation, by_segment=True)
         results |= corrected_times(pool, address, denied_logs(group, results), when)
         denied = denied_logs(group, results)
-        return results | confirm_no_record(pool, address, denied, when, isolation)
+        return results | contradicted_denials(pool, address, denied, when, isolation)
 
     # --- epochs ---------------------------------------------------------------------------
 

@@ -118,5 +118,5 @@ def _merge_lookups(
         inexact_times=frozenset(merge(*inexact_times)),
         of_groups=merge(first.of_groups, second.of_groups),
         entries=merge(first.entries, second.entries),
-        uncommitted_ends=first.uncommitted_ends | later_ends,
+        uncommitted_ends={**first.uncommitted_ends, **later_ends},
     )

@@ -84,16 +84,16 @@ def denied_logs(
     }
 
 
-def confirm_no_record(
+def contradicted_denials(
     brokers: ConnectionPool,
     address: Address,
     denied: Mapping[Partition, Leader],
     when: AtTime,
     isolation: Isolation,
 ) -> dict[Partition, OffsetResult]:
-    """Other results where the log has a record that is denied, and where that could not be checked
-    now. ``denied``: logs in which the broker at ``address``, their leader, finds no record as late.
-    One request, if their latest timestamps agree with it."""
+    """Other results for the logs that have a record as late as the time, and for those where that
+    could not be checked now. ``denied``: logs in which the broker at ``address``, their leader,
+    finds none. One request, if their latest timestamps agree with it."""
     if not denied:
         return {}
     requests = brokers.dialect.latest_timestamps_requests(denied, isolation)

@@ -49,7 +49,7 @@ class WantedPartitions:
 
     def give_up(self, partitions: Iterable[Partition], why: str) -> WantedPartitions:
         """The same, with these partitions unreachable."""
-        unreachable = self.absent.unreachable | dict.fromkeys(partitions, why)
+        unreachable = {**self.absent.unreachable, **dict.fromkeys(partitions, why)}
         return replace(self, absent=replace(self.absent, unreachable=unreachable))
 
     def move_to(self, later: WantedPartitions) -> WantedPartitions:
@@ -65,7 +65,7 @@ class WantedPartitions:
                     why=f"its id was {before} and is {leader.topic_id}",
                     do="run again",
                 )
-        unreachable = self.absent.unreachable | later.absent.unreachable
+        unreachable = {**self.absent.unreachable, **later.absent.unreachable}
         absent = replace(later.absent, unreachable=unreachable)
         return replace(later, leaders={**self.leaders, **moved}, absent=absent)
 

@@ -93,4 +93,5 @@ def client_error(message: str, error: Any) -> RangelandError:
     if code < 0 or name in _PASSING or error.retriable():
         remedy = "check that the brokers are up"
         return Unreachable(message, why=f"{error.str()} ({name})", do=remedy, code=code)
-    return UsageError(message, why=f"the broker refused: {error.str()} ({name})", code=code)
+    reason, remedy = f"the broker refused: {error.str()} ({name})", "ask for what it allows"
+    return UsageError(message, why=reason, do=remedy, code=code)

@@ -100,7 +100,8 @@ def consume(
                 message = reader.poll(0.5)
                 if time.monotonic() > deadline:
                     reason = f"partitions {sorted(unfinished)} did not end in {TIMEOUT_S} s"
-                    raise Unreachable(f"Topic {topic} was not read", why=reason)
+                    remedy = "check that the brokers are up"
+                    raise Unreachable(f"Topic {topic} was not read", why=reason, do=remedy)
                 if message is None:
                     continue
                 if message.error() is None:

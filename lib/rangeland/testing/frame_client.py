@@ -26,13 +26,13 @@ class FrameClient(Closing):
         try:
             self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
         except OSError as error:
-            raise Unreachable(f"{address} does not accept connections", why=str(error)) from error
+            raise _no_response_error(address, str(error)) from error
 
     def send_raw(self, data: bytes) -> None:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise Unreachable(f"{self.address} does not accept requests", why=str(error)) from error
+            raise _no_response_error(self.address, str(error)) from error
 
     def receive_raw(self) -> memoryview:
         """The next frame, without its length."""
@@ -40,11 +40,15 @@ class FrameClient(Closing):
             try:
                 count = self._socket.recv_into(self._frames.buffer())
             except OSError as error:
-                raise Unreachable(f"{self.address} does not answer", why=str(error)) from error
+                raise _no_response_error(self.address, str(error)) from error
             if count == 0:
-                raise Unreachable(f"{self.address} does not answer", why="it closed the connection")
+                raise _no_response_error(self.address, "it closed the connection")
             if (whole := self._frames.advance(count)) is not None:
                 return whole
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _no_response_error(address: str, why: str) -> Unreachable:
+    return Unreachable(f"{address} does not answer", why=why, do="check that it is up")

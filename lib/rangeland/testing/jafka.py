@@ -124,6 +124,7 @@ class JafkaCluster(NumberedCluster):
                 raise Unreachable(
                     f"Broker {broker} was not restarted",
                     why=f"{self.zookeeper} still holds the session of its previous process",
+                    do="restart it once the session has expired",
                 )
             time.sleep(0.1)
 

@@ -40,7 +40,8 @@ def ephemeral_nodes(zookeeper_port: int) -> set[str]:
             response = b"".join(iter(lambda: connection.recv(65536), b""))
     except OSError as error:
         message = f"ZooKeeper on port {zookeeper_port} did not answer"
-        raise Unreachable(message, why=str(error), port=zookeeper_port) from error
+        remedy = "check that ZooKeeper is up"
+        raise Unreachable(message, why=str(error), do=remedy, port=zookeeper_port) from error
     return {line.strip() for line in response.decode().splitlines() if line.startswith("\t/")}
 
 

@@ -55,7 +55,11 @@ class Process:
         directory: Path | None = None,
     ) -> None:
         if shutil.which(command[0]) is None:
-            raise UsageError(f"{name} was not started", why=f"{command[0]} is not a program")
+            raise UsageError(
+                f"{name} was not started",
+                why=f"{command[0]} is not a program",
+                do="install it, or put it on the PATH",
+            )
         self.name = name
         self.log = log
         self._owner = os.getpid()
@@ -175,7 +179,8 @@ class Process:
         reason = (
             f"{why}. From the end of its log:\n{tail}\n" if tail else f"{why}; it printed nothing"
         )
-        return Unreachable(f"{self.name} is not up", why=reason, log=str(self.log), pid=self.pid)
+        what, log = f"{self.name} is not up", str(self.log)
+        return Unreachable(what, why=reason, do=f"read {log}", log=log, pid=self.pid)
 
     def _printed_lines(self) -> list[str]:
         with self.log.open("rb") as log:

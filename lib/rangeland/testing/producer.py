@@ -383,7 +383,9 @@ class _Writer:
             raise client_error(message, self._failures[0])
         if unacknowledged:
             raise Unreachable(
-                message, why=f"{unacknowledged} were not acknowledged in {TIMEOUT_S} s"
+                message,
+                why=f"{unacknowledged} were not acknowledged in {TIMEOUT_S} s",
+                do="check that the brokers are up",
             )
 
     def _report(self, error: Any, message: Any) -> None:

@@ -94,7 +94,9 @@ class RocketmqCluster(LocalCluster[str]):
         directory: Path | None = None,
     ) -> None:
         if brokers < 1 or name_servers < 1:
-            raise UsageError("a cluster cannot have no brokers or no name servers")
+            raise UsageError(
+                "a cluster cannot have no brokers or no name servers", do="ask for one or more"
+            )
         self.name_servers = [f"namesrv-{n}" for n in range(1, name_servers + 1)]
         self.masters = [f"broker-{chr(ord('a') + n)}" for n in range(brokers)]
         self.slaves = [master + SLAVE for master in self.masters] if slaves else []
@@ -251,4 +253,6 @@ def _port_of_two() -> int:
         (port,) = free_ports(1)
         if take(port - 2):
             return port
-    raise Unreachable("There are no two free ports at a distance of 2")
+    raise Unreachable(
+        "There are no two free ports at a distance of 2", do="end what listens on this machine"
+    )

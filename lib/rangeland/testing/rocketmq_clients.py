@@ -22,6 +22,7 @@ from rangeland.testing.frame_client import TIMEOUT_S, FrameClient
 AHEAD = 64
 DELAY = "DELAY"
 """The property of a message that the broker stores elsewhere until it is due."""
+READ_LOG = "read the broker's log"
 
 
 class RocketmqClient(FrameClient):
@@ -52,7 +53,8 @@ class RocketmqClient(FrameClient):
         response = self.receive(self.send(request))
         if check and isinstance(request, RemotingRequest) and response.code != SUCCESS:
             reason = f"{error_code_of(response.code).name}: {response.remark}"
-            raise Unreachable(f"{self.address} refused request {request.code}", why=reason)
+            what = f"{self.address} refused request {request.code}"
+            raise Unreachable(what, why=reason, do=READ_LOG)
         return response
 
 
@@ -81,7 +83,7 @@ def produce(
             for response in map(client.receive, ids):
                 if response.code != SUCCESS:
                     reason = f"{error_code_of(response.code).name}: {response.remark}"
-                    raise Unreachable(f"{address} refused a message", why=reason)
+                    raise Unreachable(f"{address} refused a message", why=reason, do=READ_LOG)
                 offsets.append(number_of(response, "queueOffset"))
         if offsets and DELAY not in (properties or {}):
             _wait_for(client, about, max(offsets))
@@ -92,5 +94,6 @@ def _wait_for(client: RocketmqClient, queue: Partition, offset: int) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while (end := number_of(client.ask(max_offset(queue)), "offset")) <= offset:
         if time.monotonic() > deadline:
-            raise Unreachable(f"{client.address} has {queue} up to {end}, not to {offset}")
+            what = f"{client.address} has {queue} up to {end}, not to {offset}"
+            raise Unreachable(what, do=READ_LOG)
         time.sleep(0.01)

@@ -1,7 +1,7 @@
 """Arrays of any wire type.
 
 As in ``primitives``: whatever the bytes are, a reader returns a value or raises
-``RemoteProtocolError``, and a length is checked before memory of that length is allocated.
+``UnreadableBytes``, and a length is checked before memory of that length is allocated.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from rangeland.wire.decode_errors import UNDERFLOW, check_can_be_null, decode_error
+from rangeland.wire.codec_errors import UNDERFLOW, check_can_be_null, decode_error
 from rangeland.wire.primitives import (
     COMPACT_LENGTH,
     INT32_LENGTH,

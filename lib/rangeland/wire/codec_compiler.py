@@ -13,10 +13,11 @@ import dataclasses
 import struct
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
+from rangeland.errors import Bug
 from rangeland.wire import arrays, primitives, tagged_fields
+from rangeland.wire.codec_errors import UnreadableBytes, UnwritableValue
 from rangeland.wire.declarations import FieldSpec, field_spec
 from rangeland.wire.primitives import Buffer, FieldCodec, Reader, WireType
 
@@ -31,7 +32,6 @@ class _PresentField:
     tag: int | None
 
 
-E = TypeVar("E", RemoteProtocolError, LocalProtocolError)
 _COMPILED: dict[tuple[type[Any], int, bool], FieldCodec] = {}
 
 
@@ -134,8 +134,8 @@ def _read_one_by_one(run: list[_PresentField], buffer: memoryview, offset: int) 
     for field in run:
         try:
             value, offset = field.codec.read(buffer, offset)
-        except RemoteProtocolError as error:
-            raise _in_field(error, field.name) from error.__cause__
+        except UnreadableBytes as error:
+            raise error.in_field(field.name) from error.__cause__
         values.append(value)
     return tuple(values), offset
 
@@ -158,9 +158,9 @@ def _struct_reader(
                     values += value
                 else:
                     values.append(value)
-        except RemoteProtocolError as error:
+        except UnreadableBytes as error:
             if step is not None and step.name:
-                raise _in_field(error, step.name) from error.__cause__
+                raise error.in_field(step.name) from error.__cause__
             raise
         by_name = dict(zip(names, values, strict=True))
         if flexible:
@@ -181,7 +181,7 @@ def _struct_writer(
     def write(value: Any, buffers: list[Buffer]) -> None:
         for name, default in absent:
             if getattr(value, name) != default:
-                raise LocalProtocolError("this version does not have the field", field=name)
+                raise UnwritableValue("this version does not have the field").in_field(name)
         for field in plain:
             _write_field(field, value, buffers)
         if flexible:
@@ -197,15 +197,8 @@ def _struct_writer(
 def _write_field(field: _PresentField, value: Any, buffers: list[Buffer]) -> None:
     try:
         field.codec.write(getattr(value, field.name), buffers)
-    except LocalProtocolError as error:
-        raise _in_field(error, field.name) from error.__cause__
+    except UnwritableValue as error:
+        raise error.in_field(field.name) from error.__cause__
     except (struct.error, AttributeError, TypeError, ValueError) as error:
-        raise LocalProtocolError(
-            "the value does not fit its type", why=str(error), field=field.name
-        ) from error
-
-
-def _in_field(error: E, name: str) -> E:
-    """The error with ``name`` before the path of its field."""
-    inner = error.facts.get("field")
-    return error.with_facts(field=f"{name}.{inner}" if inner else name)
+        wrong = UnwritableValue("the value does not fit its type", why=str(error))
+        raise wrong.in_field(field.name) from error

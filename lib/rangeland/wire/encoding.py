@@ -15,8 +15,8 @@ from typing import Any, NoReturn, TypeVar
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire.codec_compiler import compile_codec
+from rangeland.wire.codec_errors import LEFT_OVER, UnreadableBytes, UnwritableValue, decode_error
 from rangeland.wire.declarations import spec_of
-from rangeland.wire.decode_errors import LEFT_OVER, decode_error
 from rangeland.wire.primitives import Buffer, FieldCodec
 
 T = TypeVar("T")
@@ -32,10 +32,11 @@ def encode(message: Any, version: int) -> bytes:
 def encode_buffers(message: Any, version: int) -> list[Buffer]:
     """Encodes like ``encode``, but in parts that are not joined."""
     cls = type(message)
+    codec = codec_of(cls, version)
     buffers: list[Buffer] = []
     try:
-        codec_of(cls, version).write(message, buffers)
-    except LocalProtocolError as error:
+        codec.write(message, buffers)
+    except UnwritableValue as error:
         _name_local(error, cls, version)
     return buffers
 
@@ -57,7 +58,7 @@ def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> 
     codec = codec_of(cls, version)
     try:
         value, end = codec.read(memoryview(buffer), offset)
-    except RemoteProtocolError as error:
+    except UnreadableBytes as error:
         _name_remote(error, cls, version)
     return value, end
 
@@ -77,9 +78,9 @@ def codec_of(cls: type[Any], version: int) -> FieldCodec:
     return compile_codec(cls, version, spec.flexible(version))
 
 
-def _name_remote(error: RemoteProtocolError, cls: type[Any], version: int) -> NoReturn:
+def _name_remote(error: UnreadableBytes, cls: type[Any], version: int) -> NoReturn:
     facts = {"field": "", **error.facts, "message": cls.__name__, "version": version}
-    place = f"{cls.__name__} v{version} {facts['field']}".rstrip()
+    place = f"{cls.__name__} v{version} {error.field}".rstrip()
     raise RemoteProtocolError(
         f"{place} cannot be read",
         why=error.why or error.what,
@@ -88,8 +89,8 @@ def _name_remote(error: RemoteProtocolError, cls: type[Any], version: int) -> No
     ) from error
 
 
-def _name_local(error: LocalProtocolError, cls: type[Any], version: int) -> NoReturn:
+def _name_local(error: UnwritableValue, cls: type[Any], version: int) -> NoReturn:
     facts = {"field": "", **error.facts, "message": cls.__name__, "version": version}
-    place = f"{cls.__name__} v{version} {facts['field']}".rstrip()
+    place = f"{cls.__name__} v{version} {error.field}".rstrip()
     why = f"{error.what}: {error.why}" if error.why else error.what
     raise LocalProtocolError(f"{place} cannot be sent", why=why, **facts) from error

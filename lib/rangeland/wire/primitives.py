@@ -4,7 +4,7 @@ A reader is ``(buffer, offset) -> (value, new_offset)``, a writer ``(value, buff
 a ``FieldCodec`` is such a pair. A ``WireType`` has the codecs of one declared type: legacy or
 compact, nullable or not. A type that has only one form has the same codec for all of them.
 
-Whatever the bytes are, a reader returns a value or raises ``RemoteProtocolError``. A length is
+Whatever the bytes are, a reader returns a value or raises ``UnreadableBytes``. A length is
 checked against the remaining bytes before memory of that length is allocated. Offsets in errors
 count from the start of the buffer. All integers are big-endian. Messages and versions are not known
 here.
@@ -18,10 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from rangeland.errors import Bug, LocalProtocolError
-from rangeland.wire.decode_errors import (
+from rangeland.errors import Bug
+from rangeland.wire.codec_errors import (
     BAD_LENGTH,
     BAD_TEXT,
+    UnwritableValue,
     check_can_be_null,
     decode_error,
     take,
@@ -70,7 +71,7 @@ class WireType:
 
 def require_length(length: int, limit: int, what: str) -> int:
     if length > limit:
-        raise LocalProtocolError(
+        raise UnwritableValue(
             f"{what} is too long for the wire", why=f"{length} > {limit}", length=length
         )
     return length
@@ -143,7 +144,7 @@ def read_uvarint(buffer: memoryview, offset: int) -> tuple[int, int]:
 
 def uvarint_bytes(value: int) -> bytes:
     if value < 0:
-        raise LocalProtocolError("an unsigned varint cannot be negative", value=value)
+        raise UnwritableValue("an unsigned varint cannot be negative", value=value)
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -166,7 +167,7 @@ class _Length:
 
     def write_null(self, what: str, nullable: bool, buffers: list[Buffer]) -> None:
         if not nullable:
-            raise LocalProtocolError(f"{what} must not be null")
+            raise UnwritableValue(f"{what} must not be null")
         self.write(-1, buffers)
 
 

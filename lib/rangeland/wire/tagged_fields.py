@@ -1,7 +1,7 @@
 """Tagged fields: the optional fields at the end of a struct in flexible versions (KIP-482).
 
 As in ``primitives``: whatever the bytes are, a reader returns a value or raises
-``RemoteProtocolError``, and a length is checked before memory of that length is allocated.
+``UnreadableBytes``, and a length is checked before memory of that length is allocated.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rangeland.wire.decode_errors import BAD_TAGS, decode_error, take
+from rangeland.wire.codec_errors import BAD_TAGS, decode_error, take
 from rangeland.wire.primitives import Buffer, FieldCodec, read_uvarint, uvarint_bytes
 
 

@@ -138,7 +138,8 @@ def translate(what: str, chain: Chain) -> Raised:
         do = "check that the table's store is up, then run again"
         return StorageFailed(what, why=reason, do=do)
     if "KernelException" in names:
-        return TableRefused(what, why=reason)
+        do = "change the table as the reason says, or land in another table"
+        return TableRefused(what, why=reason, do=do)
     innermost = chain[-1][0].rpartition(".")[2] if chain else "Java"
     return Bug(what, why=f"{innermost}: {reason}")
 

@@ -144,7 +144,12 @@ class LedgerFiles:
 
     def _unreadable_error(self, what: str, error: Exception) -> RangelandError:
         if not isinstance(error, FileNotFoundError):
-            return StorageFailed(what, why=str(error))
+            return StorageFailed(
+                what,
+                why=str(error),
+                do="check that the table's store is up, then run again; if the file is damaged, "
+                "restore the folder _rangeland from a backup",
+            )
         return Conflict(
             f"a file of the ledger {self.path} is gone",
             why=f"its log names {error}",

@@ -274,7 +274,11 @@ def write_whole_file(store: pafs.FileSystem, full: str, table: pa.Table) -> int:
 def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> pa.Array:
     index = by_name.get(target.name.lower())
     if index is None:
-        raise TableRefused(f"the rows have no column {target.name}", column=target.name)
+        raise TableRefused(
+            f"the rows have no column {target.name}",
+            do="return that column from the transform",
+            column=target.name,
+        )
     column = batch.column(index)
     if column.type.equals(target.type):
         return column

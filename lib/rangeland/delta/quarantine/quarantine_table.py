@@ -113,7 +113,12 @@ def _read(
         table = pq.read_table(full, columns=columns, filesystem=store, partitioning=None)
         return _rows(table if rows is None else table.take(rows))
     except (OSError, pa.ArrowException) as error:
-        raise StorageFailed(f"could not read the quarantine {full}", why=str(error)) from error
+        raise StorageFailed(
+            f"could not read the quarantine {full}",
+            why=str(error),
+            do="check that the table's store is up, then run again; if the file is damaged, "
+            "restore it from a backup",
+        ) from error
 
 
 def _rows(table: pa.Table) -> list[dict[str, object]]:

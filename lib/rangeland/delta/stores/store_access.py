@@ -47,7 +47,11 @@ class StoreSettings:
                 return self.service.open(where)
             return _open_path(where)
         except (OSError, ValueError) as error:  # pa.ArrowInvalid is a ValueError
-            raise StorageFailed(f"could not open {self.uri}", why=str(error)) from error
+            raise StorageFailed(
+                f"could not open {self.uri}",
+                why=str(error),
+                do="check that the path is right and its store is up, then run again",
+            ) from error
 
 
 def open_store(table: StoreSettings | str) -> tuple[pafs.FileSystem, str]:

@@ -100,6 +100,7 @@ def _try_folder(store: pafs.FileSystem, folder: str, *, renames: bool) -> None:
         raise StorageFailed(
             f"could not write {path}",
             why=f"{len(CONTENT)} bytes were written, {len(content)} read back",
+            do="land in a store that returns what was written to it",
         )
 
 

@@ -73,7 +73,9 @@ def parse_partition_by(texts: Sequence[str], schema: pa.Schema) -> tuple[Partiti
     names = [column.name.lower() for column in columns]
     if len(set(names)) < len(names):
         raise JobFileError(
-            f"sink.partition_by {list(texts)}", why="makes two columns of the same name"
+            f"sink.partition_by {list(texts)}",
+            why="makes two columns of the same name",
+            do="leave one of them out",
         )
     for column in columns:
         if column.function is not Function.VALUE and _index(schema, column.name) is not None:
@@ -99,11 +101,17 @@ def _parse(text: str, schema: pa.Schema) -> PartitionColumn:
     if call is None:
         if pt.is_nested(field.type) or pt.is_binary(field.type):
             raise JobFileError(
-                f"sink.partition_by {text}", why=f"a column of type {field.type} cannot partition"
+                f"sink.partition_by {text}",
+                why=f"a column of type {field.type} cannot partition",
+                do="choose a column of another type, or convert it in the transform",
             )
         return PartitionColumn(field.name, field.name)
     if not pt.is_timestamp(field.type):
-        raise JobFileError(f"sink.partition_by {text}", why=f"the column {name} is not a timestamp")
+        raise JobFileError(
+            f"sink.partition_by {text}",
+            why=f"the column {name} is not a timestamp",
+            do=f"choose a timestamp, or write {name} to partition by its values",
+        )
     return PartitionColumn(call[1], field.name, Function(call[1]))
 
 

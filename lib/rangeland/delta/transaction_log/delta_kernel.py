@@ -172,7 +172,9 @@ class DeltaKernel:
         snapshot = snapshot or self.load(uri)
         if snapshot is None:
             raise StorageFailed(
-                f"could not create the table {path}", why="its log cannot be found afterwards"
+                f"could not create the table {path}",
+                why="its log cannot be found afterwards",
+                do="check that nothing else removes that folder, then run again",
             )
         return snapshot
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
+from rangeland.wire.codec_errors import BAD_LENGTH, LEFT_OVER, decode_error, take
 from rangeland.wire.declarations import (
     Array,
     Int32,
@@ -25,7 +26,6 @@ from rangeland.wire.declarations import (
     since,
     spec_of,
 )
-from rangeland.wire.decode_errors import BAD_LENGTH, LEFT_OVER, decode_error, take
 from rangeland.wire.encoding import decode_from, encode
 from rangeland.wire.fixed_layouts import I8, I16, I32, U32, StructLayout
 from rangeland.wire.primitives import Buffer

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from rangeland.errors import LocalProtocolError
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable
-from rangeland.wire.decode_errors import (
+from rangeland.wire.codec_errors import (
     BAD_LENGTH,
     BAD_TEXT,
     decode_error,

@@ -195,5 +195,8 @@ def number_of(of: RemotingResponse | RemotingRequest | Pull, name: str) -> int:
         return decimal(of.fields.get(name, ""), name)
     except Unreadable as error:
         raise RemoteProtocolError(
-            f"a response lacks the number {name}", why=str(error), field=name
+            f"a response lacks the number {name}",
+            why=str(error),
+            do="check that the servers are brokers of this dialect, in a supported version",
+            field=name,
         ) from None

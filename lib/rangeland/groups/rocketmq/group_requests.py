@@ -171,6 +171,7 @@ def _reading(response: RemotingResponse, read: Callable[[JsonFields], T]) -> T:
         raise RemoteProtocolError(
             f"the response to request {response.request.code} cannot be read",
             why=str(error),
+            do="check that the servers are brokers of this dialect, in a supported version",
             size=len(response.body),
             code=response.request.code,
         ) from None

@@ -1,9 +1,8 @@
-"""Decides what a run lands: surveys the cluster and makes a plan for the range that the job asks
-for.
+"""Makes the draft of a command's next plan.
 
-Each kind of plan has its own draft: new offsets, rows that the table has lost, quarantined batches,
-or a range again. This reads the cluster, the ledger and sometimes the table, and writes nothing;
-plans are entered elsewhere.
+Each kind of plan has its own draft: of new offsets, rows that the table has lost, quarantined
+batches, or a range that is landed again. Drafts are made from the cluster, the ledger and sometimes
+the table. Nothing is written here: plans are entered elsewhere.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ class Planner:
         offsets."""
         terms, damaged = self._terms(), self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
-        landed = self._landed_as(draft.already_landed)
+        landed = self._landed_reads(draft.already_landed)
         self._check_landed_options_are_same(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
@@ -150,7 +149,7 @@ class Planner:
         survey = self._surveys.new(position)
         self._progress.step(f"reading the offsets in {self._job.sink.table}")
         holes = holes_of_job(self._spark, self._target, self._job, self._warn)
-        landed = self._landed_as(holes.ranges)
+        landed = self._landed_reads(holes.ranges)
         self._check_landed_options_are_same(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
         draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
@@ -170,7 +169,7 @@ class Planner:
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
             self._check_landed_options_are_same(
-                self._landed_as(ranges), survey.cluster, read_filter
+                self._landed_reads(ranges), survey.cluster, read_filter
             )
             terms = replace(self._terms(), isolation=isolation, tags=tags)
             return draft_ranges_in_log(terms, survey, position, ranges)
@@ -233,9 +232,9 @@ class Planner:
         landed = self._options(*position.read_filter, None)
         check_checkpoint_options_are_same(self._job.sink.table, landed, options)
 
-    def _landed_as(self, ranges: Sequence[Range]) -> list[LandedRead]:
+    def _landed_reads(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, if that is known."""
-        return self._target.history.landed_as(ranges, self._options) if ranges else []
+        return self._target.history.landed_reads(ranges, self._options) if ranges else []
 
     def _check_landed_options_are_same(
         self,
@@ -248,7 +247,7 @@ class Planner:
             return
         isolation, tags = read_filter or (self._job.source.isolation, self._job.source.tags)
         clusters = [landed_read.options.cluster for landed_read in landed]
-        options = self._options(isolation, tags, self._known_as(cluster, clusters))
+        options = self._options(isolation, tags, self._with_all_addresses(cluster, clusters))
         check_landed_options_are_same(self._job.sink.table, landed, options)
 
     def _find_overwritten(
@@ -263,11 +262,11 @@ class Planner:
         return losses
 
     def _check_same_cluster(self, position: JobPosition, survey: Survey) -> None:
-        cluster = self._known_as(survey.cluster, [position.cluster])
+        cluster = self._with_all_addresses(survey.cluster, [position.cluster])
         if cluster is not None:
             check_same_cluster(self._job.sink.table, position, survey, cluster)
 
-    def _known_as(
+    def _with_all_addresses(
         self, cluster: Cluster | None, earlier: Sequence[Cluster | None]
     ) -> Cluster | None:
         """The cluster with all addresses it has ever had, if its present ones are not among

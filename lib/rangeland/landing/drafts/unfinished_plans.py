@@ -46,12 +46,12 @@ class LandNothing:
     draft: PlanDraft
 
 
-def first_step(job: Job, kind: PlanKind, unfinished: Sequence[EnteredPlan]) -> Finish | None:
+def step_before_draft(job: Job, kind: PlanKind, unfinished: Sequence[EnteredPlan]) -> Finish | None:
     """What a run does before it makes a draft."""
     return next((Finish(plan) for plan in unfinished if comes_first(job, kind, plan)), None)
 
 
-def next_step(
+def step_for_draft(
     job: Job, draft: PlanDraft, unfinished: Sequence[EnteredPlan]
 ) -> Finish | Enter | LandNothing:
     """What a run does with its draft. Raises Conflict for a blocking plan that this job cannot

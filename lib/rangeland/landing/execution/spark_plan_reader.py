@@ -24,7 +24,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.grouping import sum_by_key
 from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages
-from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints, LogChange
+from rangeland.landing.execution.final_log_check import FinalLogCheck, LogChange
 from rangeland.landing.execution.shared_reader import (
     PlanToRead,
     PrepareOutcome,
@@ -38,6 +38,7 @@ from rangeland.landing.target.loss_records import whole_log_error
 from rangeland.loss import DecidedLoss
 from rangeland.model import Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.log_identity import Changed, Fingerprints
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove_part
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -100,11 +101,11 @@ class SparkPlanReader:
         """Reads a plan again after a log has changed: the next change is an error."""
         self._warn(f"{change.what}; it is read once more")
         try:
-            return self._read_unchanged(plan, change, is_new=False)
+            return self._read_unchanged(plan, change.change, is_new=False)
         except LogChange as another:
             raise another.final_error() from None
 
-    def _read_unchanged(self, plan: Plan, after: LogChange | None, *, is_new: bool) -> PlanReceipts:
+    def _read_unchanged(self, plan: Plan, after: Changed | None, *, is_new: bool) -> PlanReceipts:
         fingerprints = self._fingerprints(plan)
         receipts, files = self._read_slices(plan, is_new=is_new)
         self._check_same_logs(plan, receipts, fingerprints, after)
@@ -123,12 +124,12 @@ class SparkPlanReader:
         plan: Plan,
         receipts: Mapping[int, Receipt],
         fingerprints: Fingerprints,
-        after: LogChange | None = None,
+        after: Changed | None = None,
     ) -> None:
         if plan.kind.traits.reads_log:
             settings = self.read_settings(plan)
-            changes = self.log_check.changes(settings, plan, receipts.values(), fingerprints, after)
-            self.log_check.check_same_logs(plan, changes, after)
+            read = receipts.values()
+            self.log_check.check_same_logs(settings, plan, read, fingerprints, after)
 
     def _read_slices(
         self, plan: Plan, *, is_new: bool

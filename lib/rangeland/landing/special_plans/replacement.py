@@ -26,7 +26,7 @@ from rangeland.planning.table_audit import (
     LandedRange,
     ReplacedRange,
     cut_ranges,
-    in_force,
+    leave_out_replaced,
     other_incarnations,
 )
 from rangeland.spark.offset_scan import has_rows, table_frame
@@ -163,7 +163,7 @@ def check_whole_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
             coverage_of(one.range for one in outcome.ranges),
         )
     ]
-    requested, landed_pieces = list(ranges), in_force(slices)
+    requested, landed_pieces = list(ranges), leave_out_replaced(slices)
     for r in requested:
         if earlier := other_incarnations(landed_pieces, r):
             raise UsageError(

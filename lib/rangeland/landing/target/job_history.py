@@ -123,7 +123,9 @@ class JobHistory:
             for span in spans
         )
 
-    def landed_as(self, ranges: Sequence[Range], make_options: MakeReadOptions) -> list[LandedRead]:
+    def landed_reads(
+        self, ranges: Sequence[Range], make_options: MakeReadOptions
+    ) -> list[LandedRead]:
         """The read options with which each of these ranges was last landed. Reads the whole ledger.
         ``make_options`` drops the isolation where it makes no difference."""
         reads: list[LandedRead] = []
@@ -145,9 +147,11 @@ class JobHistory:
     def _marks_reached(
         self, event: PlanEvent, plan: Plan, covered: Coverage
     ) -> dict[Partition, LogMark]:
-        """How far a plan has landed its partitions: the marks of its checkpoint at which one of its
-        own ranges ends, and not that of an earlier plan in another leader epoch, if it has landed
-        that end, even if it holds offsets before it."""
+        """How far a plan has landed its partitions: those marks of its checkpoint
+
+        - at which one of its own ranges ends: others are of earlier plans, which may have read the
+          log in another leader epoch,
+        - and whose last offset it has landed, even if it holds offsets before that."""
         if not plan.kind.traits.resolves_bounds:
             return {}
         marks = _in_later_epochs(plan.checkpoint, self.losses(event.plan_id))

@@ -166,7 +166,10 @@ class TargetTable:
         except Exception as error:
             if not self._spark.catalog.tableExists(quote_name(self.name)):
                 raise Conflict(
-                    f"the table {self.name} could not be created", why=str(error)[:300]
+                    f"the table {self.name} could not be created",
+                    why=str(error)[:300],
+                    do="check that the catalog has the schema and lets this user create tables "
+                    "there, then run again",
                 ) from error
         self.path = self._locate()
 

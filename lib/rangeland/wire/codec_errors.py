@@ -1,12 +1,14 @@
-"""The error of all readers, with the reason as a word and the position as numbers.
+"""The errors of all readers and writers, which know the path of the field that is concerned.
 
-The facts are ``reason, offset, size``; ``encoding`` adds ``message, version, field``. A reader
-raises nothing else, for any bytes.
+A reader raises nothing but ``UnreadableBytes``, for any bytes: its facts are the reason as a word,
+and ``offset`` and ``size``. ``encoding`` names the message and its version.
 """
 
 from __future__ import annotations
 
-from rangeland.errors import RemoteProtocolError
+from typing import Any, Self
+
+from rangeland.errors import LocalProtocolError, RangelandError, RemoteProtocolError
 
 UNDERFLOW = "underflow"
 BAD_LENGTH = "bad length"
@@ -16,14 +18,36 @@ NOT_NULLABLE = "not nullable"
 LEFT_OVER = "left over"
 
 
-def decode_error(reason: str, why: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
-    """The error of every reader. ``encoding.decode`` adds the message and the field."""
-    return RemoteProtocolError(
+class _FieldError(RangelandError):
+    """``field``: the path of the field within its message, as far as it is known."""
+
+    field = ""
+
+    def in_field(self, name: str) -> Self:
+        """The error of a message whose field ``name`` has the field of this error."""
+        return self._copy(field=f"{name}.{self.field}" if self.field else name)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return super().facts | ({"field": self.field} if self.field else {})
+
+
+class UnreadableBytes(_FieldError, RemoteProtocolError):
+    """Bytes do not fit their type."""
+
+
+class UnwritableValue(_FieldError, LocalProtocolError):
+    """A value cannot be sent, or not in this version."""
+
+
+def decode_error(reason: str, why: str, buffer: memoryview, offset: int) -> UnreadableBytes:
+    """The error of every reader."""
+    return UnreadableBytes(
         "bytes do not fit their type", why=why, reason=reason, offset=offset, size=len(buffer)
     )
 
 
-def underflow_error(buffer: memoryview, offset: int, length: int) -> RemoteProtocolError:
+def underflow_error(buffer: memoryview, offset: int, length: int) -> UnreadableBytes:
     remaining = max(0, len(buffer) - offset)
     why = f"{length} bytes wanted at byte {offset} of {len(buffer)}, {remaining} left"
     return decode_error(UNDERFLOW, why, buffer, offset)
@@ -39,7 +63,7 @@ def take(buffer: memoryview, offset: int, length: int) -> int:
 
 def negative_length_error(
     length: int, what: str, buffer: memoryview, offset: int
-) -> RemoteProtocolError:
+) -> UnreadableBytes:
     return decode_error(BAD_LENGTH, f"{what} of length {length} at byte {offset}", buffer, offset)
 
 
