@@ -16,6 +16,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.replica_choice import ReadMode
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
@@ -89,7 +90,7 @@ class Cluster:
             self.answer_one(loop, ask.leader, request)
 
     def answer_one(self, loop: FetchLoop, leader: Address, request: SliceRequest) -> None:
-        if loop.states[request.index].broker.replica is not None:
+        if loop.states[request.index].broker.mode is ReadMode.DETOUR:
             assert (request.partition, leader) in self.named
             self.answer_as_replica(loop, leader, request)
         elif self.leaders[request.partition] != leader:

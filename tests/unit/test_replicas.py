@@ -10,7 +10,7 @@ from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.replica_choice import DETOUR_MS, Sender, ServingBroker
+from rangeland.fetch.replica_choice import DETOUR_MS, ReadMode, Sender, ServingBroker
 from rangeland.loss import Action
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
@@ -195,7 +195,8 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
 KAFKA = Capabilities()
 JAFKA = Capabilities(numbered_per_broker=True)
 ROCKETMQ = Capabilities(numbered_per_broker=True, leader_id=0)
-DETOUR, STAND_IN = Address("detour", 4), Leader(REPLICA, is_replica=True)
+AGAIN, DETOUR = ReadMode.LEADER_ONLY, ReadMode.DETOUR
+STAND_IN = Leader(REPLICA, is_replica=True)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +205,13 @@ DETOUR, STAND_IN = Address("detour", 4), Leader(REPLICA, is_replica=True)
         (ServingBroker(LED, KAFKA, is_confirmed=True), Sender.LEADER),
         (ServingBroker(LED, JAFKA, is_confirmed=True), Sender.LEADER),
         (ServingBroker(LED, ROCKETMQ, is_confirmed=True), Sender.LEADER),
-        (ServingBroker(LED, KAFKA, is_confirmed=True, leader_only=True), Sender.LEADER_AGAIN),
-        (ServingBroker(LED, KAFKA, leader_only=True), Sender.UNCONFIRMED_LEADER),
+        (ServingBroker(LED, KAFKA, AGAIN, is_confirmed=True), Sender.LEADER_AGAIN),
+        (ServingBroker(LED, KAFKA, AGAIN), Sender.UNCONFIRMED_LEADER),
         (ServingBroker(LED, KAFKA), Sender.UNCONFIRMED_LEADER),
         (ServingBroker(LED, JAFKA), Sender.ONLY_BROKER),
         (ServingBroker(LED, ROCKETMQ), Sender.LEADER_OR_REPLICA),
-        (ServingBroker(LED, KAFKA, DETOUR, is_confirmed=True), Sender.REPLICA),
-        (ServingBroker(LED, ROCKETMQ, DETOUR), Sender.REPLICA),
+        (ServingBroker(LED, KAFKA, DETOUR, 2, is_confirmed=True), Sender.REPLICA),
+        (ServingBroker(LED, ROCKETMQ, DETOUR, 2), Sender.REPLICA),
         (ServingBroker(STAND_IN, ROCKETMQ, is_confirmed=True), Sender.REPLICA),
     ],
 )

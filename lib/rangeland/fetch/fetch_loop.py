@@ -30,7 +30,7 @@ from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
 from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
-from rangeland.fetch.replica_choice import Sender, initial_broker
+from rangeland.fetch.replica_choice import ReadMode, Sender, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,
     Move,
@@ -203,17 +203,16 @@ class FetchLoop:
         named along with it."""
         state = self._current(request)
         reason = f"{state.broker.address} answered {name} at offset {state.next_offset}"
-        if state.broker.replica is not None:
+        if state.broker.mode is ReadMode.DETOUR:
             self._move(state, Observation(SliceEvent.REPLICA_FAILED, reason))
             return
-        # Only the first failure follows a hint, so a wrong one costs one more round.
+        # A hint is unconfirmed. Only the first failure follows one, so a wrong one costs one round.
         is_first = state.retry.failures == 0 and not self.leader_only
         match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
                 self._move(state, Observation(SliceEvent.NO_RECORDS, reason))
             case ErrorMeaning.FIND_LEADER if hint and is_first and state.broker.is_newer(hint):
-                self._move(state, Observation(SliceEvent.LEADER_HINTED, reason))
-                state.broker.follow_hint(hint)
+                self._move(state, Observation(SliceEvent.LEADER_HINTED, reason, leader=hint))
             case ErrorMeaning.FIND_LEADER | ErrorMeaning.RECREATED:
                 # Whether the topic was recreated is decided by its id, in the metadata.
                 self._move(state, Observation(SliceEvent.LEADER_FAILED, reason))
@@ -267,7 +266,7 @@ class FetchLoop:
             return False
         if not state.broker.prefer(replica_id, self.now_ms):
             return False
-        if state.broker.wanted_replica is not None:
+        if state.broker.mode is ReadMode.SEARCHING:
             self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
         else:
             logger.info("Reading from the replica %s", state.broker.address, extra=state.log_fields)
@@ -295,10 +294,6 @@ class FetchLoop:
                 why_none=(unreachable or {}).get(partition, "it has no leader"),
             )
             self._move(state, observation)
-            if leader is not None and observation.event is SliceEvent.LEADER_FOUND:
-                state.broker.on_leader(leader, self.now_ms)
-                where, fields = (leader.address, leader.epoch), state.log_fields
-                logger.info("Found the leader %s, epoch %s", *where, extra=fields)
 
     # --- transitions --------------------------------------------------------------------
 
