@@ -82,12 +82,12 @@ class Cluster:
         for request in ask.requests:
             assert request.offset == self.positions[request.index]
         if self.strikes(8):
-            loop.on_lost(ask.leader, "reset")
+            loop.on_lost(ask.address, "reset")
             return
         requests = list(ask.requests)
         self.random.shuffle(requests)
         for request in requests:
-            self.answer_one(loop, ask.leader, request)
+            self.answer_one(loop, ask.address, request)
 
     def answer_one(self, loop: FetchLoop, leader: Address, request: SliceRequest) -> None:
         if loop.states[request.index].broker.mode is ReadMode.DETOUR:

@@ -142,7 +142,7 @@ def test_the_counts_of_a_slice_do_not_depend_on_pieces(
     good = encode(OLD_ITEMS, {"items": ["x", None]})
     values = {101: good, 102: b"\x07", 103: good, 107: None, 110: good, 111: good, 118: b""}
     counts = Counts(landed=7, control=2, aborted=4, compacted=7)
-    chunk = ReadChunk(0, 100, 120, counts, rows(values), leader="b:1", bytes_read=7)
+    chunk = ReadChunk(0, 100, 120, counts, rows(values), address="b:1", bytes_read=7)
     whole, table = receipt_of(chunk, RowFormat(value=AVRO), action)
     limit(monkeypatch, 1)
     receipt, again = receipt_of(chunk, RowFormat(value=AVRO), action)

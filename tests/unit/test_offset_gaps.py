@@ -68,7 +68,7 @@ class Source:
             there = [b for b in log if b.next_offset > s.from_offset]
             stored = memoryview(b"".join(encode(b) for b in there))
             yield FetchedPiece(
-                s.index, s.from_offset, s.until_offset, stored, leader=str(B1), sender=sender
+                s.index, s.from_offset, s.until_offset, stored, address=str(B1), sender=sender
             )
 
 

@@ -64,7 +64,7 @@ def rows(values: dict[int, bytes | None], key: bytes | None = b"k") -> pa.Record
 def chunk(values: dict[int, bytes | None], key: bytes | None = b"k") -> ReadChunk:
     """All 20 offsets of the piece: those that have no record are compacted."""
     counts = Counts(landed=len(values), compacted=20 - len(values))
-    return ReadChunk(0, 100, 120, counts, rows(values, key), leader="b:1", bytes_read=7)
+    return ReadChunk(0, 100, 120, counts, rows(values, key), address="b:1", bytes_read=7)
 
 
 BAD = b"\xff\xfe"

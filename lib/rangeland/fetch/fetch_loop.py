@@ -3,7 +3,7 @@
 The caller asks ``next(now_ms)`` for the next step, carries it out, and reports the outcome with
 one of the ``on_...`` methods. Each outcome but delivered records becomes an event of the table
 in ``slice_state``. As in Kafka's SimpleConsumer, only delivered data moves a slice on, and no
-error does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
+error does. Like Kafka's fetcher threads, one request asks a broker for all of its ready slices, an
 error of one partition delays only that one, and data counts only if it was requested at the
 offset that comes next. A slice ends when its next offset is its ``until_offset``, never before.
 
@@ -114,7 +114,7 @@ class FetchLoop:
 
     # --- outcomes of a fetch ----------------------------------------------------------
 
-    def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
+    def on_response(self, address: Address, size: int, throttle_ms: int, now_ms: int) -> None:
         """Accounts for a response of ``size`` bytes; its outcome for each slice is reported next.
         Within limits, the time for which a broker throttles this client does not count as a lack
         of progress."""
@@ -122,10 +122,10 @@ class FetchLoop:
         # Brokers throttle for the window of a quota, which is seconds: days are a broker's mistake.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
         if throttle_ms:
-            logger.info("Throttled by %s for %d ms", leader, throttle_ms)
-        self.throttle.on_response(leader, size, throttle_ms, now_ms)
+            logger.info("Throttled by %s for %d ms", address, throttle_ms)
+        self.throttle.on_response(address, size, throttle_ms, now_ms)
         for state in self.states.values():
-            if state.broker.address == leader:
+            if state.broker.address == address:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
@@ -249,11 +249,11 @@ class FetchLoop:
             state.short_ends = 0
         self._move(state, observation)
 
-    def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
+    def on_lost(self, address: Address, reason: str, *, is_slow: bool = False) -> None:
         """Leaves a broker whose connection broke, and to which reconnecting once did not help.
         ``is_slow``: no complete response came in time, so less is requested."""
         for state in self.states.values():
-            if state.broker.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
+            if state.broker.address == address and state.phase in (Phase.READING, Phase.MEASURING):
                 self._move(state, Observation(state.failure, reason))
                 if is_slow:
                     state.size.shrink(self.limits)

@@ -43,14 +43,14 @@ MAX_LOST_GAPS = 10_000
 
 
 def located_damage_error(
-    error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
+    error: BadRecord, partition: Partition, address: str, capabilities: Capabilities
 ) -> BadRecord:
-    """The error of a decoder, with the partition and leader, which a decoder does not know."""
+    """The error of a decoder, with the partition and the broker, which a decoder does not know."""
     located = error.with_words(
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
     )
-    return located.with_values(log=DamagedLog(partition)).with_facts(leader=leader)
+    return located.with_values(log=DamagedLog(partition)).with_facts(leader=address)
 
 
 def passable_until(error: BadRecord, asked_at: int, sender: Sender) -> int | None:

@@ -47,7 +47,8 @@ class ReadChunk:
     counts: Counts
     rows: Any = None
     """A RecordBatch, or None without rows."""
-    leader: str = ""
+    address: str = ""
+    """The address of the broker that served it."""
     bytes_read: int = 0
     entry_span: int | None = None
     """How many offsets its entries span, where offsets are bytes."""
@@ -67,7 +68,7 @@ class LostChunk:
 
     slice_index: int
     loss: DecidedLoss
-    leader: str
+    address: str
     offsets_are_bytes: bool
     bytes_read: int = 0
     quarantined_bytes: QuarantinedBytes | None = None
@@ -108,7 +109,7 @@ class _SliceCount:
     slice: Slice
     next_offset: int
     counts: Counts
-    leader: str
+    address: str
     bytes_read: int
     losses: list[DecidedLoss]
     rowless: list[tuple[int, int]] = field(default_factory=list)
@@ -132,7 +133,7 @@ class _SliceCount:
             from_offset=self.slice.from_offset,
             until_offset=self.next_offset if self.is_held else self.slice.until_offset,
             counts=self.counts,
-            leader=self.leader,
+            address=self.address,
             bytes_read=self.bytes_read,
             losses=tuple(self.losses),
             rowless=tuple(self.rowless) if is_recorded else None,
@@ -172,7 +173,7 @@ class ReceiptBuilder:
         slice_count.next_offset = chunk.until_offset
         slice_count.counts = slice_count.counts + chunk.counts
         slice_count.bytes_read += chunk.bytes_read
-        slice_count.leader = chunk.leader or slice_count.leader
+        slice_count.address = chunk.address or slice_count.address
         match chunk:
             case ReadChunk():
                 slice_count.losses.extend(lost.loss for lost in chunk.lost_records)

@@ -12,7 +12,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader
+from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker
 from rangeland.fetch.piece_decoder import EntryEnd, FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_judgement import (
@@ -105,15 +105,15 @@ class ResponseReader:
 
     def _ask(self, response: SliceResponse, question: Question) -> Judgement:
         """The judgement once the question has been asked."""
-        leader = AskedLeader(self._brokers, response.address, response.request)
+        broker = AskedBroker(self._brokers, response.address, response.request)
         try:
             match question:
                 case AskLogEnd():
-                    log_end = leader.log_edge(Latest(), self._settings.isolation)
+                    log_end = broker.log_edge(Latest(), self._settings.isolation)
                     return judge_log_end(response, question, log_end)
                 case RecordsQuestion(offset, max_bytes):
                     wait_ms = MAX_WAIT_MS if question.waits else 0
-                    answer = leader.fetch_at(offset, max_bytes, wait_ms)
+                    answer = broker.fetch_at(offset, max_bytes, wait_ms)
                     return judge_records(response, question, answer)
         except ConnectionLost as error:
             return judge_silence(question, f"{error.what}: {error.why}")

@@ -84,7 +84,7 @@ class TypedChunks:
         partition, first = slice_.partition, undecodable[0]
         evidence, ends = evidence_of(rows, [first]), (chunk.from_offset, chunk.until_offset)
         whole = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
-        error = undecodable_error(partition, rows, first, len(undecodable), chunk.leader)
+        error = undecodable_error(partition, rows, first, len(undecodable), chunk.address)
         loss = settle_loss(whole, self._policy, slice_, error)
         if isinstance(loss, Fail):
             raise loss.error
@@ -93,7 +93,7 @@ class TypedChunks:
             log_loss(loss)
             in_bytes = chunk.entry_span is not None
             return LostChunk(
-                chunk.slice_index, loss, chunk.leader, in_bytes, bytes_read=chunk.bytes_read
+                chunk.slice_index, loss, chunk.address, in_bytes, bytes_read=chunk.bytes_read
             )
         entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
         lost = tuple(lost_records(partition, rows, entries, undecodable, action))
@@ -300,7 +300,7 @@ def _rows_to_keep(
 
 
 def undecodable_error(
-    partition: Partition, rows: pa.RecordBatch, failure: UndecodableRow, count: int, leader: str
+    partition: Partition, rows: pa.RecordBatch, failure: UndecodableRow, count: int, address: str
 ) -> UndecodablePayload:
     """The error that names a record and shows its first bytes."""
     offset = offset_of(rows, failure.row)
@@ -316,7 +316,7 @@ def undecodable_error(
         part=failure.field,
         reason=failure.reason,
         schema_id=failure.schema_id,
-        leader=leader,
+        leader=address,
     )
 
 

@@ -112,7 +112,7 @@ class _SliceDocument:
             from_offset=where.from_offset,
             until_offset=where.until_offset,
             counts=landed.counts or Counts(),
-            leader=landed.leader or "",
+            address=landed.leader or "",
             bytes_read=self.bytes_read,
             losses=losses,
             rowless=landed.rowless,

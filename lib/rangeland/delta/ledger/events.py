@@ -140,7 +140,7 @@ class PartEvent(_OfPlan):
         """One for each slice, for the column ``ranges``."""
         return tuple(
             EventRange(
-                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.rowless
+                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.address, r.rowless
             )
             for r in self.receipts
         )
