@@ -134,7 +134,7 @@ class FetchLoop:
         state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
-            if self._asks_leader(request, error.what):
+            if self._turn_to_leader(request, error.what):
                 return False
             raise error
         state.advance(next_offset, self.now_ms)
@@ -169,7 +169,7 @@ class FetchLoop:
         evidence = (
             f"an entry ended at {state.next_offset}, and now one in its place extends past it"
         )
-        if not self._asks_leader(request, evidence):
+        if not self._turn_to_leader(request, evidence):
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
             self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
@@ -220,9 +220,11 @@ class FetchLoop:
                 self._move(state, Observation(SliceEvent.OUT_OF_RANGE, reason))
             case ErrorMeaning.CORRUPT:
                 self.on_damaged(request, slice_failures.unreadable_error(state, reason))
-            case ErrorMeaning.UNSUPPORTED if self._asks_leader(request, reason):
-                pass  # Each broker negotiates its own versions, and the leader may have changed.
-            case ErrorMeaning.DENIED | ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
+            case ErrorMeaning.UNSUPPORTED:
+                # Each broker negotiates its own versions, and the leader may have changed.
+                if not self._turn_to_leader(request, reason):
+                    raise slice_failures.refused_error(state, meaning, reason)
+            case ErrorMeaning.DENIED | ErrorMeaning.REFUSED:
                 raise slice_failures.refused_error(state, meaning, reason)
             case ErrorMeaning.OK | ErrorMeaning.REJOIN:
                 raise slice_failures.wrong_code_error(state, reason)
@@ -322,9 +324,8 @@ class FetchLoop:
             )
         return state
 
-    def _asks_leader(self, request: SliceRequest, evidence: str) -> bool:
-        """Turns to the leader unless the sender of the response proves damage. Returns whether it
-        has."""
+    def _turn_to_leader(self, request: SliceRequest, evidence: str) -> bool:
+        """Turns to the leader unless the sender of the response proves damage. False if it does."""
         state = self.states[request.index]
         if state.broker.sender.proves_damage:
             return False

@@ -69,7 +69,7 @@ class ResponseReader:
         elif fetched.meaning is not ErrorMeaning.OK:
             self._loop.on_error(request, fetched.meaning, fetched.code_name, fetched.leader_hint)
         elif fetched.is_empty:
-            if not self._moves_on(request, fetched):
+            if not self._turn_to_preferred(request, fetched):
                 self._loop.on_empty(request, fetched.readable_end, throttled)
         else:
             response = self._response(address, request, fetched)
@@ -126,7 +126,7 @@ class ResponseReader:
             self._floors[request.index] = EntryEnd(until, str(response.address), request.epoch)
         if take.cut_why is not None:
             self._cut[request.index] = (until, take.cut_why)
-        self._moves_on(request, fetched)
+        self._turn_to_preferred(request, fetched)
         return FetchedPiece(
             request.index,
             request.offset,
@@ -160,6 +160,8 @@ class ResponseReader:
             case _:
                 assert_never(judgement)
 
-    def _moves_on(self, request: SliceRequest, fetched: FetchedPartition) -> bool:
+    def _turn_to_preferred(self, request: SliceRequest, fetched: FetchedPartition) -> bool:
+        """Turns to the replica that the broker prefers. False if it names none, or the loop does
+        not follow."""
         replica_id = fetched.preferred
         return replica_id is not None and self._loop.on_preferred(request.index, replica_id)
