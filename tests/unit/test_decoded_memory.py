@@ -169,7 +169,7 @@ def test_offsets_that_are_bytes_may_be_shared_by_records_of_several_pieces(
 ) -> None:
     good = encode(OLD_ITEMS, {"items": []})
     batch = pa.concat_batches([rows({at: good}) for at in (100, 100, 100, 110)])
-    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
+    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, offsets_are_bytes=True)
     limit(monkeypatch, 1)
     receipt, table = receipt_of(chunk, RowFormat(value=AVRO), Action.FAIL)
     assert (receipt.counts, receipt.entry_span, table.num_rows) == (Counts(landed=4), 20, 4)
@@ -184,7 +184,7 @@ def test_an_entry_of_several_pieces_is_lost_or_quarantined_as_one(
     good = encode(OLD_ITEMS, {"items": []})
     offsets = [(100, good), (100, b"\x07"), (100, good), (110, good)]
     batch = pa.concat_batches([rows({at: value}) for at, value in offsets])
-    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
+    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, offsets_are_bytes=True)
     limit(monkeypatch, 1)
     receipt, table = receipt_of(chunk, RowFormat(value=AVRO), action)
     (loss,) = receipt.losses

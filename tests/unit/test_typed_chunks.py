@@ -187,7 +187,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
     batch = rows({100: b"a", 120: BAD, 121: b"c", 140: b"d"})
     offsets = pa.array([100, 120, 120, 140], pa.int64())
     batch = batch.set_column(batch.schema.names.index("offset"), "offset", offsets)
-    whole = ReadChunk(0, 100, 160, Counts(landed=4), batch, entry_span=60)
+    whole = ReadChunk(0, 100, 160, Counts(landed=4), batch, offsets_are_bytes=True)
     for action, landed, kept in (
         (Action.SKIP, [100, 120, 140], None),
         (Action.QUARANTINE, [100, 140], [BAD, b"c"]),

@@ -134,7 +134,7 @@ class PieceDecoder:
         self._slices = {s.index: s for s in slices}
         self._settings = settings
         self._dialect = dialect
-        self._in_bytes = dialect.capabilities.offsets_are_bytes
+        self._offsets_are_bytes = dialect.capabilities.offsets_are_bytes
         topics = {s.partition.topic for s in slices}
         self._cleanup: dict[str, CleanupPolicy | Fail | None] = {
             topic: stated_cleanup(topic, settings) for topic in topics
@@ -203,7 +203,9 @@ class PieceDecoder:
         reports_gaps = not (is_compacted or piece.context.from_quarantine)
         options = replace(piece.options, reports_gaps=reports_gaps)
         # Where offsets are bytes, the first byte of the records is at the next offset.
-        records = piece.records[at - piece.from_offset :] if self._in_bytes else piece.records
+        records = (
+            piece.records[at - piece.from_offset :] if self._offsets_are_bytes else piece.records
+        )
         try:
             for decoded in self._dialect.decode_chunks(
                 records, at, until, isolation, piece.aborted, piece.context, options
@@ -223,7 +225,7 @@ class PieceDecoder:
             counts=decoded.counts,
             rows=decoded.batch,
             address=piece.address,
-            entry_span=until - at if self._in_bytes else None,
+            offsets_are_bytes=self._offsets_are_bytes,
         )
 
     # --- damage ---------------------------------------------------------------------------
@@ -311,7 +313,7 @@ class PieceDecoder:
             slice_.index,
             loss,
             address,
-            offsets_are_bytes=self._in_bytes,
+            offsets_are_bytes=self._offsets_are_bytes,
             quarantined_bytes=quarantined,
         )
 

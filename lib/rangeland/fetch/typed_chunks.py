@@ -91,11 +91,14 @@ class TypedChunks:
         action = loss.action
         if action is Action.HOLD:
             log_loss(loss)
-            in_bytes = chunk.entry_span is not None
             return LostChunk(
-                chunk.slice_index, loss, chunk.address, in_bytes, bytes_read=chunk.bytes_read
+                chunk.slice_index,
+                loss,
+                chunk.address,
+                chunk.offsets_are_bytes,
+                bytes_read=chunk.bytes_read,
             )
-        entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
+        entries = entries_of(rows, chunk.until_offset, adjacent=chunk.offsets_are_bytes)
         lost = tuple(lost_records(partition, rows, entries, undecodable, action))
         self._check_losses_are_few(slice_, rows, first, len(lost))
         for records in lost:
@@ -150,7 +153,7 @@ class TypedChunks:
 def _of_whole_entries(chunk: ReadChunk, parts: Iterator[DecodedRows]) -> Iterator[DecodedRows]:
     """The rows of a chunk, in parts. Where offsets are bytes, no part ends inside an entry, whose
     records share one offset."""
-    if chunk.entry_span is None:
+    if not chunk.offsets_are_bytes:
         yield from parts
         return
     offsets = chunk.rows.column(OFFSET.name)
@@ -186,7 +189,7 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
     end = offset_of(rows, row_count)
     width = end - chunk.from_offset
     # Which chunk counts an offset without a row does not matter, only the sum of all chunks does.
-    without_row = width - row_count if chunk.entry_span is None else 0
+    without_row = 0 if chunk.offsets_are_bytes else width - row_count
     counts_before = {"landed": row_count}
     for name in COUNT_NAMES[1:]:
         counts_before[name] = min(without_row, getattr(chunk.counts, name))
@@ -196,9 +199,7 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
         chunk, until_offset=end, counts=Counts(**counts_before), rows=rows.slice(0, row_count)
     )
     rest = replace(chunk, from_offset=end, counts=counts, rows=rows.slice(row_count), bytes_read=0)
-    if chunk.entry_span is None:
-        return first, rest
-    return replace(first, entry_span=width), replace(rest, entry_span=chunk.entry_span - width)
+    return first, rest
 
 
 def typing_of(slices: Sequence[Slice], settings: ReadSettings) -> TypedChunks | None:
@@ -220,11 +221,11 @@ class Entries:
     of_row: np.ndarray
 
 
-def entries_of(rows: pa.RecordBatch, until_offset: int, *, in_bytes: bool) -> Entries:
-    """The entries of rows that end at ``until_offset``. ``in_bytes``: each entry ends where the
+def entries_of(rows: pa.RecordBatch, until_offset: int, *, adjacent: bool) -> Entries:
+    """The entries of rows that end at ``until_offset``. ``adjacent``: each entry ends where the
     next one begins."""
     starts, of_row = np.unique(rows.column(OFFSET.name).to_numpy(), return_inverse=True)
-    ends = np.append(starts[1:], until_offset) if in_bytes else starts + 1
+    ends = np.append(starts[1:], until_offset) if adjacent else starts + 1
     return Entries(starts, ends, of_row)
 
 

@@ -28,7 +28,7 @@ class RangeResult:
     rowless: tuple[Interval, ...] | None = None
     address: str = ""
     """The address of the broker that served its end."""
-    in_bytes: bool = False
+    offsets_are_bytes: bool = False
     """Its offsets are the byte positions of entries: there are fewer rows, or some share one."""
 
 
@@ -81,12 +81,12 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
             _AccountedOffsets(*lost, Counts(lost=loss.width), (lost,), loss.width)
         )
     _check_slices_inside(plan, receipts)
-    in_bytes = {r.partition for r in receipts.values() if r.entry_span is not None}
+    of_bytes = {r.partition for r in receipts.values() if r.offsets_are_bytes}
     return [
         replace(
             _prove_range(r, accounted.get(r.partition, [])),
             address=_last_address(r, served.get(r.partition, [])),
-            in_bytes=r.partition in in_bytes,
+            offsets_are_bytes=r.partition in of_bytes,
         )
         for whole in plan.ranges
         for r in _without_held(whole, not_read.get(whole.partition, []))

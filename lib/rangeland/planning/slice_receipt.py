@@ -36,6 +36,10 @@ class Receipt(OffsetInterval):
     """How many values named each writer's schema."""
 
     @property
+    def offsets_are_bytes(self) -> bool:
+        return self.entry_span is not None
+
+    @property
     def offsets(self) -> int:
         """The number of offsets that are accounted for."""
         return self.counts.total if self.entry_span is None else self.entry_span

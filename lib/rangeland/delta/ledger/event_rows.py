@@ -140,7 +140,7 @@ _RULES: dict[str, Any] = {
         OutcomeEvent: _IN_EVENT,
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,
-        EventRange: {"rowless": "gaps"},
+        EventRange: {"rowless": "gaps", "offsets_are_bytes": "in_bytes"},
         Partition: {"number": "partition"},
         _SliceDocument: {
             "slice_index": "index",

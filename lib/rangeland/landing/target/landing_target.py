@@ -279,7 +279,9 @@ def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> Event
     """The range of a result as the ledger records it. ``leaders`` fill in where the receipts do not
     say which broker served it."""
     address = result.address or leaders.get(result.range.partition)
-    return EventRange(result.range, result.counts, address, result.rowless, result.in_bytes)
+    return EventRange(
+        result.range, result.counts, address, result.rowless, result.offsets_are_bytes
+    )
 
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
