@@ -27,17 +27,13 @@ from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.errors import BadRecord, Damage, DamagedLog, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_failures import look_at, settle_loss
+from rangeland.fetch.slice_failures import MAX_LOSSES, look_at, settle_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Partition, Slice
 from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
-
-MAX_LOST_GAPS = 10_000
-"""The most gaps of one slice that are recorded as lost."""
-
 
 # --- damage -----------------------------------------------------------------------------------
 
@@ -143,10 +139,10 @@ def judge_gap(
 
 def too_many_gaps_error(slice_: Slice, count: int, last: Loss) -> RangeLost | None:
     """The error if ``count`` gaps, up to the last one, are too many for one slice."""
-    if count <= MAX_LOST_GAPS:
+    if count <= MAX_LOSSES:
         return None
     return range_lost_error([last]).with_words(
-        what=f"{slice_} has more than {MAX_LOST_GAPS} gaps, the last of them {last}",
+        what=f"{slice_} has more than {MAX_LOSSES} gaps, the last of them {last}",
         do="if it is or was compacted, name the topic in `source.compacted`",
     )
 

@@ -28,6 +28,10 @@ SUSPECTED_MS = 5_000
 """How long before the deadline a loss must have been suspected without a break, to be assumed;
 half of the available time, if that is less."""
 
+MAX_LOSSES = 10_000
+"""The most gaps of one slice that are recorded as lost, and the most losses by undecodable records:
+each is a row of the ledger. More show a mistake in the job file rather than a damaged log."""
+
 logger = logging.getLogger(__name__)
 
 

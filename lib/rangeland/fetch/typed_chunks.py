@@ -24,15 +24,13 @@ from rangeland.decode.payload.row_format import DecodedRows, RowDecoder, RowForm
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import LostChunk, LostRecords, ReadChunk, SliceChunk
-from rangeland.fetch.slice_failures import log_loss, settle_loss
+from rangeland.fetch.slice_failures import MAX_LOSSES, log_loss, settle_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords
 from rangeland.model import COUNT_NAMES, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wording import count_noun
 
-MAX_LOSSES = 10_000
-"""Per slice: each is a row of the ledger. More show a wrong schema rather than bad records."""
 SHOWN_BYTES = 40
 TRANSFORM = "transform"
 """The field of a row that failed in the transform, not in its key or value."""
