@@ -76,8 +76,9 @@ class FetchLoop:
     # --- what to do next --------------------------------------------------------------
 
     def next(self, now_ms: int) -> Step:
-        """The next step. If a slice has made no progress for too long, raises Unreachable, or
-        RangeLost if a loss was suspected, unless the policy is to continue."""
+        """The next step. A slice that has made no progress for too long is lost if a loss was
+        suspected, and unreachable otherwise. Raises RangeLost or Unreachable if the policy for that
+        is to fail."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)

@@ -84,10 +84,10 @@ def judge_damage(
     first: int | None,
     until_offset: int,
 ) -> DecidedLoss | Fail | None:
-    """The loss by damage that begins at the offset ``first``, None if that is unknown: it is
-    skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on. The
-    run ends if the policy is to fail, or if reading cannot continue after the damage. None if the
-    sender does not prove the damage, so that the leader has to be read."""
+    """The loss by damage. It is skipped or quarantined up to ``until_offset`` at most, or the slice
+    is held from there on. The run ends if the policy is to fail, or if reading cannot continue
+    after the damage. None if the sender does not prove the damage: the leader has to be read.
+    ``first``: where the damage begins, None if that is unknown."""
     if not sender.proves_damage:
         return None
     if first is None:

@@ -108,10 +108,10 @@ SliceChunk = ReadChunk | LostChunk
 class _SliceCount:
     slice: Slice
     next_offset: int
-    counts: Counts
-    address: str
-    bytes_read: int
-    losses: list[DecidedLoss]
+    counts: Counts = field(default_factory=Counts)
+    address: str = ""
+    bytes_read: int = 0
+    losses: list[DecidedLoss] = field(default_factory=list)
     rowless: list[tuple[int, int]] = field(default_factory=list)
     offsets_are_bytes: bool = False
     entry_span: int = 0
@@ -149,7 +149,7 @@ class ReceiptBuilder:
 
     def __init__(self, slices: Sequence[Slice], columns: LogColumns = PLAIN_COLUMNS) -> None:
         self._offset = columns.offset
-        self._counts = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
+        self._counts = {s.index: _SliceCount(s, s.from_offset) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
         """Counts a chunk. Raises ProofFailed unless it begins where the previous one ended."""
