@@ -1,5 +1,5 @@
-"""Which broker serves a slice: its partition's leader, or for a while a replica that the leader
-names; and what the responses prove (``Sender``).
+"""Which broker serves a slice, as a table of modes (``ReadMode``): its partition's leader, or for a
+while a replica that the leader names; and what the responses prove (``Sender``).
 
 A broker may name another replica to read: one in the client's rack, or one that spares the leader's
 disk. That replica is read for ``DETOUR_MS``, a detour; then the leader is asked again. After any
