@@ -71,7 +71,7 @@ def test_bytes_come_from_the_replica_in_the_reader_s_rack(
     with spied_requests(monkeypatch) as sent:
         found = read([slice_of(racked.log)], racked.settings(f"rack-{racked.follower}"), SMALL)
     assert found.rows == racked.judged
-    assert {receipt.leader for receipt in found.receipts} == {racked.follower_address}
+    assert {receipt.address for receipt in found.receipts} == {racked.follower_address}
     racks = {request.rack_id for request in sent if hasattr(request, "rack_id")}
     assert racks == {f"rack-{racked.follower}"}
 
@@ -82,7 +82,7 @@ def test_without_a_replica_in_its_rack_a_reader_stays_with_the_leader(
 ) -> None:
     found = read([slice_of(racked.log, 0, 5_000)], racked.settings(rack), SMALL)
     assert found.rows == racked.judged[:5_000]
-    assert {receipt.leader for receipt in found.receipts} == {str(racked.log.leader.address)}
+    assert {receipt.address for receipt in found.receipts} == {str(racked.log.leader.address)}
 
 
 def test_damage_on_a_replica_s_disk_is_read_at_the_leader(racked: Racked) -> None:
@@ -133,9 +133,9 @@ def read_and_kill(racked: Racked, settings: ClusterSettings) -> tuple[list[str],
     for chunk in read_slices([slice_of(racked.log)], ReadSettings(settings), SMALL):
         assert isinstance(chunk, ReadChunk)
         offsets += chunk.rows.column("offset").to_pylist()
-        if chunk.leader not in served:
-            served.append(chunk.leader)
-            if chunk.leader == racked.follower_address:
+        if chunk.address not in served:
+            served.append(chunk.address)
+            if chunk.address == racked.follower_address:
                 racked.cluster.kill(racked.follower)
     return served, offsets
 
@@ -145,7 +145,7 @@ def wait_for_the_replica(racked: Racked) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         found = read([slice_of(racked.log, 0, 500)], racked.settings(f"rack-{racked.follower}"))
-        if found.receipts[0].leader == racked.follower_address:
+        if found.receipts[0].address == racked.follower_address:
             return
         time.sleep(0.2)
     pytest.fail("the replica did not come back")

@@ -71,7 +71,7 @@ def test_the_reading_goes_on_at_the_next_leader(
             values += chunk.rows.column("value").to_pylist()
         if not leaders:
             cluster.kill(killed)
-        leaders.append(chunk.leader)
+        leaders.append(chunk.address)
     assert values == [record.value for record in records]
     (receipt,) = tally.receipts()
     assert receipt.counts == Counts(landed=COUNT)

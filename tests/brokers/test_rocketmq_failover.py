@@ -57,12 +57,12 @@ def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_after_it(
         assert isinstance(chunk, ReadChunk)
         seen += chunk.rows.column("value").to_pylist()
         if pair.process().running:
-            assert chunk.leader == pair.address()
+            assert chunk.address == pair.address()
             pair.kill()
     assert seen == values
     (receipt,) = tally.receipts()
     assert receipt.counts == Counts(landed=len(values))
-    assert receipt.leader == pair.address("broker-a-slave")
+    assert receipt.address == pair.address("broker-a-slave")
     time.sleep(0.2)
     assert pair.running == ["namesrv-1", "namesrv-2", "broker-a-slave"]
     alone = log_of(settings, topic)
@@ -70,13 +70,13 @@ def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_after_it(
     assert (alone.start_offset, alone.end_offset) == (0, len(values))
     again = read([slice_of(log)], settings)
     assert again.values == values
-    assert again.receipts[0].leader == pair.address("broker-a-slave")
+    assert again.receipts[0].address == pair.address("broker-a-slave")
 
     pair.restart()
     back = log_of(settings, topic)
     assert str(back.leader.address) == pair.address()
     assert (back.start_offset, back.end_offset) == (0, len(values))
-    assert read([slice_of(back)], settings).receipts[0].leader == pair.address()
+    assert read([slice_of(back)], settings).receipts[0].address == pair.address()
 
 
 def test_name_servers_are_asked_in_turn(pair: RocketmqCluster, topic: str) -> None:

@@ -43,7 +43,7 @@ def test_what_the_master_has_on_disk_only_is_read_from_the_slave_that_it_suggest
     assert str(log.leader.address) == pair.address()
     patience = FetchLimits(fetch_bytes=20_000, smallest_fetch_bytes=20_000)
     chunks = list(read_slices([slice_of(log)], ReadSettings(settings), patience))
-    assert [leader for leader, _ in groupby(chunk.leader for chunk in chunks)] == [
+    assert [address for address, _ in groupby(chunk.address for chunk in chunks)] == [
         pair.address(),
         pair.address("broker-a-slave"),
     ]

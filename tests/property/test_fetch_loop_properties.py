@@ -16,6 +16,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.replica_choice import ReadMode
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
@@ -81,15 +82,15 @@ class Cluster:
         for request in ask.requests:
             assert request.offset == self.positions[request.index]
         if self.strikes(8):
-            loop.on_lost(ask.leader, "reset")
+            loop.on_lost(ask.address, "reset")
             return
         requests = list(ask.requests)
         self.random.shuffle(requests)
         for request in requests:
-            self.answer_one(loop, ask.leader, request)
+            self.answer_one(loop, ask.address, request)
 
     def answer_one(self, loop: FetchLoop, leader: Address, request: SliceRequest) -> None:
-        if loop.states[request.index].broker.replica is not None:
+        if loop.states[request.index].broker.mode is ReadMode.DETOUR:
             assert (request.partition, leader) in self.named
             self.answer_as_replica(loop, leader, request)
         elif self.leaders[request.partition] != leader:

@@ -230,7 +230,7 @@ LOSSES = (
     Mutation(
         "a high watermark that lags is the end",
         Change(
-            "fetch.leader_lookup:AskedLeader.log_end",
+            "fetch.leader_lookup:AskedBroker.log_end",
             "if not self.brokers.dialect.capabilities.has_epochs:",
             "if True:",
         ),

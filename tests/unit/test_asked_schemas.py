@@ -47,12 +47,10 @@ def order(schema_id: int, number: int = 7) -> bytes:
     return framed(schema_id, encode(ORDER, {"id": number}))
 
 
-def chunk(*ids: int, key: bytes | None = None, entry_span: int | None = None) -> ReadChunk:
+def chunk(*ids: int, key: bytes | None = None, in_bytes: bool = False) -> ReadChunk:
     batch = rows({100 + at: order(schema_id) for at, schema_id in enumerate(ids)}, key)
-    counts = Counts(landed=len(ids), compacted=20 - len(ids))
-    if entry_span is not None:
-        counts = Counts(landed=len(ids))
-    return ReadChunk(0, 100, 120, counts, batch, entry_span=entry_span)
+    counts = Counts(landed=len(ids), compacted=0 if in_bytes else 20 - len(ids))
+    return ReadChunk(0, 100, 120, counts, batch, offsets_are_bytes=in_bytes)
 
 
 def typing(row_format: RowFormat) -> TypedChunks:
@@ -73,12 +71,12 @@ def asked(chunks: TypedChunks, given: ReadChunk) -> list[AskSchemas]:
     return questions
 
 
-@pytest.mark.parametrize("entry_span", [None, 20])
-def test_each_id_is_asked_for_once(entry_span: int | None) -> None:
+@pytest.mark.parametrize("in_bytes", [False, True])
+def test_each_id_is_asked_for_once(in_bytes: bool) -> None:
     chunks = typing(RowFormat(value=FORMAT))
-    assert asked(chunks, chunk(9, 4, 9, entry_span=entry_span)) == [AskSchemas(VALUES, (4, 9))]
-    assert asked(chunks, chunk(4, 9, entry_span=entry_span)) == []
-    assert asked(chunks, chunk(4, 11, entry_span=entry_span)) == [AskSchemas(VALUES, (11,))]
+    assert asked(chunks, chunk(9, 4, 9, in_bytes=in_bytes)) == [AskSchemas(VALUES, (4, 9))]
+    assert asked(chunks, chunk(4, 9, in_bytes=in_bytes)) == []
+    assert asked(chunks, chunk(4, 11, in_bytes=in_bytes)) == [AskSchemas(VALUES, (11,))]
 
 
 def test_keys_and_values_ask_for_themselves() -> None:

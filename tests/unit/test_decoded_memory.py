@@ -147,7 +147,7 @@ def test_the_counts_of_a_slice_do_not_depend_on_pieces(
     good = encode(OLD_ITEMS, {"items": ["x", None]})
     values = {101: good, 102: b"\x07", 103: good, 107: None, 110: good, 111: good, 118: b""}
     counts = Counts(landed=7, control=2, aborted=4, compacted=7)
-    chunk = ReadChunk(0, 100, 120, counts, rows(values), leader="b:1", bytes_read=7)
+    chunk = ReadChunk(0, 100, 120, counts, rows(values), address="b:1", bytes_read=7)
     whole, table = receipt_of(chunk, RowFormat(value=AVRO), action)
     limit(monkeypatch, 1)
     receipt, again = receipt_of(chunk, RowFormat(value=AVRO), action)
@@ -174,7 +174,7 @@ def test_offsets_that_are_bytes_may_be_shared_by_records_of_several_pieces(
 ) -> None:
     good = encode(OLD_ITEMS, {"items": []})
     batch = pa.concat_batches([rows({at: good}) for at in (100, 100, 100, 110)])
-    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
+    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, offsets_are_bytes=True)
     limit(monkeypatch, 1)
     receipt, table = receipt_of(chunk, RowFormat(value=AVRO), Action.FAIL)
     assert (receipt.counts, receipt.entry_span, table.num_rows) == (Counts(landed=4), 20, 4)
@@ -189,7 +189,7 @@ def test_an_entry_of_several_pieces_is_lost_or_quarantined_as_one(
     good = encode(OLD_ITEMS, {"items": []})
     offsets = [(100, good), (100, b"\x07"), (100, good), (110, good)]
     batch = pa.concat_batches([rows({at: value}) for at, value in offsets])
-    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, entry_span=20)
+    chunk = ReadChunk(0, 100, 120, Counts(landed=4), batch, offsets_are_bytes=True)
     limit(monkeypatch, 1)
     receipt, table = receipt_of(chunk, RowFormat(value=AVRO), action)
     (loss,) = receipt.losses

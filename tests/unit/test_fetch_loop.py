@@ -77,7 +77,7 @@ def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
     loop = loop_of(slice_(0, P0, 5, 100))
     for next_offset, following in ((5, 40), (40, 99), (99, 120)):
         step = ask(loop, next_offset)
-        assert (step.leader, [w.offset for w in step.requests]) == (B1, [next_offset])
+        assert (step.address, [w.offset for w in step.requests]) == (B1, [next_offset])
         loop.on_records(step.requests[0], following)
     assert loop.next(200) == AllRead()
 
@@ -97,12 +97,12 @@ def test_an_empty_slice_and_no_slice_are_finished_at_once() -> None:
 def test_all_slices_of_one_leader_share_a_request_and_other_leaders_have_their_own() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1), slice_(2, Partition("t", 2), leader=B2))
     first = ask(loop)
-    assert (first.leader, [w.index for w in first.requests]) == (B1, [0, 1])
+    assert (first.address, [w.index for w in first.requests]) == (B1, [0, 1])
     for request in first.requests:
         loop.on_records(request, 10)
     for request in ask(loop, 1).requests:
         loop.on_records(request, 20)
-    assert ask(loop, 2).leader == B2
+    assert ask(loop, 2).address == B2
 
 
 def test_one_partition_is_never_twice_in_one_request_and_both_slices_are_read() -> None:
@@ -139,15 +139,15 @@ def test_not_leader_asks_for_the_new_leader_at_once_and_continues_at_the_same_of
     assert loop.next(1) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
     step = ask(loop, 1)
-    assert (step.leader, step.requests[0].offset, step.requests[0].epoch) == (B2, 30, 3)
+    assert (step.address, step.requests[0].offset, step.requests[0].epoch) == (B2, 30, 3)
 
 
 def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1), slice_(2, Partition("u", 0), leader=B2))
-    loop.on_lost(ask(loop).leader, "reset")
+    loop.on_lost(ask(loop).address, "reset")
     assert loop.next(0) == FindLeaders((P0, P1), ())
     loop.on_leaders({})
-    assert ask(loop).leader == B2
+    assert ask(loop).address == B2
 
 
 def test_the_leader_that_was_left_is_the_last_to_be_asked_who_leads() -> None:
@@ -155,7 +155,7 @@ def test_the_leader_that_was_left_is_the_last_to_be_asked_who_leads() -> None:
     loop.on_lost(B1, "reset")
     loop.next(0)
     loop.on_leaders(lead(B2, "A", B1, B2, B3))
-    loop.on_lost(ask(loop, 0 + 200).leader, "reset")
+    loop.on_lost(ask(loop, 0 + 200).address, "reset")
     step = loop.next(1_000)
     assert isinstance(step, FindLeaders)
     assert step.seeds == (B1, B3)
@@ -185,21 +185,21 @@ def test_pauses_restart_after_progress() -> None:
 
 def test_the_same_leader_named_again_is_given_a_moment_and_then_taken() -> None:
     loop = loop_of(slice_(0, P0))
-    loop.on_lost(ask(loop).leader, "reset")
+    loop.on_lost(ask(loop).address, "reset")
     loop.next(0)
     loop.on_leaders(lead(B1))
     wait = loop.next(0)
     assert wait == WaitUntil(200)
     assert isinstance(loop.next(200), FindLeaders)
     loop.on_leaders(lead(B1))
-    assert ask(loop, 200).leader == B1
+    assert ask(loop, 200).address == B1
 
 
 def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
     loop = loop_of(slice_(0, P0, leader=None), slice_(1, P1))
     loop.next(0)
     loop.on_leaders({})  # P0 waits until 100
-    loop.on_lost(ask(loop, 10).leader, "reset")
+    loop.on_lost(ask(loop, 10).address, "reset")
     assert loop.next(10) == FindLeaders((P1,), ())
     loop.on_leaders({}, unreachable={P1: "nobody answers"})
     assert loop.states[0].retry.failures == 1
@@ -293,7 +293,7 @@ def _have_no_leader(loop: FetchLoop, now: int) -> None:
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, SendFetch):
-            loop.on_lost(step.leader, "reset")
+            loop.on_lost(step.address, "reset")
         else:
             loop.on_leaders({})
 
@@ -338,7 +338,7 @@ def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
     _named_b(loop, ErrorMeaning.FIND_LEADER, 3_000)
     assert isinstance(loop.next(5_000), FindLeaders)
     loop.on_leaders(lead(B2, "A"))
-    assert ask(loop, 5_000).leader == B2
+    assert ask(loop, 5_000).address == B2
     assert loop.on_records(ask(loop, 5_000).requests[0], 50)
     assert loop.take_losses() == []
 
@@ -348,7 +348,7 @@ def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() 
     loop.on_error(ask(loop).requests[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
     loop.next(0)
     loop.on_leaders(lead(B2, "A"))
-    assert ask(loop).leader == B2
+    assert ask(loop).address == B2
     assert loop.take_losses() == []
 
 
@@ -359,7 +359,7 @@ def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     """A large response over a slow network may never come in time."""
     loop = loop_of(slice_(0, P0), slice_(1, P1))
     before = ask(loop).requests[0].max_bytes
-    loop.on_lost(ask(loop).leader, "no complete response in 30000 ms", is_slow=True)
+    loop.on_lost(ask(loop).address, "no complete response in 30000 ms", is_slow=True)
     loop.next(0)
     loop.on_leaders({p: Leader(B2) for p in (P0, P1)})
     (request,) = ask(loop, 0).requests
@@ -399,7 +399,7 @@ def test_the_size_grows_back_after_responses_in_time_and_later_after_each_slow_o
 def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
     loop = loop_of(slice_(0, P0))
     before = ask(loop).requests[0].max_bytes
-    loop.on_lost(ask(loop).leader, "the broker closed the connection")
+    loop.on_lost(ask(loop).address, "the broker closed the connection")
     loop.next(0)
     loop.on_leaders({P0: Leader(B2)})
     assert ask(loop).requests[0].max_bytes == before
@@ -570,7 +570,7 @@ def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metada
     asking = loop.next(waiting.at_ms)
     assert isinstance(asking, SendLogRange)
     loop.on_log_range(asking.request, 0, 99, 100)
-    assert ask(loop, 1_000).leader == B2
+    assert ask(loop, 1_000).address == B2
 
 
 def test_a_leader_that_never_catches_up_is_unreachable_and_never_a_loss() -> None:
@@ -609,7 +609,7 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
     loop = loop_of(slice_(0, P0, 5, 100), slice_(1, P1, leader=B2), unreachable=Action.HOLD)
     for now in range(2):
         step = ask(loop, now + 1)
-        loop.on_records(step.requests[0], 40 if step.leader == B1 else 100)
+        loop.on_records(step.requests[0], 40 if step.address == B1 else 100)
     _retry_for_ever_or_end(loop)
     assert loop.next(loop.now_ms) == AllRead()
     ((index, loss),) = loop.take_losses()
@@ -679,7 +679,7 @@ def test_damage_at_the_leader_of_the_plan_is_judged_once_metadata_has_named_it()
     loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     assert isinstance(loop.next(0), FindLeaders)
     loop.on_leaders(lead(B2))
-    assert ask(loop).leader == B2
+    assert ask(loop).address == B2
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
         loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
@@ -862,7 +862,7 @@ def test_a_leader_that_a_broker_names_is_asked_without_metadata() -> None:
     loop = led_in_epoch_3()
     moved(loop, 0, Leader(B2, 4))
     step = ask(loop, 0)
-    assert (step.leader, step.requests[0].epoch, step.requests[0].offset) == (B2, 4, 0)
+    assert (step.address, step.requests[0].epoch, step.requests[0].offset) == (B2, 4, 0)
     assert loop.sender_of(step.requests[0]) is Sender.UNCONFIRMED_LEADER
     loop.on_records(step.requests[0], 100)
     assert loop.next(0) == AllRead()
@@ -883,14 +883,14 @@ def test_a_wrong_hint_costs_one_more_round(meaning: ErrorMeaning | None) -> None
     moved(loop, 0, Leader(B2, 4))
     step = ask(loop, 0)
     if meaning is None:
-        loop.on_lost(step.leader, "refused")
+        loop.on_lost(step.address, "refused")
     else:
         loop.on_error(step.requests[0], meaning, "NOT_LEADER_OR_FOLLOWER", Leader(B3, 5))
     found = loop.next(loop.states[0].retry.resume_at_ms)
     assert found == FindLeaders((P0,), ())
     loop.on_leaders(lead(B1))
     step = ask(loop, loop.now_ms)
-    assert (step.leader, step.requests[0].epoch) == (B1, 3)
+    assert (step.address, step.requests[0].epoch) == (B1, 3)
 
 
 def test_where_only_the_leader_is_to_be_read_metadata_must_name_it() -> None:
@@ -909,7 +909,7 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     caplog.set_level("INFO", logger="rangeland.fetch")
     loop = loop_of(slice_(0, P0, 7), expired=Action.SKIP)
     loop.on_error(ask(loop).requests[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
-    loop.on_lost(ask(loop, 200).leader, "reset by peer")
+    loop.on_lost(ask(loop, 200).address, "reset by peer")
     loop.on_leaders({}, ())
     loop.next(10_000)
     loop.on_leaders(lead(B2))

@@ -35,15 +35,15 @@ def lost(first: int, until: int, plan_hash: str = "hash") -> LossEvent:
 @pytest.mark.parametrize("in_bytes", [True, False])
 def test_a_range_whose_log_ended_is_proved_though_its_end_was_landed_later(in_bytes: bool) -> None:
     landings = [
-        landing(1, 0, 100, Counts(landed=7, lost=40), in_bytes=in_bytes),
-        landing(2, 60, 100, Counts(landed=4), in_bytes=in_bytes),
+        landing(1, 0, 100, Counts(landed=7, lost=40), offsets_are_bytes=in_bytes),
+        landing(2, 60, 100, Counts(landed=4), offsets_are_bytes=in_bytes),
     ]
     landed_ranges = leave_out_replaced(landed_ranges_of(cast(Any, landings), [lost(60, 100)]))
     assert [(p.range.from_offset, p.range.until_offset, p.landed) for p in landed_ranges] == [
         (0, 60, 7),
         (60, 100, 4),
     ]
-    assert all(landed_range.in_bytes is in_bytes for landed_range in landed_ranges)
+    assert all(landed_range.offsets_are_bytes is in_bytes for landed_range in landed_ranges)
     if in_bytes:
         assert set(ranges_in_bytes(landed_ranges)) == {P}
         assert audit(landed_ranges, {}, {P: CountedRange((7, 4))}).unproved == ()

@@ -17,7 +17,7 @@ from rangeland.fetch.leader_judgement import (
     judge_log_range,
 )
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.replica_choice import initial_broker
+from rangeland.fetch.replica_choice import ReadMode, ServingBroker, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,
     Observation,
@@ -113,7 +113,8 @@ def test_a_short_end_is_believed_once_it_was_reported_often_and_long_enough(
 
 def test_a_replica_proves_no_range() -> None:
     state = state_of()
-    state.broker.replica = B2
+    led = Leader(B1, replicas=(B1, B2), replica_ids=(1, 2))
+    state.broker = ServingBroker(led, mode=ReadMode.DETOUR, replica_id=2)
     for log_range in ((40, 200, 200), (0, 20, 20), (0, 200, 200)):
         seen = range_seen(state, *log_range, policy=Policy())
         assert seen == doubt(state, f"its log is [{log_range[0]}, {log_range[1]})")
@@ -129,11 +130,15 @@ def leader_seen(state: SliceState, found: Leader | None, **changed: Any) -> Obse
 
 
 @pytest.mark.parametrize(
+    "found", [Leader(B2, topic_id="A"), Leader(B2), Leader(B2, is_replica=True)]
+)
+def test_the_leader_that_metadata_names_is_read_next(found: Leader) -> None:
+    assert leader_seen(state_of(), found) == Observation(SliceEvent.LEADER_FOUND, leader=found)
+
+
+@pytest.mark.parametrize(
     ("found", "is_unknown", "seen"),
     [
-        (Leader(B2, topic_id="A"), False, Observation(SliceEvent.LEADER_FOUND)),
-        (Leader(B2), False, Observation(SliceEvent.LEADER_FOUND)),
-        (Leader(B2, is_replica=True), False, Observation(SliceEvent.LEADER_FOUND)),
         (Leader(None), False, Observation(SliceEvent.NO_LEADER, "it has none")),
         (None, False, Observation(SliceEvent.NO_LEADER, "it has none")),
         (
@@ -147,7 +152,9 @@ def leader_seen(state: SliceState, found: Leader | None, **changed: Any) -> Obse
         ),
     ],
 )
-def test_metadata_is_one_event(found: Leader | None, is_unknown: bool, seen: Observation) -> None:
+def test_metadata_without_a_leader_is_one_event(
+    found: Leader | None, is_unknown: bool, seen: Observation
+) -> None:
     assert leader_seen(state_of(), found, is_unknown=is_unknown) == seen
 
 

@@ -17,7 +17,7 @@ from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.fetch.fetch_steps import FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.leader_lookup import AskedLeader
+from rangeland.fetch.leader_lookup import AskedBroker
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_state import SliceRequest
@@ -67,7 +67,7 @@ def log_end(brokers: Asked, copies: int, epoch: int | None = 3) -> int | None:
         P0, None, epoch, READABLE_END, 1 << 20, index=0, until_offset=READABLE_END + 10
     )
     leader = Leader(B1, 3, copies=copies)
-    return AskedLeader(cast(ConnectionPool, brokers), B1, request).log_end(leader, READABLE_END)
+    return AskedBroker(cast(ConnectionPool, brokers), B1, request).log_end(leader, READABLE_END)
 
 
 @pytest.mark.parametrize("copies", [1, 3])

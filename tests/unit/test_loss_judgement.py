@@ -188,7 +188,7 @@ def test_a_gap_that_the_leader_shows_again_is_missing(cleanup: CleanupPolicy) ->
 
 
 def test_so_many_gaps_of_one_slice_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss_judgement, "MAX_LOST_GAPS", 2)
+    monkeypatch.setattr(loss_judgement, "MAX_LOSSES", 2)
     loss = DecidedLoss(P, BASE, END, LossKind.MISSING, "", action=Action.SKIP)
     assert too_many_gaps_error(SLICE, 2, loss) is None
     error = too_many_gaps_error(SLICE, 3, loss)

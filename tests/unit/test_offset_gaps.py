@@ -68,7 +68,7 @@ class Source:
             there = [b for b in log if b.next_offset > s.from_offset]
             stored = memoryview(b"".join(encode(b) for b in there))
             yield FetchedPiece(
-                s.index, s.from_offset, s.until_offset, stored, leader=str(B1), sender=sender
+                s.index, s.from_offset, s.until_offset, stored, address=str(B1), sender=sender
             )
 
 
@@ -242,6 +242,6 @@ def test_a_gap_that_the_leader_does_not_have_is_none(monkeypatch: pytest.MonkeyP
 def test_a_slice_with_very_many_gaps_is_told_that_it_looks_compacted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loss_judgement, "MAX_LOST_GAPS", 1)
+    monkeypatch.setattr(loss_judgement, "MAX_LOSSES", 1)
     with pytest.raises(RangeLost, match=r"more than 1 gaps.*source\.compacted"):
         read(Action.SKIP)

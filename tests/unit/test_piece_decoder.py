@@ -49,7 +49,7 @@ def piece_of(*stored: bytes, sender: Sender = Sender.LEADER, until: int = 20) ->
     options = DecodeOptions(floor=0)
     records = memoryview(b"".join(stored))
     return FetchedPiece(
-        0, 0, until, records, leader="b1:1", options=options, sender=sender, epoch=7
+        0, 0, until, records, address="b1:1", options=options, sender=sender, epoch=7
     )
 
 

@@ -207,7 +207,7 @@ def test_entries_that_take_up_the_whole_slice_are_its_proof() -> None:
     receipt = Receipt(0, ONE, 0, 1000, Counts(landed=3), entry_span=1000)
     (outcome,) = prove(plan_of(1000), {0: receipt})
     assert outcome.counts.landed == 3
-    assert outcome.in_bytes
+    assert outcome.offsets_are_bytes
 
 
 @pytest.mark.parametrize("entry_span", [999, 1001, None])
@@ -220,8 +220,8 @@ def test_entries_that_do_not_are_none(entry_span: int | None) -> None:
 # --- after the fact ---------------------------------------------------------------------
 
 PIECES = [
-    LandedRange(Range(ONE, 0, 300), 10, in_bytes=True),
-    LandedRange(Range(ONE, 300, 1000), 20, in_bytes=True),
+    LandedRange(Range(ONE, 0, 300), 10, offsets_are_bytes=True),
+    LandedRange(Range(ONE, 300, 1000), 20, offsets_are_bytes=True),
 ]
 
 

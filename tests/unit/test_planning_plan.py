@@ -222,10 +222,10 @@ def test_a_loss_while_reading_counts_where_it_is_reported() -> None:
 
 
 def test_a_range_names_who_served_the_last_of_it() -> None:
-    served = {i: replace(r, leader=f"b{i}:9092") for i, r in RECEIPTS.items()}
+    served = {i: replace(r, address=f"b{i}:9092") for i, r in RECEIPTS.items()}
     last = max(s.index for s in PLAN.slices if s.partition == PLAN.ranges[0].partition)
-    assert prove(PLAN, served)[0].leader == f"b{last}:9092"
-    assert prove(PLAN, RECEIPTS)[0].leader == ""
+    assert prove(PLAN, served)[0].address == f"b{last}:9092"
+    assert prove(PLAN, RECEIPTS)[0].address == ""
 
 
 def test_the_order_of_slices_does_not_matter() -> None:

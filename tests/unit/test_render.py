@@ -119,7 +119,7 @@ def test_only_offsets_that_are_bytes_are_summed_as_bytes() -> None:
     queue = made.a_result([(of_a_broker, Counts(landed=9))])
     assert closing_sum(queue).plain == "10 offsets != 9 landed"
     (outcome,) = queue.ranges
-    log = replace(queue, ranges=(replace(outcome, in_bytes=True),))
+    log = replace(queue, ranges=(replace(outcome, offsets_are_bytes=True),))
     assert closing_sum(log).plain == "10 offsets in bytes: 9 landed"
 
 

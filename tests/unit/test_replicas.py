@@ -10,7 +10,7 @@ from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.replica_choice import DETOUR_MS, Sender, ServingBroker
+from rangeland.fetch.replica_choice import DETOUR_MS, ReadMode, Sender, ServingBroker
 from rangeland.loss import Action
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
@@ -44,7 +44,7 @@ def sent_away(*more: Slice) -> FetchLoop:
 def test_the_replica_that_a_leader_names_is_found_and_read() -> None:
     loop = sent_away()
     step = ask(loop)
-    assert (step.leader, step.stays, step.requests[0].epoch) == (REPLICA, False, 7)
+    assert (step.address, step.stays, step.requests[0].epoch) == (REPLICA, False, 7)
     loop.on_records(step.requests[0], 100)
     assert loop.next(0) == AllRead()
 
@@ -54,25 +54,25 @@ def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
     loop.on_error(ask(loop).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     later = DETOUR_MS
     loop.on_records(ask(loop, later).requests[0], 50)
-    assert ask(loop, later).leader == LEADER
+    assert ask(loop, later).address == LEADER
     assert loop.on_preferred(0, 2)
-    assert ask(loop, later).leader == REPLICA
+    assert ask(loop, later).address == REPLICA
 
 
 def test_after_a_while_the_leader_is_asked_again() -> None:
     loop = sent_away()
     loop.on_records(ask(loop).requests[0], 50)
-    assert ask(loop, DETOUR_MS - 1).leader == REPLICA
+    assert ask(loop, DETOUR_MS - 1).address == REPLICA
     step = ask(loop, DETOUR_MS)
-    assert (step.leader, step.stays) == (LEADER, False)
+    assert (step.address, step.stays) == (LEADER, False)
 
 
 def test_a_leader_that_names_itself_or_says_nothing_new_is_read_on() -> None:
     loop = sent_away()
     assert not loop.on_preferred(0, 2)
-    assert ask(loop).leader == REPLICA
+    assert ask(loop).address == REPLICA
     assert loop.on_preferred(0, 1), "the replica sends back to its leader"
-    assert ask(loop).leader == LEADER
+    assert ask(loop).address == LEADER
     assert not loop.on_preferred(0, 1)
 
 
@@ -82,7 +82,7 @@ def test_a_replica_that_nobody_knows_is_looked_for_once() -> None:
     loop.next(0)
     loop.on_leaders({P0: LED})
     step = ask(loop)
-    assert (step.leader, step.stays) == (LEADER, True)
+    assert (step.address, step.stays) == (LEADER, True)
     assert not loop.on_preferred(0, 9)
 
 
@@ -112,7 +112,7 @@ def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(meaning: Erro
     loop = sent_away()
     loop.on_error(ask(loop).requests[0], meaning, "ANY")
     step = ask(loop)
-    assert (step.leader, step.stays, step.requests[0].offset) == (LEADER, True, 0)
+    assert (step.address, step.stays, step.requests[0].offset) == (LEADER, True, 0)
     assert loop.take_losses() == []
 
 
@@ -122,7 +122,7 @@ def test_damage_that_only_a_replica_has_is_read_at_its_leader(action: Action) ->
     loop.policy = Policy(corrupt=action)
     loop.on_damaged(ask(loop).requests[0], BadRecord("t/0: a byte is flipped"))
     step = ask(loop)
-    assert (step.leader, step.stays, loop.take_losses()) == (LEADER, True, [])
+    assert (step.address, step.stays, loop.take_losses()) == (LEADER, True, [])
     assert loop.sender_of(step.requests[0]) is Sender.LEADER
     assert loop.on_records(step.requests[0], 100)
 
@@ -132,7 +132,7 @@ def test_older_records_of_a_replica_do_not_end_the_run() -> None:
     request = ask(loop).requests[0]
     assert loop.sender_of(request) is Sender.REPLICA
     assert not loop.on_records(request, 0)
-    assert ask(loop).leader == LEADER
+    assert ask(loop).address == LEADER
 
 
 def test_who_led_when_the_plan_was_made_may_be_a_replica_by_now() -> None:
@@ -151,14 +151,14 @@ def test_a_loop_that_reads_leaders_only_goes_nowhere_else() -> None:
     later = 2 * DETOUR_MS
     assert ask(loop, later).stays
     assert not loop.on_preferred(0, 2)
-    assert ask(loop, later).leader == LEADER
+    assert ask(loop, later).address == LEADER
 
 
 @pytest.mark.parametrize("end", [-1, 40, 500])
 def test_an_empty_response_of_a_replica_proves_nothing(end: int) -> None:
     loop = sent_away()
     loop.on_empty(ask(loop).requests[0], end, throttled=False)
-    assert ask(loop).leader == LEADER
+    assert ask(loop).address == LEADER
 
 
 def test_a_throttled_replica_is_asked_again() -> None:
@@ -166,26 +166,26 @@ def test_a_throttled_replica_is_asked_again() -> None:
     loop.on_empty(ask(loop).requests[0], 40, throttled=True)
     wait = loop.next(0)
     assert isinstance(wait, WaitUntil)
-    assert ask(loop, wait.at_ms).leader == REPLICA
+    assert ask(loop, wait.at_ms).address == REPLICA
 
 
 def test_a_lost_replica_leads_back_to_the_leader_and_a_lost_leader_does_not_touch_it() -> None:
     loop = sent_away()
     loop.on_lost(LEADER, "reset")
-    assert ask(loop).leader == REPLICA
+    assert ask(loop).address == REPLICA
     loop.on_lost(REPLICA, "reset")
-    assert ask(loop).leader == LEADER
+    assert ask(loop).address == LEADER
 
 
 def test_only_the_leader_s_own_response_makes_a_loss() -> None:
     loop = sent_away()
     for server in (REPLICA, LEADER):
         step = ask(loop)
-        assert step.leader == server
+        assert step.address == server
         loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     measure = loop.next(0)
     assert isinstance(measure, SendLogRange)
-    assert measure.leader == LEADER
+    assert measure.address == LEADER
     loop.on_log_range(measure.request, 40, 200)
     assert [(loss.from_offset, loss.until_offset) for _, loss in loop.take_losses()] == [(0, 40)]
 
@@ -195,7 +195,8 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
 KAFKA = Capabilities()
 JAFKA = Capabilities(numbered_per_broker=True)
 ROCKETMQ = Capabilities(numbered_per_broker=True, leader_id=0)
-DETOUR, STAND_IN = Address("detour", 4), Leader(REPLICA, is_replica=True)
+AGAIN, DETOUR = ReadMode.LEADER_ONLY, ReadMode.DETOUR
+STAND_IN = Leader(REPLICA, is_replica=True)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +205,13 @@ DETOUR, STAND_IN = Address("detour", 4), Leader(REPLICA, is_replica=True)
         (ServingBroker(LED, KAFKA, is_confirmed=True), Sender.LEADER),
         (ServingBroker(LED, JAFKA, is_confirmed=True), Sender.LEADER),
         (ServingBroker(LED, ROCKETMQ, is_confirmed=True), Sender.LEADER),
-        (ServingBroker(LED, KAFKA, is_confirmed=True, leader_only=True), Sender.LEADER_AGAIN),
-        (ServingBroker(LED, KAFKA, leader_only=True), Sender.UNCONFIRMED_LEADER),
+        (ServingBroker(LED, KAFKA, AGAIN, is_confirmed=True), Sender.LEADER_AGAIN),
+        (ServingBroker(LED, KAFKA, AGAIN), Sender.UNCONFIRMED_LEADER),
         (ServingBroker(LED, KAFKA), Sender.UNCONFIRMED_LEADER),
         (ServingBroker(LED, JAFKA), Sender.ONLY_BROKER),
         (ServingBroker(LED, ROCKETMQ), Sender.LEADER_OR_REPLICA),
-        (ServingBroker(LED, KAFKA, DETOUR, is_confirmed=True), Sender.REPLICA),
-        (ServingBroker(LED, ROCKETMQ, DETOUR), Sender.REPLICA),
+        (ServingBroker(LED, KAFKA, DETOUR, 2, is_confirmed=True), Sender.REPLICA),
+        (ServingBroker(LED, ROCKETMQ, DETOUR, 2), Sender.REPLICA),
         (ServingBroker(STAND_IN, ROCKETMQ, is_confirmed=True), Sender.REPLICA),
     ],
 )
@@ -250,7 +251,7 @@ def stood_in_for(policy: Policy = SKIPPING) -> FetchLoop:
 def test_what_stands_in_for_a_leader_is_read() -> None:
     loop = stood_in_for()
     step = ask(loop)
-    assert step.leader == REPLICA
+    assert step.address == REPLICA
     loop.on_records(step.requests[0], 100)
     assert loop.next(0) == AllRead()
 
@@ -321,7 +322,7 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
         elif isinstance(step, FindLeaders):
             loop.on_leaders({P0: Leader(LEADER, None, None, (LEADER, REPLICA), (0, 1))})
     step = ask(loop, now)
-    assert step.leader == LEADER
+    assert step.address == LEADER
     assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
     loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     assert isinstance(loop.next(now), SendLogRange)
@@ -331,7 +332,7 @@ def test_a_master_that_suggests_itself_is_not_looked_up() -> None:
     slice_ = Slice(0, P0, 0, 100, leader=LEADER)
     loop = FetchLoop([slice_], PATIENCE, Policy(), 0, Capabilities(leader_id=0))
     assert not loop.on_preferred(0, 0)
-    assert ask(loop).leader == LEADER
+    assert ask(loop).address == LEADER
 
 
 def test_a_replica_that_is_beyond_its_end_is_not_a_loss_under_a_policy_that_fails() -> None:
@@ -343,4 +344,4 @@ def test_a_replica_that_is_beyond_its_end_is_not_a_loss_under_a_policy_that_fail
         loop.on_error(ask(loop).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     except RangeLost:
         pytest.fail("a replica was believed")
-    assert ask(loop).leader == LEADER
+    assert ask(loop).address == LEADER

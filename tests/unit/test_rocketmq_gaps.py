@@ -32,7 +32,7 @@ from tests.rocketmq_messages import batch, inner, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMPACTED = {"attributes": {"cleanup.policy": "COMPACTION"}, "topicName": "t"}
-QUICK = FetchLimits(no_progress_ms=500, backoff_ms=20, max_backoff_ms=50)
+QUICK = FetchLimits(no_progress_ms=2_500, backoff_ms=20, max_backoff_ms=50)
 
 
 @dataclass

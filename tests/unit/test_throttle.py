@@ -39,11 +39,11 @@ def test_nothing_is_sent_to_a_broker_for_as_long_as_it_wishes() -> None:
     loop.on_response(B1, 10, 700, 40)
     loop.on_records(step.requests[0], 50)
     other = ask(loop, 41)
-    assert other.leader == B2
+    assert other.address == B2
     loop.on_records(other.requests[0], 100)
     assert loop.next(42) == WaitUntil(740)
     assert loop.next(739) == WaitUntil(740)
-    assert ask(loop, 740).leader == B1
+    assert ask(loop, 740).address == B1
 
 
 def test_a_quota_that_holds_back_for_long_is_not_held_against_the_broker() -> None:

@@ -68,7 +68,7 @@ def rows(values: dict[int, bytes | None], key: bytes | None = b"k") -> pa.Record
 def chunk(values: dict[int, bytes | None], key: bytes | None = b"k") -> ReadChunk:
     """All 20 offsets of the piece: those that have no record are compacted."""
     counts = Counts(landed=len(values), compacted=20 - len(values))
-    return ReadChunk(0, 100, 120, counts, rows(values, key), leader="b:1", bytes_read=7)
+    return ReadChunk(0, 100, 120, counts, rows(values, key), address="b:1", bytes_read=7)
 
 
 BAD = b"\xff\xfe"
@@ -193,7 +193,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
     batch = rows({100: b"a", 120: BAD, 121: b"c", 140: b"d"})
     offsets = pa.array([100, 120, 120, 140], pa.int64())
     batch = batch.set_column(batch.schema.names.index("offset"), "offset", offsets)
-    whole = ReadChunk(0, 100, 160, Counts(landed=4), batch, entry_span=60)
+    whole = ReadChunk(0, 100, 160, Counts(landed=4), batch, offsets_are_bytes=True)
     for action, landed, kept in (
         (Action.SKIP, [100, 120, 140], None),
         (Action.QUARANTINE, [100, 140], [BAD, b"c"]),

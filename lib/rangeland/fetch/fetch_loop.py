@@ -3,7 +3,7 @@
 The caller asks ``next(now_ms)`` for the next step, carries it out, and reports the outcome with
 one of the ``on_...`` methods. Each outcome but delivered records becomes an event of the table
 in ``slice_state``. As in Kafka's SimpleConsumer, only delivered data moves a slice on, and no
-error does. Like Kafka's fetcher threads, one request asks a leader for all of its ready slices, an
+error does. Like Kafka's fetcher threads, one request asks a broker for all of its ready slices, an
 error of one partition delays only that one, and data counts only if it was requested at the
 offset that comes next. A slice ends when its next offset is its ``until_offset``, never before.
 
@@ -30,7 +30,7 @@ from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
 from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
-from rangeland.fetch.replica_choice import Sender, initial_broker
+from rangeland.fetch.replica_choice import ReadMode, Sender, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,
     Move,
@@ -76,8 +76,9 @@ class FetchLoop:
     # --- what to do next --------------------------------------------------------------
 
     def next(self, now_ms: int) -> Step:
-        """The next step. If a slice has made no progress for too long, raises Unreachable, or
-        RangeLost if a loss was suspected, unless the policy is to continue."""
+        """The next step. A slice that has made no progress for too long is lost if a loss was
+        suspected, and unreachable otherwise. Raises RangeLost or Unreachable if the policy for that
+        is to fail."""
         self.now_ms = now_ms
         for state in self._unfinished():
             self._give_up_if_stuck(state)
@@ -114,7 +115,7 @@ class FetchLoop:
 
     # --- outcomes of a fetch ----------------------------------------------------------
 
-    def on_response(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
+    def on_response(self, address: Address, size: int, throttle_ms: int, now_ms: int) -> None:
         """Accounts for a response of ``size`` bytes; its outcome for each slice is reported next.
         Within limits, the time for which a broker throttles this client does not count as a lack
         of progress."""
@@ -122,10 +123,10 @@ class FetchLoop:
         # Brokers throttle for the window of a quota, which is seconds: days are a broker's mistake.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
         if throttle_ms:
-            logger.info("Throttled by %s for %d ms", leader, throttle_ms)
-        self.throttle.on_response(leader, size, throttle_ms, now_ms)
+            logger.info("Throttled by %s for %d ms", address, throttle_ms)
+        self.throttle.on_response(address, size, throttle_ms, now_ms)
         for state in self.states.values():
-            if state.broker.address == leader:
+            if state.broker.address == address:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
@@ -134,7 +135,7 @@ class FetchLoop:
         state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
-            if self._asks_leader(request, error.what):
+            if self._turn_to_leader(request, error.what):
                 return False
             raise error
         state.advance(next_offset, self.now_ms)
@@ -169,7 +170,7 @@ class FetchLoop:
         evidence = (
             f"an entry ended at {state.next_offset}, and now one in its place extends past it"
         )
-        if not self._asks_leader(request, evidence):
+        if not self._turn_to_leader(request, evidence):
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
             self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
@@ -203,17 +204,16 @@ class FetchLoop:
         named along with it."""
         state = self._current(request)
         reason = f"{state.broker.address} answered {name} at offset {state.next_offset}"
-        if state.broker.replica is not None:
+        if state.broker.mode is ReadMode.DETOUR:
             self._move(state, Observation(SliceEvent.REPLICA_FAILED, reason))
             return
-        # Only the first failure follows a hint, so a wrong one costs one more round.
+        # A hint is unconfirmed. Only the first failure follows one, so a wrong one costs one round.
         is_first = state.retry.failures == 0 and not self.leader_only
         match meaning:
             case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
                 self._move(state, Observation(SliceEvent.NO_RECORDS, reason))
             case ErrorMeaning.FIND_LEADER if hint and is_first and state.broker.is_newer(hint):
-                self._move(state, Observation(SliceEvent.LEADER_HINTED, reason))
-                state.broker.follow_hint(hint)
+                self._move(state, Observation(SliceEvent.LEADER_HINTED, reason, leader=hint))
             case ErrorMeaning.FIND_LEADER | ErrorMeaning.RECREATED:
                 # Whether the topic was recreated is decided by its id, in the metadata.
                 self._move(state, Observation(SliceEvent.LEADER_FAILED, reason))
@@ -221,9 +221,11 @@ class FetchLoop:
                 self._move(state, Observation(SliceEvent.OUT_OF_RANGE, reason))
             case ErrorMeaning.CORRUPT:
                 self.on_damaged(request, slice_failures.unreadable_error(state, reason))
-            case ErrorMeaning.UNSUPPORTED if self._asks_leader(request, reason):
-                pass  # Each broker negotiates its own versions, and the leader may have changed.
-            case ErrorMeaning.DENIED | ErrorMeaning.REFUSED | ErrorMeaning.UNSUPPORTED:
+            case ErrorMeaning.UNSUPPORTED:
+                # Each broker negotiates its own versions, and the leader may have changed.
+                if not self._turn_to_leader(request, reason):
+                    raise slice_failures.refused_error(state, meaning, reason)
+            case ErrorMeaning.DENIED | ErrorMeaning.REFUSED:
                 raise slice_failures.refused_error(state, meaning, reason)
             case ErrorMeaning.OK | ErrorMeaning.REJOIN:
                 raise slice_failures.wrong_code_error(state, reason)
@@ -250,11 +252,11 @@ class FetchLoop:
             state.short_ends = 0
         self._move(state, observation)
 
-    def on_lost(self, leader: Address, reason: str, *, is_slow: bool = False) -> None:
+    def on_lost(self, address: Address, reason: str, *, is_slow: bool = False) -> None:
         """Leaves a broker whose connection broke, and to which reconnecting once did not help.
         ``is_slow``: no complete response came in time, so less is requested."""
         for state in self.states.values():
-            if state.broker.address == leader and state.phase in (Phase.READING, Phase.MEASURING):
+            if state.broker.address == address and state.phase in (Phase.READING, Phase.MEASURING):
                 self._move(state, Observation(state.failure, reason))
                 if is_slow:
                     state.size.shrink(self.limits)
@@ -267,7 +269,7 @@ class FetchLoop:
             return False
         if not state.broker.prefer(replica_id, self.now_ms):
             return False
-        if state.broker.wanted_replica is not None:
+        if state.broker.mode is ReadMode.SEARCHING:
             self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
         else:
             logger.info("Reading from the replica %s", state.broker.address, extra=state.log_fields)
@@ -295,10 +297,6 @@ class FetchLoop:
                 why_none=(unreachable or {}).get(partition, "it has no leader"),
             )
             self._move(state, observation)
-            if leader is not None and observation.event is SliceEvent.LEADER_FOUND:
-                state.broker.on_leader(leader, self.now_ms)
-                where, fields = (leader.address, leader.epoch), state.log_fields
-                logger.info("Found the leader %s, epoch %s", *where, extra=fields)
 
     # --- transitions --------------------------------------------------------------------
 
@@ -327,9 +325,8 @@ class FetchLoop:
             )
         return state
 
-    def _asks_leader(self, request: SliceRequest, evidence: str) -> bool:
-        """Turns to the leader unless the sender of the response proves damage. Returns whether it
-        has."""
+    def _turn_to_leader(self, request: SliceRequest, evidence: str) -> bool:
+        """Turns to the leader unless the sender of the response proves damage. False if it does."""
         state = self.states[request.index]
         if state.broker.sender.proves_damage:
             return False

@@ -1,7 +1,7 @@
 """The steps that the fetch loop asks its caller to carry out, as values; which step is next, and
 which slices share a request.
 
-A step is one operation: request records or the range of a log from a leader, find leaders, or
+A step is one operation: request records or the range of a log from a broker, find leaders, or
 wait. Steps do not say how.
 """
 
@@ -18,19 +18,20 @@ from rangeland.model import Address, Partition
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send one fetch with all ``requests`` to ``leader``, and report the outcome of each.
-    ``stays``: the broker must not redirect us to a replica, so no rack is sent."""
+    """Send one fetch with all ``requests`` to the broker at ``address``, and report the outcome of
+    each. ``stays``: it must not redirect us to a replica, so no rack is sent."""
 
-    leader: Address
+    address: Address
     requests: tuple[SliceRequest, ...]
     stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SendLogRange:
-    """Ask ``leader`` where the partition's log begins and ends: an offset may be outside it."""
+    """Ask the broker at ``address`` where the partition's log begins and ends: an offset may be
+    outside it."""
 
-    leader: Address
+    address: Address
     request: SliceRequest
 
 
@@ -82,12 +83,12 @@ def _ready_at(state: SliceState, throttle: Throttle) -> int:
 
 
 def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetch:
-    """One fetch for all ready slices of one leader, within the bytes of a request."""
-    # The slice that has waited longest chooses the leader, so none is starved.
+    """One fetch for all ready slices of one broker, within the bytes of a request."""
+    # The slice that has waited longest chooses the broker, so none is starved.
     first = min(ready, key=lambda s: (s.retry.progress_at_ms, s.slice.index))
     address = first.broker.address
     if address is None:
-        raise Bug(f"{first.slice} is ready to be read but has no leader")
+        raise Bug(f"{first.slice} is ready to be read but has no broker")
     sharing = [s for s in ready if s.can_share_request(first) and not s.size.is_alone]
     requests: list[SliceRequest] = []
     partitions: set[Partition] = set()

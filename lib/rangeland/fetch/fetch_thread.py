@@ -22,7 +22,7 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
-from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader, look_up_leaders
+from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
 from rangeland.fetch.piece_decoder import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.read_settings import ReadSettings
@@ -124,8 +124,8 @@ class FetchThread:
                     self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
                 case FindLeaders():
                     self._find(step)
-                case SendLogRange(leader, request):
-                    self._measure(leader, request)
+                case SendLogRange(address, request):
+                    self._measure(address, request)
                 case SendFetch():
                     pending = self._fetch(step, is_sent=step is pending)
 
@@ -143,10 +143,10 @@ class FetchThread:
         except ConnectionLost as error:
             if not self._stopped.is_set():
                 is_slow = isinstance(error, ResponseTimedOut)
-                self._loop.on_lost(step.leader, f"{error.what}: {error.why}", is_slow=is_slow)
+                self._loop.on_lost(step.address, f"{error.what}: {error.why}", is_slow=is_slow)
             return None
         size = sum(len(fetched.records) for fetched in response.partitions)
-        self._loop.on_response(step.leader, size, response.throttle_ms, _now_ms())
+        self._loop.on_response(step.address, size, response.throttle_ms, _now_ms())
         if response.meaning is not ErrorMeaning.OK:
             for request in step.requests:
                 self._loop.on_error(request, response.meaning, response.code_name)
@@ -154,7 +154,7 @@ class FetchThread:
         fetched = {result.partition: result for result in response.partitions}
         throttled = response.throttle_ms > 0
         pieces = [
-            self._responses.read(step.leader, request, fetched.get(request.partition), throttled)
+            self._responses.read(step.address, request, fetched.get(request.partition), throttled)
             for request in step.requests
             if self._loop.is_reading(request)
         ]
@@ -172,9 +172,9 @@ class FetchThread:
         return self.brokers.dialect.records_requests(step.requests, options)
 
     def _result(self, step: SendFetch, is_sent: bool) -> FetchResult:
-        leader, requests = step.leader, self._broker_requests(step)
+        requests = self._broker_requests(step)
         receive = self.brokers.receive_or_call_again if is_sent else self.brokers.call_all
-        responses = receive(leader, requests)
+        responses = receive(step.address, requests)
         isolation = self._settings.isolation
         return self.brokers.dialect.read_records(responses, step.requests, isolation)
 
@@ -184,9 +184,9 @@ class FetchThread:
         if not isinstance(step, SendFetch):
             return None
         try:
-            self.brokers.send_all(step.leader, self._broker_requests(step))
+            self.brokers.send_all(step.address, self._broker_requests(step))
         except ConnectionLost:
-            self.brokers.drop(step.leader)
+            self.brokers.drop(step.address)
             return None
         return step
 
@@ -202,11 +202,11 @@ class FetchThread:
         self._loop.on_leaders(lookup.leaders, lookup.unknown, lookup.unreachable)
 
     def _measure(self, address: Address, request: SliceRequest) -> None:
-        """Asks the leader for the readable range of its log, and for the end of the log itself."""
-        leader = AskedLeader(self.brokers, address, request)
+        """Asks a broker for the readable range of its log, and for the end of the log itself."""
+        broker = AskedBroker(self.brokers, address, request)
         try:
-            start, end = leader.log_edge(Earliest()), leader.log_edge(Latest())
-            written_end = leader.log_end(self._loop.leader_of(request), end)
+            start, end = broker.log_edge(Earliest()), broker.log_edge(Latest())
+            written_end = broker.log_end(self._loop.leader_of(request), end)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return

@@ -4,6 +4,7 @@ the table in ``slice_state``, with the loss that it causes or makes likely.
 
 from __future__ import annotations
 
+from rangeland.fetch.replica_choice import ReadMode
 from rangeland.fetch.slice_failures import loss_of
 from rangeland.fetch.slice_state import Observation, SliceEvent, SliceState, Suspicion
 from rangeland.loss import LossKind
@@ -82,7 +83,7 @@ def judge_leader(
         return _suspect(SliceEvent.NO_LEADER, suspicion)
     if leader is None or leader.address is None:
         return Observation(SliceEvent.NO_LEADER, why_none)
-    if leader.is_replica and state.broker.leader_only:
+    if leader.is_replica and state.broker.mode is ReadMode.LEADER_ONLY:
         reason = f"its leader is down, and {leader.address} is only a replica"
         return Observation(SliceEvent.NO_LEADER, reason)
     planned = state.slice.topic_id
@@ -96,7 +97,7 @@ def judge_leader(
     if leader.address == state.left_leader and state.retry.failures <= 1:
         # Metadata has nothing new.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)
-    return Observation(SliceEvent.LEADER_FOUND)
+    return Observation(SliceEvent.LEADER_FOUND, leader=leader)
 
 
 def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:

@@ -77,7 +77,7 @@ def ask_cleanup_policy(
 
 
 @dataclass(frozen=True, slots=True)
-class AskedLeader:
+class AskedBroker:
     """The broker at ``address`` to which ``request`` was sent, and further questions to it about
     that partition. Each of them raises ConnectionLost."""
 

@@ -27,7 +27,7 @@ from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.errors import BadRecord, Damage, DamagedLog, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_failures import look_at, settle_loss
+from rangeland.fetch.slice_failures import MAX_LOSSES, look_at, settle_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Partition, Slice
@@ -35,22 +35,18 @@ from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
 
-MAX_LOST_GAPS = 10_000
-"""The most gaps of one slice that are recorded as lost."""
-
-
 # --- damage -----------------------------------------------------------------------------------
 
 
 def located_damage_error(
-    error: BadRecord, partition: Partition, leader: str, capabilities: Capabilities
+    error: BadRecord, partition: Partition, address: str, capabilities: Capabilities
 ) -> BadRecord:
-    """The error of a decoder, with the partition and leader, which a decoder does not know."""
+    """The error of a decoder, with the partition and the broker, which a decoder does not know."""
     located = error.with_words(
         what=f"{partition}: {error.what}",
         do=error.do or look_at("the log segment", capabilities),
     )
-    return located.with_values(log=DamagedLog(partition)).with_facts(leader=leader)
+    return located.with_values(log=DamagedLog(partition)).with_facts(leader=address)
 
 
 def passable_until(error: BadRecord, asked_at: int, sender: Sender) -> int | None:
@@ -88,10 +84,10 @@ def judge_damage(
     first: int | None,
     until_offset: int,
 ) -> DecidedLoss | Fail | None:
-    """The loss by damage that begins at the offset ``first``, None if that is unknown: it is
-    skipped or quarantined, up to ``until_offset`` at most, or the slice is held from there on. The
-    run ends if the policy is to fail, or if reading cannot continue after the damage. None if the
-    sender does not prove the damage, so that the leader has to be read."""
+    """The loss by damage. It is skipped or quarantined up to ``until_offset`` at most, or the slice
+    is held from there on. The run ends if the policy is to fail, or if reading cannot continue
+    after the damage. None if the sender does not prove the damage: the leader has to be read.
+    ``first``: where the damage begins, None if that is unknown."""
     if not sender.proves_damage:
         return None
     if first is None:
@@ -143,10 +139,10 @@ def judge_gap(
 
 def too_many_gaps_error(slice_: Slice, count: int, last: Loss) -> RangeLost | None:
     """The error if ``count`` gaps, up to the last one, are too many for one slice."""
-    if count <= MAX_LOST_GAPS:
+    if count <= MAX_LOSSES:
         return None
     return range_lost_error([last]).with_words(
-        what=f"{slice_} has more than {MAX_LOST_GAPS} gaps, the last of them {last}",
+        what=f"{slice_} has more than {MAX_LOSSES} gaps, the last of them {last}",
         do="if it is or was compacted, name the topic in `source.compacted`",
     )
 

@@ -44,30 +44,31 @@ from rangeland.model import Slice
 
 @dataclass(frozen=True, slots=True)
 class EntryEnd:
-    """The end of an entry in the log of a leader. If another leader has replaced the end of the
+    """The end of an entry in the log of one broker. If a new leader has replaced the end of the
     log, one of its entries may begin before that offset."""
 
     offset: int
-    leader: str
+    address: str
     epoch: int | None
 
-    def is_seen_by(self, leader: str, epoch: int | None) -> bool:
-        """Whether an entry ends there for this leader, too, if that is known."""
+    def is_seen_by(self, address: str, epoch: int | None) -> bool:
+        """Whether an entry ends there for this broker, too, if that is known."""
         if self.epoch is not None and epoch is not None:
             return self.epoch == epoch
-        return self.leader == leader
+        return self.address == address
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Raw bytes of one slice, from the requested offset on. ``epoch``: the leader's, if known."""
+    """Raw bytes of one slice, from the requested offset on. ``address``: of the broker that sent
+    them. ``epoch``: the leader's, if known."""
 
     index: int
     from_offset: int
     until_offset: int
     records: memoryview
     aborted: tuple[tuple[int, int], ...] = ()
-    leader: str = ""
+    address: str = ""
     context: FetchContext = NO_CONTEXT
     options: DecodeOptions = DEFAULT_OPTIONS
     sender: Sender = Sender.LEADER
@@ -90,11 +91,11 @@ Piece = FetchedPiece | LostPiece
 
 @dataclass(frozen=True, slots=True)
 class AskCleanup:
-    """Ask how the log of a topic is cleaned, the leader first: it has a gap. ``on_cleanup`` takes
-    the answer."""
+    """Ask how the log of a topic is cleaned, the broker at ``address`` first: it has a gap.
+    ``on_cleanup`` takes the answer."""
 
     topic: str
-    leader: str
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class PieceDecoder:
         self._slices = {s.index: s for s in slices}
         self._settings = settings
         self._dialect = dialect
-        self._in_bytes = dialect.capabilities.offsets_are_bytes
+        self._offsets_are_bytes = dialect.capabilities.offsets_are_bytes
         topics = {s.partition.topic for s in slices}
         self._cleanup: dict[str, CleanupPolicy | Fail | None] = {
             topic: stated_cleanup(topic, settings) for topic in topics
@@ -183,7 +184,7 @@ class PieceDecoder:
                 return self._judge_damage(state, found, until)
             if isinstance(found, Gap):
                 if self._cleanup[topic] is None:
-                    yield AskCleanup(topic, state.piece.leader)
+                    yield AskCleanup(topic, state.piece.address)
                 if self._is_compacted(topic):  # from here on, no gap is reported
                     return (yield from self._decode_until(state, until))
                 judgement = self._judge_gap(state, found)
@@ -202,7 +203,9 @@ class PieceDecoder:
         reports_gaps = not (is_compacted or piece.context.from_quarantine)
         options = replace(piece.options, reports_gaps=reports_gaps)
         # Where offsets are bytes, the first byte of the records is at the next offset.
-        records = piece.records[at - piece.from_offset :] if self._in_bytes else piece.records
+        records = (
+            piece.records[at - piece.from_offset :] if self._offsets_are_bytes else piece.records
+        )
         try:
             for decoded in self._dialect.decode_chunks(
                 records, at, until, isolation, piece.aborted, piece.context, options
@@ -221,8 +224,8 @@ class PieceDecoder:
             until_offset=until,
             counts=decoded.counts,
             rows=decoded.batch,
-            leader=piece.leader,
-            entry_span=until - at if self._in_bytes else None,
+            address=piece.address,
+            offsets_are_bytes=self._offsets_are_bytes,
         )
 
     # --- damage ---------------------------------------------------------------------------
@@ -233,7 +236,7 @@ class PieceDecoder:
         """What follows from damage that was found between the next offset and ``until``."""
         piece, slice_, policy = state.piece, state.slice, self._settings.policy
         capabilities = self._dialect.capabilities
-        located = located_damage_error(error, slice_.partition, piece.leader, capabilities)
+        located = located_damage_error(error, slice_.partition, piece.address, capabilities)
         first = first_damaged(error.damage, state.next_offset, until, piece.until_offset)
         loss = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
         if loss is None:
@@ -245,7 +248,7 @@ class PieceDecoder:
             raise Bug(f"{slice_}: the records before offset {first} were not decoded")
         is_kept = loss.action is Action.QUARANTINE
         kept = self._bytes_to_keep(piece, error) if is_kept else None
-        return self._lost_chunk(slice_, loss, piece.leader, kept)
+        return self._lost_chunk(slice_, loss, piece.address, kept)
 
     def _bytes_to_keep(self, piece: FetchedPiece, error: BadRecord) -> DamagedBytes:
         """The bytes that cannot be decoded, and what is needed to decode them alone."""
@@ -285,7 +288,7 @@ class PieceDecoder:
             return Fail(error)
         if count == 1 and loss.action is not Action.HOLD:
             log_loss(loss)
-        return self._lost_chunk(slice_, loss, piece.leader)
+        return self._lost_chunk(slice_, loss, piece.address)
 
     # --- both -----------------------------------------------------------------------------
 
@@ -293,14 +296,14 @@ class PieceDecoder:
         piece, at = state.piece, state.next_offset
         rest = replace(state.slice, from_offset=at, until_offset=piece.until_offset, leader=None)
         floor = piece.options.floor if at == piece.from_offset else at
-        end = None if floor is None else EntryEnd(floor, piece.leader, piece.epoch)
+        end = None if floor is None else EntryEnd(floor, piece.address, piece.epoch)
         return ReadAtLeader(rest, end)
 
     def _lost_chunk(
         self,
         slice_: Slice,
         loss: DecidedLoss,
-        leader: str = "",
+        address: str = "",
         quarantined: DamagedBytes | None = None,
     ) -> LostChunk:
         if loss.action is Action.HOLD:
@@ -309,8 +312,8 @@ class PieceDecoder:
         return LostChunk(
             slice_.index,
             loss,
-            leader,
-            offsets_are_bytes=self._in_bytes,
+            address,
+            offsets_are_bytes=self._offsets_are_bytes,
             quarantined_bytes=quarantined,
         )
 

@@ -51,7 +51,7 @@ def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterato
     """The chunks of those slices whose records are intact in quarantine, with keys and values as
     bytes."""
     schema = rows_of(settings.dialect)
-    in_bytes = load_dialect(settings.dialect).capabilities.offsets_are_bytes
+    capabilities = load_dialect(settings.dialect).capabilities
     for slice_ in slices:
         intact = settings.quarantined_bytes[slice_.index]
         if not isinstance(intact, UndecodableRecords):
@@ -64,7 +64,7 @@ def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterato
             until_offset=slice_.until_offset,
             counts=Counts(landed=rows.num_rows),
             rows=rows,
-            entry_span=slice_.width if in_bytes else None,
+            offsets_are_bytes=capabilities.offsets_are_bytes,
         )
 
 
@@ -87,7 +87,7 @@ def decodable(
     if it can be now. They were kept without a gap, so each entry reaches to the next one."""
     kept = _inside(intact, where.from_offset, where.until_offset)
     rows = with_partition(kept.select(_records(rows_of(dialect))), where.partition)
-    entries = entries_of(rows, where.until_offset, in_bytes=True)
+    entries = entries_of(rows, where.until_offset, adjacent=True)
     reasons: dict[int, str] = {}
     if row_format is not None:
         begin = 0

@@ -47,13 +47,18 @@ class ReadChunk:
     counts: Counts
     rows: Any = None
     """A RecordBatch, or None without rows."""
-    leader: str = ""
+    address: str = ""
+    """The address of the broker that served it."""
     bytes_read: int = 0
-    entry_span: int | None = None
-    """How many offsets its entries span, where offsets are bytes."""
+    offsets_are_bytes: bool = False
+    """Its offsets are the positions of entries, so they are accounted for by its width."""
     lost_records: tuple[LostRecords, ...] = ()
     schema_ids: Mapping[int, int] = field(default_factory=dict)
     """How many values named each writer's schema."""
+
+    @property
+    def width(self) -> int:
+        return self.until_offset - self.from_offset
 
     @property
     def row_count(self) -> int:
@@ -67,7 +72,7 @@ class LostChunk:
 
     slice_index: int
     loss: DecidedLoss
-    leader: str
+    address: str
     offsets_are_bytes: bool
     bytes_read: int = 0
     quarantined_bytes: QuarantinedBytes | None = None
@@ -95,10 +100,6 @@ class LostChunk:
             return Counts(quarantined=self.width)
         return Counts(lost=self.width)
 
-    @property
-    def entry_span(self) -> int | None:
-        return self.width if self.offsets_are_bytes else None
-
 
 SliceChunk = ReadChunk | LostChunk
 
@@ -107,12 +108,13 @@ SliceChunk = ReadChunk | LostChunk
 class _SliceCount:
     slice: Slice
     next_offset: int
-    counts: Counts
-    leader: str
-    bytes_read: int
-    losses: list[DecidedLoss]
+    counts: Counts = field(default_factory=Counts)
+    address: str = ""
+    bytes_read: int = 0
+    losses: list[DecidedLoss] = field(default_factory=list)
     rowless: list[tuple[int, int]] = field(default_factory=list)
-    entry_span: int | None = None
+    offsets_are_bytes: bool = False
+    entry_span: int = 0
     is_held: bool = False
     schema_ids: Counter[int] = field(default_factory=Counter)
 
@@ -125,18 +127,18 @@ class _SliceCount:
         self.rowless.append((start, end))
 
     def receipt(self) -> Receipt:
-        is_recorded = self.entry_span is None and len(self.rowless) <= MAX_ROWLESS_INTERVALS
+        is_recorded = not self.offsets_are_bytes and len(self.rowless) <= MAX_ROWLESS_INTERVALS
         return Receipt(
             slice_index=self.slice.index,
             partition=self.slice.partition,
             from_offset=self.slice.from_offset,
             until_offset=self.next_offset if self.is_held else self.slice.until_offset,
             counts=self.counts,
-            leader=self.leader,
+            address=self.address,
             bytes_read=self.bytes_read,
             losses=tuple(self.losses),
             rowless=tuple(self.rowless) if is_recorded else None,
-            entry_span=self.entry_span,
+            entry_span=self.entry_span if self.offsets_are_bytes else None,
             schema_ids=tuple(sorted(self.schema_ids.items())),
         )
 
@@ -147,15 +149,14 @@ class ReceiptBuilder:
 
     def __init__(self, slices: Sequence[Slice], columns: LogColumns = PLAIN_COLUMNS) -> None:
         self._offset = columns.offset
-        self._counts = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
+        self._counts = {s.index: _SliceCount(s, s.from_offset) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
         """Counts a chunk. Raises ProofFailed unless it begins where the previous one ended."""
         slice_count = self._counts[chunk.slice_index]
-        width = chunk.until_offset - chunk.from_offset
         rows = chunk.row_count if isinstance(chunk, ReadChunk) else 0
-        offsets = chunk.counts.total if chunk.entry_span is None else chunk.entry_span
-        adds_up = offsets == width and rows == chunk.counts.landed
+        is_counted = chunk.offsets_are_bytes or chunk.counts.total == chunk.width
+        adds_up = is_counted and rows == chunk.counts.landed
         if chunk.from_offset != slice_count.next_offset or not adds_up:
             raise ProofFailed(
                 f"a chunk of {slice_count.slice} does not add up",
@@ -164,15 +165,16 @@ class ReceiptBuilder:
                 do="report this; nothing was committed",
                 slice=slice_count.slice.index,
             )
-        if chunk.entry_span is not None:
-            slice_count.entry_span = (slice_count.entry_span or 0) + chunk.entry_span
+        if chunk.offsets_are_bytes:
+            slice_count.offsets_are_bytes = True
+            slice_count.entry_span += chunk.width
         elif len(slice_count.rowless) <= MAX_ROWLESS_INTERVALS:
             for start, end in rowless_intervals(chunk, self._offset):
                 slice_count.add_rowless(start, end)
         slice_count.next_offset = chunk.until_offset
         slice_count.counts = slice_count.counts + chunk.counts
         slice_count.bytes_read += chunk.bytes_read
-        slice_count.leader = chunk.leader or slice_count.leader
+        slice_count.address = chunk.address or slice_count.address
         match chunk:
             case ReadChunk():
                 slice_count.losses.extend(lost.loss for lost in chunk.lost_records)
@@ -198,7 +200,7 @@ class ReceiptBuilder:
 def rowless_intervals(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int]]:
     """The offsets of a chunk that have no row, as intervals in order. ``column``: the name of the
     offset column."""
-    if chunk.counts.landed == chunk.until_offset - chunk.from_offset:
+    if chunk.counts.landed == chunk.width:
         return
     if isinstance(chunk, LostChunk) or not chunk.row_count:
         if chunk.from_offset < chunk.until_offset:

@@ -1,17 +1,19 @@
-"""Which broker serves a slice: its partition's leader, or for a while a replica that the leader
-names; and what the responses prove (``Sender``).
+"""Which broker serves a slice, as a table of modes (``ReadMode``): its partition's leader, or for a
+while a replica that the leader names; and what the responses prove (``Sender``).
 
 A broker may name another replica to read: one in the client's rack, or one that spares the leader's
-disk. That replica is read for ``DETOUR_MS``; then the leader is asked again. After any failure the
-leader is read at once. For the same time it is then asked without a rack, and no other replica is
-tried, so that reading does not go in circles. If only a replica is left, records that it lacks are
-unreachable, never lost.
+disk. That replica is read for ``DETOUR_MS``, a detour; then the leader is asked again. After any
+failure the leader is read at once. For the same time it is then asked without a rack, and no other
+replica is tried, so that reading does not go in circles. If only a replica is left, records that it
+lacks are unreachable, never lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.model import Address, Leader, Slice
@@ -57,72 +59,103 @@ class Sender(Enum):
         return self.proves_damage or self is Sender.UNCONFIRMED_LEADER
 
 
+class ReadMode(Enum):
+    """Who is read, and until when."""
+
+    LEADER = "the leader, until it names a replica"
+    SEARCHING = "nobody, until metadata has the address of a replica"
+    DETOUR = "a replica, until its time is over or it fails"
+    NO_DETOUR = "the leader, whatever replica it names, until its time is over"
+    LEADER_ONLY = "the leader, whatever replica it names: a slice is read for the second time"
+
+
+class ReplicaEvent(Enum):
+    KNOWN = "a replica is named, and its address is known"
+    UNKNOWN = "a replica is named, and its address is unknown"
+    IS_LEADER = "the replica that is named is the leader"
+    FAILED = "the replica that is read returned nothing usable"
+    TIME_OVER = "the time of the mode is over"
+
+
+_TABLE: Final[Mapping[ReadMode, Mapping[ReplicaEvent, ReadMode]]] = {
+    ReadMode.LEADER: {
+        ReplicaEvent.KNOWN: ReadMode.DETOUR,
+        ReplicaEvent.UNKNOWN: ReadMode.SEARCHING,
+    },
+    ReadMode.SEARCHING: {
+        ReplicaEvent.KNOWN: ReadMode.DETOUR,
+        ReplicaEvent.UNKNOWN: ReadMode.NO_DETOUR,
+        ReplicaEvent.IS_LEADER: ReadMode.LEADER,
+    },
+    ReadMode.DETOUR: {
+        ReplicaEvent.KNOWN: ReadMode.DETOUR,
+        ReplicaEvent.UNKNOWN: ReadMode.SEARCHING,
+        ReplicaEvent.IS_LEADER: ReadMode.LEADER,
+        ReplicaEvent.FAILED: ReadMode.NO_DETOUR,
+        ReplicaEvent.TIME_OVER: ReadMode.LEADER,
+    },
+    ReadMode.NO_DETOUR: {ReplicaEvent.TIME_OVER: ReadMode.LEADER},
+    ReadMode.LEADER_ONLY: {},
+}
+"""An event that a mode does not list changes nothing."""
+
+
 @dataclass(slots=True)
 class ServingBroker:
-    """The replica that one slice is read from."""
+    """The broker that one slice is read from."""
 
     leader: Leader
     capabilities: Capabilities = field(default_factory=Capabilities)
-    replica: Address | None = None
-    wanted_replica: int | None = None
-    """The id of the replica to read once metadata has its address."""
-    leader_only: bool = False
-    """Only the leader is read, for a second time."""
-    stays: bool = False
-    """For now only the leader is read, whatever replica it names."""
+    mode: ReadMode = ReadMode.LEADER
+    replica_id: int = -1
+    """The replica that a ``DETOUR`` reads, or that ``SEARCHING`` is about."""
+    until_ms: int = 0
+    """When the time of a ``DETOUR`` or of ``NO_DETOUR`` is over."""
     is_confirmed: bool = False
     """Metadata has named the leader. Until then the plan or another broker has."""
-    until_ms: int = 0
 
     @property
     def address(self) -> Address | None:
         """The broker to ask next."""
-        return self.replica or self.leader.address
+        is_detour = self.mode is ReadMode.DETOUR
+        return self._address_of(self.replica_id) if is_detour else self.leader.address
+
+    @property
+    def stays(self) -> bool:
+        """Only the leader is read for now, whatever replica it names."""
+        return self.mode in (ReadMode.NO_DETOUR, ReadMode.LEADER_ONLY)
 
     @property
     def sender(self) -> Sender:
         """The sender of its responses."""
-        capabilities = self.capabilities
-        if self.replica is not None or self.leader.is_replica:
+        if self.mode is ReadMode.DETOUR or self.leader.is_replica:
             return Sender.REPLICA
         if self.is_confirmed:
-            return Sender.LEADER_AGAIN if self.leader_only else Sender.LEADER
-        if capabilities.leader_id is not None:  # a replica may stand in for a missing leader
+            is_again = self.mode is ReadMode.LEADER_ONLY
+            return Sender.LEADER_AGAIN if is_again else Sender.LEADER
+        if self.capabilities.leader_id is not None:  # a replica may stand in for a missing leader
             return Sender.LEADER_OR_REPLICA
-        return Sender.ONLY_BROKER if capabilities.numbered_per_broker else Sender.UNCONFIRMED_LEADER
+        is_only = self.capabilities.numbered_per_broker
+        return Sender.ONLY_BROKER if is_only else Sender.UNCONFIRMED_LEADER
 
     def expire(self, now_ms: int) -> None:
         """Ends a detour, or a period without detours, once its time is over."""
-        if now_ms >= self.until_ms and not self.leader_only:
-            self.replica = None
-            self.stays = False
+        if now_ms >= self.until_ms:
+            self._turn(ReplicaEvent.TIME_OVER, now_ms)
 
     def prefer(self, replica_id: int, now_ms: int) -> bool:
         """Turns to the replica that the current broker prefers, or lets its address be found first.
         False if it is read already, or may not be read now."""
-        address = self._address_of(replica_id)
-        if self.stays or (address is not None and address == self.address):
+        if self._address_of(replica_id) == self.address:
             return False
-        if replica_id == self.capabilities.leader_id and self.sender is not Sender.REPLICA:
-            return False
-        if address is None:
-            self.wanted_replica = replica_id
-        else:
-            self._read_at(address, now_ms)
-        return True
+        return self._turn_to(replica_id, now_ms)
 
     def on_leader(self, leader: Leader, now_ms: int) -> None:
         """Reads the leader that metadata names, or the replica that was looked for. If metadata
         does not have that one, it is not looked for again for a while."""
-        self.leader, self.replica, self.is_confirmed = leader, None, True
-        if self.wanted_replica is None:
-            return
-        address = self._address_of(self.wanted_replica)
-        self.wanted_replica = None
-        if address is None:
-            self.return_to_leader(now_ms)
-        else:
-            self._read_at(address, now_ms)
+        self.leader, self.is_confirmed = leader, True
+        if self.mode is ReadMode.SEARCHING:
+            self._turn_to(self.replica_id, now_ms)
 
     def is_newer(self, hint: Leader) -> bool:
         """Whether the broker names another leader, of a later epoch than the known one."""
@@ -131,21 +164,32 @@ class ServingBroker:
         return is_later and hint.address not in (None, leader.address)
 
     def follow_hint(self, hint: Leader) -> None:
-        """Reads the new leader that another broker has named, which saves a metadata request. The
-        name is unconfirmed, so only the first failure follows a hint: a wrong one costs one
-        round."""
+        """Reads the new leader that another broker has named, which saves a metadata request."""
         self.leader = replace(self.leader, address=hint.address, epoch=hint.epoch)
-        self.replica, self.is_confirmed = None, False
+        self.is_confirmed = False
 
     def return_to_leader(self, now_ms: int) -> None:
         """Reads only the leader for a while, after a replica has failed."""
-        self.replica = None
-        self.stays = True
-        self.until_ms = now_ms + DETOUR_MS
+        self._turn(ReplicaEvent.FAILED, now_ms)
 
-    def _read_at(self, address: Address, now_ms: int) -> None:
-        self.replica = None if address == self.leader.address else address
-        self.until_ms = now_ms + DETOUR_MS
+    def _turn_to(self, replica_id: int, now_ms: int) -> bool:
+        has_turned = self._turn(self._event_of(self._address_of(replica_id)), now_ms)
+        if has_turned:
+            self.replica_id = replica_id
+        return has_turned
+
+    def _event_of(self, address: Address | None) -> ReplicaEvent:
+        if address is None:
+            return ReplicaEvent.UNKNOWN
+        is_leader = address == self.leader.address
+        return ReplicaEvent.IS_LEADER if is_leader else ReplicaEvent.KNOWN
+
+    def _turn(self, event: ReplicaEvent, now_ms: int) -> bool:
+        """Takes one transition of the table, if there is one. Returns whether it has."""
+        mode = _TABLE[self.mode].get(event)
+        if mode is not None:
+            self.mode, self.until_ms = mode, now_ms + DETOUR_MS
+        return mode is not None
 
     def _address_of(self, replica_id: int) -> Address | None:
         if replica_id == self.capabilities.leader_id and not self.leader.is_replica:
@@ -157,6 +201,7 @@ class ServingBroker:
 def initial_broker(
     slice_: Slice, capabilities: Capabilities, *, leader_only: bool
 ) -> ServingBroker:
-    """The replica to begin with: the leader that the plan names, if any."""
+    """The broker to begin with: the leader that the plan names, if any."""
     leader = Leader(slice_.leader, topic_id=slice_.topic_id)
-    return ServingBroker(leader, capabilities, leader_only=leader_only, stays=leader_only)
+    mode = ReadMode.LEADER_ONLY if leader_only else ReadMode.LEADER
+    return ServingBroker(leader, capabilities, mode)

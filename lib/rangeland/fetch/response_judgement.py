@@ -10,7 +10,7 @@ another question; ``judge_silence`` judges without one. Nothing here asks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import ClassVar, assert_never
 
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.fetch_values import DecodeOptions, FetchedPartition, Scan, UnconfirmedGap
@@ -102,13 +102,10 @@ class SenderUnreachable:
 class RecordsQuestion:
     """A question whose answer is the records that the sender returns at ``offset``."""
 
+    waits: ClassVar[bool] = True
+    """Whether the sender gets time to answer: remote storage needs some."""
     offset: int
     max_bytes: int
-
-    @property
-    def waits(self) -> bool:
-        """Whether the sender gets time to answer: remote storage needs some."""
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +113,8 @@ class AskWhetherReplaced(RecordsQuestion):
     """Ask for the entry before the requested offset, which no longer ends there if the log has been
     replaced. ``error``: the apparent damage."""
 
+    waits: ClassVar[bool] = False
     error: BadRecord
-
-    @property
-    def waits(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

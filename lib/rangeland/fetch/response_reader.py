@@ -12,7 +12,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedLeader
+from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker
 from rangeland.fetch.piece_decoder import EntryEnd, FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_judgement import (
@@ -69,7 +69,7 @@ class ResponseReader:
         elif fetched.meaning is not ErrorMeaning.OK:
             self._loop.on_error(request, fetched.meaning, fetched.code_name, fetched.leader_hint)
         elif fetched.is_empty:
-            if not self._moves_on(request, fetched):
+            if not self._turn_to_preferred(request, fetched):
                 self._loop.on_empty(request, fetched.readable_end, throttled)
         else:
             response = self._response(address, request, fetched)
@@ -105,15 +105,15 @@ class ResponseReader:
 
     def _ask(self, response: SliceResponse, question: Question) -> Judgement:
         """The judgement once the question has been asked."""
-        leader = AskedLeader(self._brokers, response.address, response.request)
+        broker = AskedBroker(self._brokers, response.address, response.request)
         try:
             match question:
                 case AskLogEnd():
-                    log_end = leader.log_edge(Latest(), self._settings.isolation)
+                    log_end = broker.log_edge(Latest(), self._settings.isolation)
                     return judge_log_end(response, question, log_end)
                 case RecordsQuestion(offset, max_bytes):
                     wait_ms = MAX_WAIT_MS if question.waits else 0
-                    answer = leader.fetch_at(offset, max_bytes, wait_ms)
+                    answer = broker.fetch_at(offset, max_bytes, wait_ms)
                     return judge_records(response, question, answer)
         except ConnectionLost as error:
             return judge_silence(question, f"{error.what}: {error.why}")
@@ -126,7 +126,7 @@ class ResponseReader:
             self._floors[request.index] = EntryEnd(until, str(response.address), request.epoch)
         if take.cut_why is not None:
             self._cut[request.index] = (until, take.cut_why)
-        self._moves_on(request, fetched)
+        self._turn_to_preferred(request, fetched)
         return FetchedPiece(
             request.index,
             request.offset,
@@ -160,6 +160,8 @@ class ResponseReader:
             case _:
                 assert_never(judgement)
 
-    def _moves_on(self, request: SliceRequest, fetched: FetchedPartition) -> bool:
+    def _turn_to_preferred(self, request: SliceRequest, fetched: FetchedPartition) -> bool:
+        """Turns to the replica that the broker prefers. False if it names none, or the loop does
+        not follow."""
         replica_id = fetched.preferred
         return replica_id is not None and self._loop.on_preferred(request.index, replica_id)

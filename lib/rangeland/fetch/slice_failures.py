@@ -28,6 +28,10 @@ SUSPECTED_MS = 5_000
 """How long before the deadline a loss must have been suspected without a break, to be assumed;
 half of the available time, if that is less."""
 
+MAX_LOSSES = 10_000
+"""The most gaps of one slice that are recorded as lost, and the most losses by undecodable records:
+each is a row of the ledger. More show a mistake in the job file rather than a damaged log."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -41,8 +45,8 @@ def look_at(what: str, capabilities: Capabilities) -> str:
 def settle_loss(
     loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
 ) -> DecidedLoss | Fail:
-    """The loss within the slice, with its action; up to the slice's end if it is held. If the
-    policy is to fail, that is with ``error``, or RangeLost if there is none."""
+    """The loss within the slice, with its action; up to the slice's end if it is held. ``error``:
+    what the run ends with if the policy is to fail, RangeLost by default."""
     end = slice_.until_offset
     settled = policy.settle(replace(loss, until_offset=min(loss.until_offset, end)))
     if settled.action is Action.FAIL:
@@ -62,9 +66,9 @@ def loss_of(
 def stuck_loss(
     state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int
 ) -> DecidedLoss | Fail:
-    """The loss of the rest of a slice that has made no progress for too long: the suspected loss is
-    assumed now, unless it was first suspected a moment ago, for example because a broker has just
-    started. If none is assumed and the policy is to fail, the slice is Unreachable."""
+    """The loss of the rest of a slice that has made no progress for too long. It is the suspected
+    one, if there is one. What was first suspected a moment ago does not count, since a broker may
+    just have started. Otherwise the slice is unreachable."""
     suspicion, enough_ms = state.suspicion, min(SUSPECTED_MS, no_progress_ms // 2)
     if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:
         return loss_of(state, policy, suspicion.kind, suspicion.evidence)

@@ -112,8 +112,8 @@ class SliceReader:
             match result:
                 case ReadChunk() | LostChunk():
                     yield result
-                case AskCleanup(topic, leader):
-                    seeds = (parse_address(leader),) if leader else ()
+                case AskCleanup(topic, address):
+                    seeds = (parse_address(address),) if address else ()
                     answer = ask_cleanup_policy(self._settings.cluster, topic, seeds)
                     self._decoder.on_cleanup(topic, answer)
                 case ReadAtLeader():

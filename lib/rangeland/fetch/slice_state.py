@@ -24,10 +24,10 @@ from rangeland.fetch.pacing import (
     RetryState,
     first_fetch_size,
 )
-from rangeland.fetch.replica_choice import ServingBroker
+from rangeland.fetch.replica_choice import ReadMode, ServingBroker
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, LossKind
-from rangeland.model import Address, Slice
+from rangeland.model import Address, Leader, Slice
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,8 @@ class Observation:
     """The loss that it causes, with its action; or the error that ends the run."""
     supports: Suspicion | None = None
     """The suspicion that it supports. A failed attempt that does not support one ends it."""
+    leader: Leader | None = None
+    """The leader that is read next, where the event is that one is named."""
 
 
 class Move(Enum):
@@ -100,6 +102,8 @@ class Move(Enum):
     LEAVE = "leave the leader: metadata at once the first time, later after a wait"
     PAUSE = "leave the leader, and count its report of a short log: metadata after a pause"
     RETURN = "return from the replica to the leader, at once"
+    FOLLOW_HINT = "leave the leader for the one that it names, at once"
+    READ_LEADER = "read the leader that metadata names, at once"
     GO_ON = "continue at once"
     ENLARGE = "request more bytes, at once"
     LOSE = "offsets are lost: the policy skips or holds"
@@ -109,7 +113,7 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
     Phase.READING: {
         SliceEvent.REPLICA_FAILED: (Move.RETURN, Phase.READING),
         SliceEvent.LEADER_FAILED: (Move.LEAVE, Phase.FINDING),
-        SliceEvent.LEADER_HINTED: (Move.LEAVE, Phase.READING),
+        SliceEvent.LEADER_HINTED: (Move.FOLLOW_HINT, Phase.READING),
         SliceEvent.REPLICA_PREFERRED: (Move.GO_ON, Phase.FINDING),
         SliceEvent.OUT_OF_RANGE: (Move.GO_ON, Phase.MEASURING),
         SliceEvent.TOO_SMALL: (Move.ENLARGE, Phase.READING),
@@ -125,7 +129,7 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
         SliceEvent.LOST: (Move.LOSE, Phase.READING),
     },
     Phase.FINDING: {
-        SliceEvent.LEADER_FOUND: (Move.GO_ON, Phase.READING),
+        SliceEvent.LEADER_FOUND: (Move.READ_LEADER, Phase.READING),
         SliceEvent.NO_LEADER: (Move.BACK_OFF, Phase.FINDING),
         SliceEvent.LOST: (Move.LOSE, Phase.FINDING),
     },
@@ -166,8 +170,8 @@ class SliceState:
     @property
     def failure(self) -> SliceEvent:
         """The event if the broker that is read returns nothing usable."""
-        is_leader = self.broker.replica is None
-        return SliceEvent.LEADER_FAILED if is_leader else SliceEvent.REPLICA_FAILED
+        is_detour = self.broker.mode is ReadMode.DETOUR
+        return SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.LEADER_FAILED
 
     @property
     def log_fields(self) -> dict[str, Any]:
@@ -250,12 +254,19 @@ def move_on(state: SliceState, observation: Observation, now_ms: int, limits: Fe
         case Move.BACK_OFF:
             state.back_off(observation, now_ms, limits)
             _log(state, f"Retrying in {state.retry.resume_at_ms - now_ms} ms", reason)
-        case Move.LEAVE | Move.PAUSE:
+        case Move.LEAVE | Move.PAUSE | Move.FOLLOW_HINT:
             state.leave_leader(observation, now_ms, limits)
             if move is Move.PAUSE:
                 state.count_short_end(now_ms)
                 state.retry.resume_at_ms = now_ms + SHORT_END_PAUSE_MS
+            if move is Move.FOLLOW_HINT:
+                state.broker.follow_hint(_named_leader(observation))
             _log(state, f"Left the leader {state.left_leader}", reason)
+        case Move.READ_LEADER:
+            leader = _named_leader(observation)
+            state.broker.on_leader(leader, now_ms)
+            where, fields = (leader.address, leader.epoch), state.log_fields
+            logger.info("Found the leader %s, epoch %s", *where, extra=fields)
         case Move.RETURN:
             state.return_to_leader(reason, now_ms)
             _log(state, f"Returned to the leader {state.broker.leader.address}", reason)
@@ -264,6 +275,12 @@ def move_on(state: SliceState, observation: Observation, now_ms: int, limits: Fe
         case Move.ENLARGE:
             state.size.double(limits)
     return move
+
+
+def _named_leader(observation: Observation) -> Leader:
+    if observation.leader is None:
+        raise Bug(f"{observation.event.name} names no leader")
+    return observation.leader
 
 
 def _log(state: SliceState, what: str, reason: str) -> None:

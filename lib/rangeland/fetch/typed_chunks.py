@@ -31,15 +31,13 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 )
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.receipt_builder import LostChunk, LostRecords, ReadChunk, SliceChunk
-from rangeland.fetch.slice_failures import log_loss, settle_loss
+from rangeland.fetch.slice_failures import MAX_LOSSES, log_loss, settle_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords
 from rangeland.model import COUNT_NAMES, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wording import count_noun
 
-MAX_LOSSES = 10_000
-"""Per slice: each is a row of the ledger. More show a wrong schema rather than bad records."""
 SHOWN_BYTES = 40
 TRANSFORM = "transform"
 """The field of a row that failed in the transform, not in its key or value."""
@@ -99,18 +97,21 @@ class TypedChunks:
         partition, first = slice_.partition, undecodable[0]
         evidence, ends = evidence_of(rows, [first]), (chunk.from_offset, chunk.until_offset)
         whole = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
-        error = undecodable_error(partition, rows, first, len(undecodable), chunk.leader)
+        error = undecodable_error(partition, rows, first, len(undecodable), chunk.address)
         loss = settle_loss(whole, self._policy, slice_, error)
         if isinstance(loss, Fail):
             raise loss.error
         action = loss.action
         if action is Action.HOLD:
             log_loss(loss)
-            in_bytes = chunk.entry_span is not None
             return LostChunk(
-                chunk.slice_index, loss, chunk.leader, in_bytes, bytes_read=chunk.bytes_read
+                chunk.slice_index,
+                loss,
+                chunk.address,
+                chunk.offsets_are_bytes,
+                bytes_read=chunk.bytes_read,
             )
-        entries = entries_of(rows, chunk.until_offset, in_bytes=chunk.entry_span is not None)
+        entries = entries_of(rows, chunk.until_offset, adjacent=chunk.offsets_are_bytes)
         lost = tuple(lost_records(partition, rows, entries, undecodable, action))
         self._check_losses_are_few(slice_, rows, first, len(lost))
         for records in lost:
@@ -167,7 +168,7 @@ def _of_whole_entries(
 ) -> Iterator[DecodedRows | AskSchemas]:
     """The rows of a chunk, in parts. Where offsets are bytes, no part ends inside an entry, whose
     records share one offset."""
-    if chunk.entry_span is None:
+    if not chunk.offsets_are_bytes:
         yield from parts
         return
     offsets = chunk.rows.column(OFFSET.name)
@@ -206,7 +207,7 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
     end = offset_of(rows, row_count)
     width = end - chunk.from_offset
     # Which chunk counts an offset without a row does not matter, only the sum of all chunks does.
-    without_row = width - row_count if chunk.entry_span is None else 0
+    without_row = 0 if chunk.offsets_are_bytes else width - row_count
     counts_before = {"landed": row_count}
     for name in COUNT_NAMES[1:]:
         counts_before[name] = min(without_row, getattr(chunk.counts, name))
@@ -216,9 +217,7 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
         chunk, until_offset=end, counts=Counts(**counts_before), rows=rows.slice(0, row_count)
     )
     rest = replace(chunk, from_offset=end, counts=counts, rows=rows.slice(row_count), bytes_read=0)
-    if chunk.entry_span is None:
-        return first, rest
-    return replace(first, entry_span=width), replace(rest, entry_span=chunk.entry_span - width)
+    return first, rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +230,11 @@ class Entries:
     of_row: np.ndarray
 
 
-def entries_of(rows: pa.RecordBatch, until_offset: int, *, in_bytes: bool) -> Entries:
-    """The entries of rows that end at ``until_offset``. ``in_bytes``: each entry ends where the
+def entries_of(rows: pa.RecordBatch, until_offset: int, *, adjacent: bool) -> Entries:
+    """The entries of rows that end at ``until_offset``. ``adjacent``: each entry ends where the
     next one begins."""
     starts, of_row = np.unique(rows.column(OFFSET.name).to_numpy(), return_inverse=True)
-    ends = np.append(starts[1:], until_offset) if in_bytes else starts + 1
+    ends = np.append(starts[1:], until_offset) if adjacent else starts + 1
     return Entries(starts, ends, of_row)
 
 
@@ -311,7 +310,7 @@ def _rows_to_keep(
 
 
 def undecodable_error(
-    partition: Partition, rows: pa.RecordBatch, failure: UndecodableRow, count: int, leader: str
+    partition: Partition, rows: pa.RecordBatch, failure: UndecodableRow, count: int, address: str
 ) -> UndecodablePayload:
     """The error that names a record and shows its first bytes."""
     offset = offset_of(rows, failure.row)
@@ -327,7 +326,7 @@ def undecodable_error(
         part=failure.field,
         reason=failure.reason,
         schema_id=failure.schema_id,
-        leader=leader,
+        leader=address,
     )
 
 

@@ -26,9 +26,9 @@ class RangeResult:
     range: Range
     counts: Counts
     rowless: tuple[Interval, ...] | None = None
-    leader: str = ""
-    """The broker that served its end."""
-    in_bytes: bool = False
+    address: str = ""
+    """The address of the broker that served its end."""
+    offsets_are_bytes: bool = False
     """Its offsets are the byte positions of entries: there are fewer rows, or some share one."""
 
 
@@ -73,20 +73,20 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
         accounted.setdefault(s.partition, []).append(
             _AccountedOffsets(*receipt.interval, receipt.counts, receipt.rowless, receipt.offsets)
         )
-        if receipt.leader:
-            served.setdefault(s.partition, []).append((s.from_offset, receipt.leader))
+        if receipt.address:
+            served.setdefault(s.partition, []).append((s.from_offset, receipt.address))
     for loss in plan.losses:
         lost = loss.interval
         accounted.setdefault(loss.partition, []).append(
             _AccountedOffsets(*lost, Counts(lost=loss.width), (lost,), loss.width)
         )
     _check_slices_inside(plan, receipts)
-    in_bytes = {r.partition for r in receipts.values() if r.entry_span is not None}
+    of_bytes = {r.partition for r in receipts.values() if r.offsets_are_bytes}
     return [
         replace(
             _prove_range(r, accounted.get(r.partition, [])),
-            leader=_last_leader(r, served.get(r.partition, [])),
-            in_bytes=r.partition in in_bytes,
+            address=_last_address(r, served.get(r.partition, [])),
+            offsets_are_bytes=r.partition in of_bytes,
         )
         for whole in plan.ranges
         for r in _without_held(whole, not_read.get(whole.partition, []))
@@ -112,7 +112,7 @@ def _without_held(r: Range, not_read: list[Interval]) -> list[Range]:
     ]
 
 
-def _last_leader(r: Range, served: Iterable[tuple[int, str]]) -> str:
+def _last_address(r: Range, served: Iterable[tuple[int, str]]) -> str:
     inside = [x for x in served if r.from_offset <= x[0] < r.until_offset]
     return max(inside)[1] if inside else ""
 

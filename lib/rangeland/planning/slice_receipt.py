@@ -10,14 +10,15 @@ from rangeland.model import Counts, DataFile, OffsetInterval, Partition
 
 @dataclass(frozen=True, slots=True)
 class Receipt(OffsetInterval):
-    """The receipt of one slice: a class for each of its offsets, and who served its last byte."""
+    """The receipt of one slice: a class for each of its offsets. ``address``: of the broker that
+    served its last byte."""
 
     slice_index: int
     partition: Partition
     from_offset: int
     until_offset: int
     counts: Counts
-    leader: str = ""
+    address: str = ""
     bytes_read: int = 0
     losses: tuple[DecidedLoss, ...] = ()
     """The losses that a policy has skipped, quarantined or held while reading. The widths of the
@@ -33,6 +34,10 @@ class Receipt(OffsetInterval):
     """The bytes of the quarantined losses."""
     schema_ids: tuple[tuple[int, int], ...] = ()
     """How many values named each writer's schema."""
+
+    @property
+    def offsets_are_bytes(self) -> bool:
+        return self.entry_span is not None
 
     @property
     def offsets(self) -> int:

@@ -31,13 +31,13 @@ Runs = tuple[np.ndarray, np.ndarray]
 @dataclass(frozen=True, slots=True)
 class LandedRange:
     """A landed range, and how many of its offsets have a row: None if this is only the rest of a
-    range whose rowless offsets were not recorded. ``in_bytes``: its offsets are the byte positions
-    of entries, ``landed`` counts rows, and only the whole range can be checked."""
+    range whose rowless offsets were not recorded. ``offsets_are_bytes``: they are the
+    positions of entries, ``landed`` counts rows, and only the whole range can be checked."""
 
     range: Range
     landed: int | None
     rowless: tuple[Interval, ...] | None = None
-    in_bytes: bool = False
+    offsets_are_bytes: bool = False
 
     @property
     def topic_id(self) -> str | None:
@@ -114,7 +114,7 @@ def _without(old: LandedRange, new: Range) -> list[LandedRange]:
 def _part(old: LandedRange, interval: Interval) -> LandedRange:
     r = replace(old.range, from_offset=interval[0], until_offset=interval[1])
     if old.rowless is None:
-        return LandedRange(r, None, in_bytes=old.in_bytes)
+        return LandedRange(r, None, offsets_are_bytes=old.offsets_are_bytes)
     rowless = tuple(overlap(interval, old.rowless))
     return LandedRange(r, r.width - width(rowless), rowless)
 
@@ -128,7 +128,7 @@ def audit(
     offsets are bytes, every range against the rows that were ``counted``."""
     in_bytes = [_audit_counted(landed_ranges, p, c) for p, c in sorted((counted or {}).items())]
     whole = _audit_runs(
-        [landed_range for landed_range in landed_ranges if not landed_range.in_bytes], runs
+        [landed_range for landed_range in landed_ranges if not landed_range.offsets_are_bytes], runs
     )
     return reduce(_join_audits, in_bytes, whole)
 
@@ -141,7 +141,7 @@ def _join_audits(a: Audit, b: Audit) -> Audit:
 
 def ranges_in_bytes(landed_ranges: Iterable[LandedRange]) -> dict[Partition, list[LandedRange]]:
     """The ranges whose offsets are bytes, by partition, in the order of the log."""
-    in_order = sorted((p for p in landed_ranges if p.in_bytes), key=lambda p: p.range)
+    in_order = sorted((p for p in landed_ranges if p.offsets_are_bytes), key=lambda p: p.range)
     return group_by(in_order, lambda landed_range: landed_range.range.partition)
 
 

@@ -143,7 +143,7 @@ def closing_sum(result: RunResult) -> Text:
     counts, width = result.counts, sum(entry.range.width for entry in result.ranges)
     classes = [(n, name) for name in COUNT_NAMES if (n := getattr(counts, name))]
     text = Text(count_noun(width, "offset"), style="bold")
-    in_bytes = any(entry.in_bytes for entry in result.ranges)
+    in_bytes = any(entry.offsets_are_bytes for entry in result.ranges)
     unlike = " in bytes: " if in_bytes else " != "
     text.append(" = " if counts.total == width else unlike, style="bold")
     for index, (count, name) in enumerate(classes or [(0, "landed")]):

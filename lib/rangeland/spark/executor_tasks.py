@@ -55,7 +55,7 @@ class TaskReceipts:
         for lost in [chunk] if isinstance(chunk, LostChunk) else chunk.lost_records:
             if lost.quarantined_bytes is not None:
                 where = replace(lost.loss.range, topic_id=slice_.topic_id)
-                self._quarantine.add(slice_.index, where, lost.quarantined_bytes, chunk.leader)
+                self._quarantine.add(slice_.index, where, lost.quarantined_bytes, chunk.address)
 
     def close(self) -> tuple[Receipt, ...]:
         """A receipt for each slice."""

@@ -112,7 +112,7 @@ class _SliceDocument:
             from_offset=where.from_offset,
             until_offset=where.until_offset,
             counts=landed.counts or Counts(),
-            leader=landed.leader or "",
+            address=landed.leader or "",
             bytes_read=self.bytes_read,
             losses=losses,
             rowless=landed.rowless,
@@ -140,7 +140,7 @@ _RULES: dict[str, Any] = {
         OutcomeEvent: _IN_EVENT,
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,
-        EventRange: {"rowless": "gaps"},
+        EventRange: {"rowless": "gaps", "offsets_are_bytes": "in_bytes"},
         Partition: {"number": "partition"},
         _SliceDocument: {
             "slice_index": "index",

@@ -32,14 +32,14 @@ class EventKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class EventRange:
     """One range of a plan or an outcome; only an outcome has the other fields. ``rowless`` are the
-    offsets without a row; None if they were not recorded. ``in_bytes``: offsets are positions of
-    entries in bytes, so there are fewer rows than offsets, and rows may share an offset."""
+    offsets without a row; None if they were not recorded. ``offsets_are_bytes``: they are positions
+    of entries, so there are fewer rows than offsets, and rows may share an offset."""
 
     range: Range
     counts: Counts | None = None
     leader: str | None = None
     rowless: tuple[Interval, ...] | None = None
-    in_bytes: bool = False
+    offsets_are_bytes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class PartEvent(_OfPlan):
         """One for each slice, for the column ``ranges``."""
         return tuple(
             EventRange(
-                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.rowless
+                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.address, r.rowless
             )
             for r in self.receipts
         )

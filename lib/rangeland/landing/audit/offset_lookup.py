@@ -83,7 +83,7 @@ def _state_without_row(
     a row, which may come from an earlier topic of the same name."""
     if any(start <= offset < end for start, end in landed.rowless or ()):
         return FindState.NO_ROW, ""
-    if landed.in_bytes:
+    if landed.offsets_are_bytes:
         return FindState.NO_ROW if _is_whole(rows, landed) else FindState.NO_ROW_OR_HOLE, ""
     if may_be_another:
         return FindState.NO_ROW_OR_HOLE, "its row may come from an earlier topic of that name"
@@ -165,6 +165,6 @@ def _is_whole(rows: TableRows, event_range: EventRange) -> bool:
     """Whether the table has all rows of a range whose offsets are bytes."""
     if event_range.counts is None:
         return False
-    landed_range = LandedRange(event_range.range, event_range.counts.landed, in_bytes=True)
+    landed_range = LandedRange(event_range.range, event_range.counts.landed, offsets_are_bytes=True)
     counted = rows.entries({event_range.range.partition: [landed_range]})
     return counted[event_range.range.partition].rows[0] >= event_range.counts.landed

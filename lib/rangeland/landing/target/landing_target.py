@@ -278,8 +278,10 @@ class LandingTarget:
 def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> EventRange:
     """The range of a result as the ledger records it. ``leaders`` fill in where the receipts do not
     say which broker served it."""
-    leader = result.leader or leaders.get(result.range.partition)
-    return EventRange(result.range, result.counts, leader, result.rowless, result.in_bytes)
+    address = result.address or leaders.get(result.range.partition)
+    return EventRange(
+        result.range, result.counts, address, result.rowless, result.offsets_are_bytes
+    )
 
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
