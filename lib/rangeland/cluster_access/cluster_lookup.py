@@ -37,16 +37,17 @@ def cluster_settings(job: Job) -> ClusterSettings:
     return cluster_of_brokers(job, named_brokers)
 
 
-def read_settings(job: Job) -> ReadSettings:
-    """The settings with which the job's logs are read. Raises what ``cluster_settings`` raises."""
+def look_up_read_settings(job: Job) -> ReadSettings:
+    """The settings with which the job's logs are read, with its brokers as they are now. Asks and
+    raises what ``cluster_settings`` does."""
     source = job.source
     return ReadSettings(
         cluster_settings(job), policy=job.policies, tags=source.tags, compacted=source.compacted
     )
 
 
-def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
-    """Adds the cleanup policies of these topics from ZooKeeper, if the job names one:
+def look_up_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
+    """These settings with the cleanup policies of topics from ZooKeeper, if the job names one:
     brokers before 0.11 do not report them. A failure only matters if a log has a gap."""
     source = job.source
     reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys

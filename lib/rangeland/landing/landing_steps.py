@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rangeland.cluster_access.cluster_lookup import read_settings
+from rangeland.cluster_access.cluster_lookup import look_up_read_settings
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
 from rangeland.landing.drafts.landing_checks import (
@@ -165,7 +165,7 @@ class LandingSteps:
         and RangeLost if its offsets are gone and the policy is to fail."""
         position = self._target.history.position(plan.application)
         check_still_current(plan, unfinished, position)
-        self.reader.log_check.check_same_cluster(read_settings(self._job), plan)
+        self.reader.log_check.check_same_cluster(look_up_read_settings(self._job), plan)
         self._planner.check_still_there(plan)
         is_own_run, notes = self._job.is_own_run(plan), plaintext_secret_warnings(self._job)
         draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own_run)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
+from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.deadline import Deadline
 from rangeland.decode.payload.schema_ids.schema_catalogue import LONG_AGO
 from rangeland.dialects.dialect import load_dialect
@@ -177,18 +177,19 @@ class Planner:
 
         if quarantined:
             self._progress.step("reading quarantined offsets from the log")
-        return draft_from_log(quarantined, self._settings(survey), draft_ranges)
+        return draft_from_log(quarantined, self._look_up_settings(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[DecidedLoss]:
         if not self._kind.traits.moves_checkpoint:
             return []
-        return find_damage(self._target, self._settings(survey), position, survey)
+        return find_damage(self._target, self._look_up_settings(survey), position, survey)
 
-    def _settings(self, survey: Survey) -> ReadSettings:
+    def _look_up_settings(self, survey: Survey) -> ReadSettings:
         # Records that are held or in quarantine have been judged before.
         row_format = self._row_format and replace(self._row_format, written=LONG_AGO)
-        settings = replace(read_settings(self._job), row_format=row_format).with_versions_of(survey)
-        return with_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
+        settings = replace(look_up_read_settings(self._job), row_format=row_format)
+        settings = settings.with_versions_of(survey)
+        return look_up_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:
         """What the job asks of each of its plans."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
+from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import WrittenBefore
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
@@ -199,9 +199,9 @@ class SparkPlanReader:
         if not plan.kind.traits.reads_log:
             settings = settings_of(self._job, plan, self._target, self._row_format)
             return settings if self._transform is None else replace(settings, policy=KEEP)
-        settings = read_settings(self._job).with_filter(plan.isolation, plan.tags)
+        settings = look_up_read_settings(self._job).with_filter(plan.isolation, plan.tags)
         settings = replace(settings, row_format=self._row_format_of(plan))
-        settings = with_cleanup(self._job, settings, (s.partition.topic for s in plan.slices))
+        settings = look_up_cleanup(self._job, settings, (s.partition.topic for s in plan.slices))
         settings = settings.with_versions_of(self._surveys.last)
         return replace(settings, policy=HOLD_ALL) if plan.kind.traits.holds_all else settings
 
