@@ -15,7 +15,7 @@ from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.topic_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
-from rangeland.landing.execution.spark_plan_reader import tasks_of
+from rangeland.landing.execution.slice_tasks import tasks_of
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import backfill_kind

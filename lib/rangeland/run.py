@@ -24,7 +24,7 @@ from rangeland.landing.drafts.landing_checks import (
 )
 from rangeland.landing.drafts.planner import Planner
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
-from rangeland.landing.execution.spark_plan_reader import tasks_of
+from rangeland.landing.execution.slice_tasks import tasks_of, wait_for_workers
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
@@ -225,7 +225,7 @@ def _with_lease(
     steps = LandingSteps(context, lease.shared_reader, lease.mirror)
     if lease.is_needed:
         # A member that waits for executors would withhold its partitions from the other drivers.
-        steps.reader.wait_for_workers()
+        wait_for_workers(context)
     with lease.hold():
         with steps.recording_losses():
             draft = work(steps)

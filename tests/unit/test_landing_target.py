@@ -193,20 +193,22 @@ class Failing(SparkPlanReader):
     receipts: dict[int, Receipt]
     files: tuple[EventFile, ...] = ()
 
-    def _read_slices(self, plan: Plan, *, is_new: bool = True) -> Any:
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        self._tasks = cast(Any, self)
+
+    def read_all(self, *_: object, is_new: bool) -> Any:
         if self.error is not None:
             raise self.error
         return self.receipts, self.files
 
-    def _fingerprints(self, plan: Plan) -> dict[Partition, int]:
+    def _fingerprints(self, *about: object) -> dict[Partition, int]:
         return {}
 
     def _check_same_logs(self, *about: object) -> None: ...  # there is no broker
 
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         return None
-
-    def wait_for_workers(self) -> None: ...
 
 
 class Sharing(Failing):
@@ -228,7 +230,7 @@ def reading_of(target: LandingTarget, progress: Progress | None = None) -> Faili
 
 
 def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
-    return PlanCommitter(context_of(reading._target, reading._progress), reading)
+    return PlanCommitter(reading._context, reading)
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", damage=Damage(40), log=DamagedLog(P0))

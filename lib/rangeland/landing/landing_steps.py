@@ -35,6 +35,7 @@ from rangeland.landing.drafts.unfinished_plans import (
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.landing.execution.shared_reader import SharedReader
+from rangeland.landing.execution.slice_tasks import wait_for_workers
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import EnteredPlan
@@ -119,7 +120,7 @@ class LandingSteps:
         if (entered := self._target.history.entered_plan(plan)) is not None:
             self._finish_entered(entered)
             return None
-        if plan.schema_json != self.reader.schema_to_merge():
+        if plan.schema_json != self._context.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
         self._finish_prepared()
         unfinished = self._target.history.unfinished_plans()
@@ -193,7 +194,7 @@ class LandingSteps:
         start_workers(context.spark, login_packages(self._job))
         with naming_schemas(target, context.row_format):
             target.schema.layout(context.row_schema)
-        self.reader.wait_for_workers()
+        wait_for_workers(context)
         target.open_or_create(context.row_schema)
         if warning := target.table.store_warning(replaces=plan.replaces):
             context.warn(warning)

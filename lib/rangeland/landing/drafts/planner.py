@@ -76,7 +76,7 @@ class Planner:
         self._spark, self._job, self._kind = context.spark, context.job, context.kind
         self._target, self._surveys = context.target, context.surveys
         self._progress, self._warn = context.progress, context.warn
-        self._row_format, self._row_schema = context.row_format, context.row_schema
+        self._row_format, self._schema_to_merge = context.row_format, context.schema_to_merge
 
     def check_still_there(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for offsets that are
@@ -104,7 +104,7 @@ class Planner:
                 assert_never(self._kind)
         draft = self._with_kind(draft)
         _log_made(draft.plan)
-        schema_json = self._target.schema.schema_to_merge(self._row_schema)
+        schema_json = self._schema_to_merge()
         return replace(draft, plan=replace(draft.plan, schema_json=schema_json))
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:

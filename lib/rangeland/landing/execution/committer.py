@@ -95,7 +95,7 @@ class PlanCommitter:
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
         self._target, self._progress, self._warn = context.target, context.progress, context.warn
-        self._reader = reader
+        self._context, self._reader = context, reader
         self._replacement = Replacement(context.spark, self._target)
         self._constraints = ConstraintCheck(context.spark, self._target)
         self.replaced: ReplacedRange | None = None
@@ -135,7 +135,7 @@ class PlanCommitter:
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            layout = self._target.schema.layout(self._reader.row_schema)
+            layout = self._target.schema.layout(self._context.row_schema)
             for text in null_time_warnings(nulls, layout):
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
@@ -330,7 +330,7 @@ class PlanCommitter:
         data_files = [f.file for f in files]
         if not self._constraints.are_any or gone_files(self._target.table.storage(), data_files):
             return
-        schema_json = self._target.schema.as_written(self._reader.schema_to_merge())
+        schema_json = self._target.schema.as_written(self._context.schema_to_merge())
         if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:
             raise refusal
 
@@ -349,7 +349,7 @@ class PlanCommitter:
             reading.receipts,
             reading.regrown,
             instead_of=instead_of,
-            schema_json=self._reader.schema_to_merge(),
+            schema_json=self._context.schema_to_merge(),
         )
 
     def _give_up(self, plan: Plan, error: RangelandError, attempt: int) -> OutcomeEvent | None:
