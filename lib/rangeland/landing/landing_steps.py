@@ -19,9 +19,9 @@ from rangeland.job.connection_settings import login_packages, plaintext_secret_w
 from rangeland.landing.drafts.landing_checks import (
     check_draft_can_land,
     check_table_and_ledger_agree,
+    check_table_can_take_rows,
 )
 from rangeland.landing.drafts.planner import Planner
-from rangeland.landing.drafts.schema_refusal import naming_schemas
 from rangeland.landing.drafts.unfinished_plans import (
     Enter,
     Finish,
@@ -191,9 +191,9 @@ class LandingSteps:
         """False if another driver has entered a plan since the target was refreshed."""
         context, target = self._context, self._target
         context.progress.step("entering the plan")
+        # Workers import what tasks need while the table is checked.
         start_workers(context.spark, login_packages(self._job))
-        with naming_schemas(target, context.row_format):
-            target.schema.layout(context.row_schema)
+        check_table_can_take_rows(context)
         wait_for_workers(context)
         target.open_or_create(context.row_schema)
         if warning := target.table.store_warning(replaces=plan.replaces):

@@ -286,8 +286,13 @@ class Planner:
 
 
 def _log_made(plan: Plan) -> None:
-    counts = (len(plan.ranges), len(plan.slices), plan.width)
-    logger.info("Made plan %s: %d ranges, %d slices, %d offsets", plan.id, *counts)
+    logger.info(
+        "Made plan %s: %d ranges, %d slices, %d offsets",
+        plan.id,
+        len(plan.ranges),
+        len(plan.slices),
+        plan.width,
+    )
     for r in plan.ranges:
-        where = partition_fields(r.partition, r.from_offset)
-        logger.debug("Planned %s in plan %s", r, plan.id, extra=where)
+        fields = partition_fields(r.partition, r.from_offset)
+        logger.debug("Planned %s in plan %s", r, plan.id, extra=fields)

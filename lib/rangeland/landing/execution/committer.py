@@ -367,13 +367,16 @@ def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) 
     if not landed.is_new:
         logger.info("Found that plan %s had already landed", plan.id)
         return
-    counts = (len(outcome.files), len(outcome.ranges))
     logger.info(
-        "Committed plan %s at version %s: %d files, %d ranges", plan.id, landed.version, *counts
+        "Committed plan %s at version %s: %d files, %d ranges",
+        plan.id,
+        landed.version,
+        len(outcome.files),
+        len(outcome.ranges),
     )
     for r in (landed_range.range for landed_range in outcome.ranges):
-        where = partition_fields(r.partition, r.from_offset)
-        logger.debug("Committed %s with plan %s", r, plan.id, extra=where)
+        fields = partition_fields(r.partition, r.from_offset)
+        logger.debug("Committed %s with plan %s", r, plan.id, extra=fields)
 
 
 def null_time_warnings(files: Sequence[EventFile], layout: TableLayout) -> list[str]:

@@ -283,16 +283,18 @@ def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> Event
 
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
-    counts = (outcome.attempt, len(outcome.files))
-    logger.info("Prepared outcome %s, attempt %d: %d files", plan.id, *counts)
+    logger.info(
+        "Prepared outcome %s, attempt %d: %d files", plan.id, outcome.attempt, len(outcome.files)
+    )
     _log_losses(losses)
 
 
 def _log_losses(losses: Iterable[LossEvent]) -> None:
     for loss in (event.loss for event in losses):
-        where = partition_fields(loss.partition, loss.from_offset)
-        what = (loss, loss.action, loss.evidence)
-        logger.warning("Recorded that %s, policy %s: %s", *what, extra=where)
+        fields = partition_fields(loss.partition, loss.from_offset)
+        logger.warning(
+            "Recorded that %s, policy %s: %s", loss, loss.action, loss.evidence, extra=fields
+        )
 
 
 def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:
