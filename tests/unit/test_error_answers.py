@@ -137,9 +137,7 @@ def test_an_access_list_is_up_to_the_operator_of_zookeeper(
     assert missing_rights_error("read", "zk:2181", ZooKeeperAccess(login=login)).acts == acts
 
 
-def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger() -> None:
     committer = PlanCommitter.__new__(PlanCommitter)
     committer._progress = NoProgress()
     committer._target = cast(Any, SimpleNamespace(table=SimpleNamespace(version=0)))
@@ -147,7 +145,7 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
 
-    monkeypatch.setattr(committer, "_outcome_of", refused)
+    committer._outcomes = cast(Any, SimpleNamespace(prepare=refused))
     with pytest.raises(AccessDenied) as caught:
         committer.finish_new(cast(Any, None))
     assert caught.value.data == PLAN_STAYS

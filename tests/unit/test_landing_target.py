@@ -308,10 +308,10 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     finisher = finisher_of(whole_reading(drivers, target, "mine.parquet"))
     tried: list[int] = []
 
-    def land(_plan: Plan, outcome: OutcomeEvent, since: int | None) -> Any:
+    def land(_plan: Plan, outcome: OutcomeEvent, planned_at_version: int | None) -> Any:
         tried.append(outcome.attempt)
         if outcome.attempt:
-            return target.land(outcome, since)
+            return target.land(outcome, planned_at_version)
         other.refresh()
         proved = prove(replacing, theirs.receipts)
         other.prepare(replacing, proved, theirs.files, theirs.receipts, instead_of=outcome)
@@ -324,7 +324,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
         differences=lambda *_: ReplacedRange(same=100),
         land=land,
     )
-    finisher._replacement = cast(Any, fake)
+    finisher._replacement = finisher._outcomes._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
     assert finisher.replaced == ReplacedRange(same=100), "of the rows that landed, not of each try"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rangeland.delta.ledger.events import EventFile, OutcomeEvent
-from rangeland.errors import Conflict, RangeLost
+from rangeland.delta.ledger.events import EventFile
+from rangeland.errors import Conflict
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.landing.execution.final_log_check import FinalLogCheck, Fingerprints, LogChange
 from rangeland.landing.execution.plan_settings import look_up_log_settings, look_up_plan_settings
@@ -23,9 +23,7 @@ from rangeland.landing.execution.shared_reader import (
 from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_context import LandingContext
 from rangeland.loss import DecidedLoss
-from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan
-from rangeland.planning.proof import RangeResult
 from rangeland.planning.slice_receipt import Receipt
 
 
@@ -127,14 +125,3 @@ class SparkPlanReader:
         settings = look_up_log_settings(self._context, plan)
         changes = self.log_check.changes(settings, plan, receipts.values(), fingerprints, after)
         self.log_check.check_same_logs(plan, changes, after)
-
-
-def check_covers_outcome(old: OutcomeEvent, results: Sequence[RangeResult]) -> None:
-    """Raises RangeLost if a new attempt lacks ranges of the old outcome, which count as landed."""
-    coverage = coverage_of(one.range for one in results)
-    if lost := leave_out([one.range for one in old.ranges], coverage):
-        raise RangeLost(
-            f"{lost[0]} was prepared, its files are gone, and it cannot be read again",
-            why="the log has lost it since, or its bytes are damaged, and a policy holds it",
-            do="let the policy skip it, and run again",
-        )
