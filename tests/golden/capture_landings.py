@@ -88,7 +88,7 @@ def share(job: Job, spark: Any) -> None:
     """Enters a plan and hands in a part of it, as a driver does that dies after it."""
     context = run.open_landing(job, spark, NoProgress())
     plan = Planner(context).draft().plan
-    steps = LandingSteps(context, lambda: None, lambda: None)
+    steps = LandingSteps(context)
     assert steps._enter(plan, [], ())
     tasks, settings = SliceTasks(context), look_up_plan_settings(context, plan)
     units, _ = tasks.read_until_stopped(plan, settings, plan.slices[:1], lambda: False, {})

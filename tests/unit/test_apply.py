@@ -58,7 +58,7 @@ class Driving(landing_steps.LandingSteps):
     def __init__(self, target: LandingTarget, seen: tuple[DecidedLoss, ...] = SEEN) -> None:
         surveys = SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
         context = landing_context(target, target._job, surveys=surveys)
-        super().__init__(context, lambda: None, lambda: None)
+        super().__init__(context)
         self.target = target
         self._planner = cast(
             Any, SimpleNamespace(check_still_there=lambda plan: None, draft=self.draft)

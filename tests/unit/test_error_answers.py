@@ -51,7 +51,7 @@ def _plan_with(ranges: int) -> CommittedPlan:
 
 def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_landed() -> None:
     context = landing_context(None, kind=PlanKind.BACKFILL)
-    steps = LandingSteps(context, lambda: None, lambda: None)
+    steps = LandingSteps(context)
     steps.finished += [_plan_with(2), _plan_with(0)]  # the second was given up
     with pytest.raises(Conflict) as caught, steps.recording_losses():
         raise Conflict("another plan is in the way")

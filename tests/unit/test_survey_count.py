@@ -109,7 +109,7 @@ class Grouped(landing_steps.LandingSteps):
         history, speed = target.history, ReadSpeed()
         surveys = plan_surveys.PlanSurveys(job, history, NoProgress(), run.survey_of, speed)
         context = landing_context(target, job, kind, surveys=surveys, spark=spark)
-        super().__init__(context, lambda: None, lambda: None)
+        super().__init__(context)
         self.target, self.surveys = target, surveys
         self.outrun = outrun
         self.landed: list[Plan] = []

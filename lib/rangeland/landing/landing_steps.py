@@ -57,14 +57,15 @@ plan."""
 
 class LandingSteps:
     """The steps of one command. ``land_until_done`` or ``apply`` does the work, and ``result`` sums
-    it up. ``shared_reader`` returns the reader for plans that are shared with other drivers, and
-    ``mirror`` mirrors the checkpoint between two plans; both do nothing without a group."""
+    it up; ``preview`` shows what would be done. ``shared_reader`` returns the reader for plans that
+    are shared with other drivers, and ``mirror`` mirrors the checkpoint between two plans; both do
+    nothing without a group."""
 
     def __init__(
         self,
         context: LandingContext,
-        shared_reader: Callable[[], SharedReader | None],
-        mirror: Callable[[], None],
+        shared_reader: Callable[[], SharedReader | None] = lambda: None,
+        mirror: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._job, self._target, self._surveys = context.job, context.target, context.surveys
@@ -74,14 +75,21 @@ class LandingSteps:
         self._planner = Planner(context)
         self.finished: list[CommittedPlan] = []
 
+    def preview(self) -> tuple[PlanDraft, Sequence[EnteredPlan]]:
+        """The draft of the command's own plan, and the plans that are unfinished. Table and draft
+        are checked as by ``land_until_done``; writes nothing."""
+        unfinished = self._unfinished_plans()
+        draft = self._planner.draft()
+        check_draft_can_land(self._context, draft)
+        return draft, unfinished
+
     def land_until_done(self) -> PlanDraft | None:
         """Finishes one plan per turn until nothing is left to land: first the plans that come first
         and those that block its own plan, then its own plan. Returns the last draft."""
         lost_ranges: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
-            check_table_and_ledger_agree(self._context)
-            unfinished = self._target.history.unfinished_plans()
+            unfinished = self._unfinished_plans()
             first = first_step(self._job, self._context.kind, unfinished)
             match first or next_step(self._job, self._planner.draft(), unfinished):
                 case Finish(entered, instead_of):
@@ -139,6 +147,11 @@ class LandingSteps:
         raise outdated_error(plan, "another plan was entered at the same time")
 
     # --- finishing plans ----------------------------------------------------------------
+
+    def _unfinished_plans(self) -> Sequence[EnteredPlan]:
+        """The plans that are unfinished, in a table that agrees with its ledger."""
+        check_table_and_ledger_agree(self._context)
+        return self._target.history.unfinished_plans()
 
     def _finish_new(self, plan: Plan) -> None:
         self.finished.append(self._committer.finish_new(plan))
