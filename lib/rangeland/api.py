@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rangeland import run as commands
-from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
+from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, fleet_of, run_all
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.topic_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
-from rangeland.landing.execution.spark_plan_reader import tasks_of
+from rangeland.landing.execution.slice_tasks import tasks_of
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import backfill_kind
@@ -61,8 +61,8 @@ class FrozenPlan:
         """A data frame with the columns of the table. Lands nothing."""
         tasks = tasks_of(self.job, spark, self.plan.slices)
         topics = {s.partition.topic for s in self.plan.slices}
-        settings = replace(read_settings(self.job), row_format=self.preview.row_format)
-        return plan_frame(spark, tasks, with_cleanup(self.job, settings, topics))
+        settings = replace(look_up_read_settings(self.job), row_format=self.preview.row_format)
+        return plan_frame(spark, tasks, look_up_cleanup(self.job, settings, topics))
 
     def apply(self, spark: SparkSession, progress: Progress | None = None) -> RunResult:
         """Lands exactly this plan. Raises Conflict if the plan no longer applies."""

@@ -18,13 +18,8 @@ from rangeland.groups.lease import GroupLease, hold_lease
 from rangeland.groups.offset_mirror import offsets_to_commit
 from rangeland.groups.shared_plan import GroupPlanReader
 from rangeland.job import Job
-from rangeland.landing.drafts.landing_checks import (
-    check_draft_can_land,
-    check_table_and_ledger_agree,
-)
-from rangeland.landing.drafts.planner import Planner
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
-from rangeland.landing.execution.spark_plan_reader import tasks_of
+from rangeland.landing.execution.slice_tasks import tasks_of, wait_for_workers
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
@@ -97,10 +92,7 @@ def preview(
 ) -> PlanPreview:
     """Previews what a run, or a backfill of this kind, would do now. Writes nothing."""
     context = open_landing(job, spark, progress, kind)
-    check_table_and_ledger_agree(context)
-    unfinished = context.target.history.unfinished_plans()
-    draft = Planner(context).draft()
-    check_draft_can_land(context, draft)
+    draft, unfinished = LandingSteps(context).preview()
     return PlanPreview(
         draft=draft,
         table=job.sink.table,
@@ -225,7 +217,7 @@ def _with_lease(
     steps = LandingSteps(context, lease.shared_reader, lease.mirror)
     if lease.is_needed:
         # A member that waits for executors would withhold its partitions from the other drivers.
-        steps.reader.wait_for_workers()
+        wait_for_workers(context)
     with lease.hold():
         with steps.recording_losses():
             draft = work(steps)

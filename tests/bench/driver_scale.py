@@ -21,7 +21,7 @@ import pyarrow as pa
 from rangeland.delta.ledger.event_rows import SCHEMA, from_row, to_row
 from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.landed_offsets import with_ranges
-from rangeland.landing.execution.spark_plan_reader import event_files
+from rangeland.landing.execution.slice_tasks import event_files
 from rangeland.landing.target.loss_records import losses_of
 from rangeland.model import (
     Address,

@@ -25,9 +25,10 @@ from rangeland.job import Job
 from rangeland.job.job_text import JobText, parse_job_text
 from rangeland.landing.drafts.plan_file import write_plan_file
 from rangeland.landing.drafts.planner import Planner
+from rangeland.landing.execution.plan_settings import look_up_plan_settings
+from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.progress_events import NoProgress
-from rangeland.spark.spark_jobs import run_tasks
 from rangeland.testing.demo_story import open_local_spark
 from rangeland.testing.kafka import KafkaCluster
 from tests.spark.damage import BATCH, WIDTH, add, filled, flip
@@ -87,10 +88,11 @@ def share(job: Job, spark: Any) -> None:
     """Enters a plan and hands in a part of it, as a driver does that dies after it."""
     context = run.open_landing(job, spark, NoProgress())
     plan = Planner(context).draft().plan
-    steps = LandingSteps(context, lambda: None, lambda: None)
+    steps = LandingSteps(context)
     assert steps._enter(plan, [], ())
-    units = run_tasks(steps.reader._tasks_to_run(plan, plan.slices[:1], {}))
-    files = steps.reader._event_files(plan, units)
+    tasks, settings = SliceTasks(context), look_up_plan_settings(context, plan)
+    units, _ = tasks.read_until_stopped(plan, settings, plan.slices[:1], lambda: False, {})
+    files = tasks.files_of(plan, units)
     assert context.target.append_part(plan, "member-1", 1, units, files)
 
 

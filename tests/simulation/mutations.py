@@ -132,8 +132,8 @@ TABLE = (
         "files that are gone stay in the table",
         Change(
             "landing.execution.committer:PlanCommitter._add",
-            "self._target.land(outcome, since, self._target.table.gone_files())",
-            "self._target.land(outcome, since)",
+            "self._target.land(outcome, version, self._target.table.gone_files())",
+            "self._target.land(outcome, version)",
         ),
     ),
     Mutation(
@@ -168,7 +168,7 @@ TABLE = (
     Mutation(
         "a replacement removes rows for what is lost",
         Change(
-            "landing.execution.committer:PlanCommitter._prove",
+            "landing.execution.outcome_preparation:OutcomePreparer._prove",
             "check_all_read(plan, reading.receipts)",
             "pass",
         ),

@@ -28,7 +28,7 @@ from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
 from rangeland.landing import landing_steps
 from rangeland.landing.audit import row_checks, table_rows
-from rangeland.landing.execution import spark_plan_reader
+from rangeland.landing.execution import slice_tasks
 from rangeland.landing.special_plans import replacement, table_adoption
 from rangeland.landing.target import landing_target, target_ledger, target_table
 from rangeland.model import Address
@@ -180,7 +180,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield spark_jobs, "InheritableThread", spark.InlineThread
     yield task_context, "TaskContext", spark.TaskContext
     yield spark_jobs, "with_task_logging", lambda work: work
-    for module in (landing_steps, spark_plan_reader):
+    for module in (landing_steps, slice_tasks):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
         (row_checks, ("table_frame", "has_rows")),

@@ -10,8 +10,9 @@ import pytest
 
 import rangeland
 from rangeland.errors import Conflict, RangeLost
+from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
-from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
+from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
@@ -27,33 +28,32 @@ class ByName:
     does something when half of it is read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, halfway: Callable[[], None]) -> None:
-        self._read, self._tasks, self._halfway = (
-            SparkPlanReader._read_slices,
-            SparkPlanReader.tasks,
-            halfway,
-        )
+        self._read, self._tasks_of = SliceTasks.read_all, SliceTasks._tasks_of
+        self._halfway = halfway
         self._is_first = True
         monkeypatch.setattr(
-            SparkPlanReader, "_read_slices", lambda f, p, is_new: self.read(f, p, is_new)
+            SliceTasks, "read_all", lambda f, p, settings, is_new: self.read(f, p, settings, is_new)
         )
-        monkeypatch.setattr(SparkPlanReader, "tasks", lambda f, slices: self.tasks(f, slices))
+        monkeypatch.setattr(SliceTasks, "_tasks_of", lambda f, slices: self.tasks_of(f, slices))
 
-    def tasks(self, reading: SparkPlanReader, slices: Sequence[Slice]) -> list[list[Slice]]:
-        tasks = self._tasks(reading, slices)
+    def tasks_of(self, reading: SliceTasks, slices: Sequence[Slice]) -> list[list[Slice]]:
+        tasks = self._tasks_of(reading, slices)
         if not self._is_first:
             return tasks
         return [[replace(slice_, topic_id=None) for slice_ in task] for task in tasks]
 
     def read(
-        self, reading: SparkPlanReader, plan: Plan, is_new: bool
+        self, reading: SliceTasks, plan: Plan, settings: ReadSettings, is_new: bool
     ) -> tuple[dict[int, Receipt], list[Any]]:
         if not self._is_first:
-            return self._read(reading, plan, is_new=is_new)
+            return self._read(reading, plan, settings, is_new=is_new)
         half = len(plan.slices) // 2
         assert half > 0
-        first = self._read(reading, replace(plan, slices=plan.slices[:half]), is_new=is_new)
+        halves = plan.slices[:half], plan.slices[half:]
+        first_half, last_half = (replace(plan, slices=slices) for slices in halves)
+        first = self._read(reading, first_half, settings, is_new=is_new)
         self._halfway()
-        last = self._read(reading, replace(plan, slices=plan.slices[half:]), is_new=is_new)
+        last = self._read(reading, last_half, settings, is_new=is_new)
         self._is_first = False
         assert len(first[0]) + len(last[0]) == len(plan.slices)
         return {**first[0], **last[0]}, [*first[1], *last[1]]

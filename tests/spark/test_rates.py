@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland.landing.execution import spark_plan_reader
+from rangeland.landing.execution import slice_tasks
 from rangeland.planning.slice_receipt import TaskResult
 from rangeland.spark.spark_jobs import TasksToRun
 from rangeland.testing.kafka import KafkaCluster
@@ -26,7 +26,7 @@ def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
         records = [Record(b"x" * 1000)] * 1_500
         produce(kafka.bootstrap, topic, records, partition=partition, batch_records=50)
     given: list[dict[str, int]] = []
-    run_tasks = spark_plan_reader.run_tasks
+    run_tasks = slice_tasks.run_tasks
 
     def spy(tasks: TasksToRun) -> list[TaskResult]:
         given.append({str(address): rate for address, rate in tasks.settings.rates})
@@ -34,7 +34,7 @@ def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
         assert given[-1] == {kafka.bootstrap[0]: 1_000_000 // at_once}
         return run_tasks(tasks)
 
-    monkeypatch.setattr(spark_plan_reader, "run_tasks", spy)
+    monkeypatch.setattr(slice_tasks, "run_tasks", spy)
     limits = {"broker_bytes_per_second": 1_000_000}
     result = rangeland.land(job_of(kafka.bootstrap, table, topic, limits=limits), spark)
     assert (result.counts.landed, len(given)) == (3_000, 1)

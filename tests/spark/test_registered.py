@@ -21,7 +21,7 @@ import rangeland
 from rangeland import run
 from rangeland.errors import JobFileError, TableRefused, UndecodablePayload, Unreachable
 from rangeland.job import Job
-from rangeland.landing.execution import spark_plan_reader
+from rangeland.landing.execution import plan_settings
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.model import Counts
@@ -136,7 +136,7 @@ def test_a_topic_that_changes_its_schema_in_mid_range(
         hasty = registered(kafka, url, table, topic, decode=decode, policy=keep, source=in_short)
         with pytest.raises(Unreachable, match=f"does not have schema id {later} yet"):
             rangeland.land(hasty, spark)
-        monkeypatch.setattr(spark_plan_reader, "WrittenBefore", lambda *_: LONG_AGO)
+        monkeypatch.setattr(plan_settings, "WrittenBefore", lambda *_: LONG_AGO)
         first = rangeland.land(job, spark)
         assert first.counts == Counts(landed=61, quarantined=len(bad))
         assert first.schemas == (

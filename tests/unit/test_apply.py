@@ -58,7 +58,7 @@ class Driving(landing_steps.LandingSteps):
     def __init__(self, target: LandingTarget, seen: tuple[DecidedLoss, ...] = SEEN) -> None:
         surveys = SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
         context = landing_context(target, target._job, surveys=surveys)
-        super().__init__(context, lambda: None, lambda: None)
+        super().__init__(context)
         self.target = target
         self._planner = cast(
             Any, SimpleNamespace(check_still_there=lambda plan: None, draft=self.draft)
@@ -92,6 +92,7 @@ class Driving(landing_steps.LandingSteps):
 def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     columns_are_there(monkeypatch)
     monkeypatch.setattr(landing_steps, "start_workers", lambda *about: None)
+    monkeypatch.setattr(landing_steps, "wait_for_workers", lambda context: None)
     monkeypatch.setattr(landing_steps, "check_table_and_ledger_agree", lambda context: None)
     left_out = (
         (TargetSchema, "layout"),
@@ -133,7 +134,7 @@ class Killed(BaseException): ...
 
 STEPS = [
     (Ledger, "record_losses"), (LandingTarget, "enter"),
-    (test_landing_target.Failing, "_read_slices"),
+    (test_landing_target.Failing, "read_all"),
     (LandingTarget, "prepare"), (LandingTarget, "land"),
 ]  # fmt: skip
 

@@ -14,7 +14,12 @@ from rangeland.delta.transaction_log.table_commit import (
     RowsRefused,
 )
 from rangeland.errors import StorageFailed, TableRefused
-from rangeland.landing.execution.committer import MAX_ATTEMPTS, PlanCommitter, Superseded
+from rangeland.landing.execution.committer import (
+    MAX_ATTEMPTS,
+    PlanCommitter,
+    PreparedPlan,
+    Superseded,
+)
 from rangeland.spark.replace_where import ConcurrentChange
 
 CHANGED = ConcurrentChange("could not replace rows", why="OPTIMIZE was first")
@@ -26,11 +31,11 @@ REFUSED = RowsRefused(TableRefused("a row breaks the constraint id > 0"))
 def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
     """One whose attempts have these results, the last again and again."""
 
-    def attempt(_: object, outcome: str, *__: object) -> Any:
-        made.attempts.append(outcome)
+    def attempt(prepared: PreparedPlan) -> Any:
+        made.attempts.append(prepared.outcome)
         return results.pop(0) if len(results) > 1 else results[0]
 
-    def read_instead_of(plan: object, old: str, failure: NotCommitted) -> str:
+    def read_again(plan: object, old: str, failure: NotCommitted) -> str:
         made.failures.append(failure)
         return f"{old} read again"
 
@@ -39,13 +44,15 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
     made._target, made.attempts, made.failures = SimpleNamespace(table=table), [], []
     monkeypatch.setattr(made, "_attempt", attempt)
     monkeypatch.setattr(made, "_find_landing", lambda *_: made.landing)
-    monkeypatch.setattr(made, "_read_instead_of", read_instead_of)
+    made._outcomes = SimpleNamespace(read_again=read_again)
     made.landing = None
     return made
 
 
 def commit(committer: Any) -> Any:
-    return committer._commit(SimpleNamespace(id="plan"), "outcome", None)
+    plan: Any = SimpleNamespace(id="plan")
+    outcome: Any = "outcome"
+    return committer._commit(PreparedPlan(plan, outcome, None))
 
 
 def test_a_change_by_another_writer_is_followed_by_another_attempt(

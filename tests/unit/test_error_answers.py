@@ -51,7 +51,7 @@ def _plan_with(ranges: int) -> CommittedPlan:
 
 def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_landed() -> None:
     context = landing_context(None, kind=PlanKind.BACKFILL)
-    steps = LandingSteps(context, lambda: None, lambda: None)
+    steps = LandingSteps(context)
     steps.finished += [_plan_with(2), _plan_with(0)]  # the second was given up
     with pytest.raises(Conflict) as caught, steps.recording_losses():
         raise Conflict("another plan is in the way")
@@ -137,9 +137,7 @@ def test_an_access_list_is_up_to_the_operator_of_zookeeper(
     assert missing_rights_error("read", "zk:2181", ZooKeeperAccess(login=login)).acts == acts
 
 
-def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger() -> None:
     committer = PlanCommitter.__new__(PlanCommitter)
     committer._progress = NoProgress()
     committer._target = cast(Any, SimpleNamespace(table=SimpleNamespace(version=0)))
@@ -147,7 +145,7 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger(
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
 
-    monkeypatch.setattr(committer, "_outcome_of", refused)
+    committer._outcomes = cast(Any, SimpleNamespace(prepare=refused))
     with pytest.raises(AccessDenied) as caught:
         committer.finish_new(cast(Any, None))
     assert caught.value.data == PLAN_STAYS

@@ -105,7 +105,7 @@ def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     delta = SimpleNamespace(wait_for_maintenance=tuple)
     target = SimpleNamespace(table=SimpleNamespace(delta=delta), history=None)
     context = landing_context(target, job_of(plain()))
-    steps = LandingSteps(context, lambda: None, lambda: None)
+    steps = LandingSteps(context)
     (note,) = steps._planner._with_kind(PlanDraft(plan=cast(Any, None), requested=())).notes
     assert "sent to the brokers in the clear" in note
 

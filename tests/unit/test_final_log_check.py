@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from rangeland.cluster_access import cluster_lookup
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.dialects.capabilities import Capabilities
@@ -23,12 +25,12 @@ from rangeland.landing.execution.shared_reader import PlanToRead, SharedReader
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.loss import Action, Loss, LossKind
-from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice
+from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_identity import Changed, FinalJudgement, Fingerprints, Unchanged
-from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.zookeeper import broker_registry
 from tests.fakes.landing import landing_context
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import Drivers, columns_are_there, finisher_of, plan
@@ -40,9 +42,9 @@ PLAN = replace(plan(), checkpoint={P: LogMark(100, "id", 7)})
 ALL = Receipt(0, P, 0, 100, Counts(landed=100), rowless=())
 
 
-def job(policy: str) -> Job:
+def job(policy: str, source: str = "servers: [b1:9092]") -> Job:
     return Job.parse(
-        "job: orders\nsource: {servers: [b1:9092], topics: [orders]}\n"
+        f"job: orders\nsource: {{{source}, topics: [orders]}}\n"
         f"policy: {{{policy}}}\nsink: {{table: lake/orders}}\n"
     )
 
@@ -72,19 +74,18 @@ class Reading(SparkPlanReader):
         found: list[dict[Loss, int | None]],
         target: Any = None,
         group: SharedReader | None = None,
+        source: str = "servers: [b1:9092]",
     ) -> None:
-        context = landing_context(target, job(policy))
+        surveys = SimpleNamespace(last=Survey(0, {}))
+        context = landing_context(target, job(policy, source), surveys=surveys)
         self.warnings = context.warnings
         super().__init__(context, lambda: group)
         self.log_check = check = FoundChanges(self._job, found)
         self.after = check.after
+        self._tasks = cast(Any, self)
         self.read_new: list[bool] = []
 
-    def wait_for_workers(self) -> None: ...
-
-    def read_settings(self, plan: Plan) -> Any: ...
-
-    def _read_slices(self, plan: Plan, *, is_new: bool) -> Any:
+    def read_all(self, *_: object, is_new: bool) -> Any:
         self.read_new.append(is_new)
         return {0: ALL}, []
 
@@ -131,6 +132,26 @@ def test_a_log_that_changes_at_each_reading_is_read_by_a_later_run() -> None:
 def test_a_loss_that_reading_once_more_does_not_change_ends_the_plan() -> None:
     with pytest.raises(RangeLost):
         Reading("truncated: skip", [{loss(): None}, {loss(): None}]).read(PLAN, is_new=True)
+
+
+def test_zookeeper_is_asked_when_a_reading_begins_and_for_brokers_again_before_the_last_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def brokers(*_: object) -> Any:
+        asked.append("brokers")
+        return SimpleNamespace(brokers={"1": Address("b1", 9092)})
+
+    def policies(*_: object, **__: object) -> dict[str, str]:
+        asked.append("policies")
+        return {}
+
+    monkeypatch.setattr(cluster_lookup, "broker_registry_of", brokers)
+    monkeypatch.setattr(broker_registry, "read_cleanup_policies", policies)
+    reading = Reading("", [{}], source="zookeeper: zk:2181")
+    reading.read(PLAN, is_new=True)
+    assert asked == ["brokers", "policies", "brokers"]
 
 
 # --- what is recorded of it ---------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings, read_settings
+from rangeland.cluster_access.cluster_lookup import cluster_settings, look_up_read_settings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.job_text import override, parse_job_text
@@ -148,7 +148,7 @@ def test_each_kind_of_loss_takes_each_action(kind: str, action: str) -> None:
 def test_tags_are_taken_once_each_and_reach_the_tasks() -> None:
     job = Job.parse(LEAST.replace("topics:", "dialect: rocketmq\n  tags: [B, A|x, B]\n  topics:"))
     assert job.source.tags == ("B", "A|x")
-    assert read_settings(job).tags == ("B", "A|x")
+    assert look_up_read_settings(job).tags == ("B", "A|x")
 
 
 def test_a_rack_reaches_the_connections_and_a_byte_rate_is_a_size() -> None:
@@ -156,7 +156,7 @@ def test_a_rack_reaches_the_connections_and_a_byte_rate_is_a_size() -> None:
     job = Job.parse(racked + "limits: {broker_bytes_per_second: 20 MiB}\n")
     assert cluster_settings(job).rack == "zone-b"
     assert job.limits.broker_bytes_per_second == 20 << 20
-    assert (cluster_settings(Job.parse(LEAST)).rack, read_settings(job).rates) == ("", ())
+    assert (cluster_settings(Job.parse(LEAST)).rack, look_up_read_settings(job).rates) == ("", ())
 
 
 def test_jafka_needs_no_servers_where_it_has_zookeeper() -> None:

@@ -193,20 +193,22 @@ class Failing(SparkPlanReader):
     receipts: dict[int, Receipt]
     files: tuple[EventFile, ...] = ()
 
-    def _read_slices(self, plan: Plan, *, is_new: bool = True) -> Any:
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        self._tasks = cast(Any, self)
+
+    def read_all(self, *_: object, is_new: bool) -> Any:
         if self.error is not None:
             raise self.error
         return self.receipts, self.files
 
-    def _fingerprints(self, plan: Plan) -> dict[Partition, int]:
+    def _fingerprints(self, *about: object) -> dict[Partition, int]:
         return {}
 
     def _check_same_logs(self, *about: object) -> None: ...  # there is no broker
 
     def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
         return None
-
-    def wait_for_workers(self) -> None: ...
 
 
 class Sharing(Failing):
@@ -228,7 +230,7 @@ def reading_of(target: LandingTarget, progress: Progress | None = None) -> Faili
 
 
 def finisher_of(reading: SparkPlanReader) -> PlanCommitter:
-    return PlanCommitter(context_of(reading._target, reading._progress), reading)
+    return PlanCommitter(reading._context, reading)
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", damage=Damage(40), log=DamagedLog(P0))
@@ -306,10 +308,10 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     finisher = finisher_of(whole_reading(drivers, target, "mine.parquet"))
     tried: list[int] = []
 
-    def land(_plan: Plan, outcome: OutcomeEvent, since: int | None) -> Any:
+    def land(_plan: Plan, outcome: OutcomeEvent, planned_at_version: int | None) -> Any:
         tried.append(outcome.attempt)
         if outcome.attempt:
-            return target.land(outcome, since)
+            return target.land(outcome, planned_at_version)
         other.refresh()
         proved = prove(replacing, theirs.receipts)
         other.prepare(replacing, proved, theirs.files, theirs.receipts, instead_of=outcome)
@@ -322,7 +324,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
         differences=lambda *_: ReplacedRange(same=100),
         land=land,
     )
-    finisher._replacement = cast(Any, fake)
+    finisher._replacement = finisher._outcomes._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
     assert finisher.replaced == ReplacedRange(same=100), "of the rows that landed, not of each try"

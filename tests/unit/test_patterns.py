@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rangeland.cluster_access.cluster_lookup import read_settings
+from rangeland.cluster_access.cluster_lookup import look_up_read_settings
 from rangeland.errors import JobFileError
 from rangeland.fetch.loss_judgement import stated_cleanup
 from rangeland.job import Job
@@ -29,7 +29,7 @@ def test_no_pattern_takes_long_for_any_topic(pattern: str) -> None:
     assert not source.source.reads("a" * 249 + "!")
     assert not source.policies.topics[0].matches("a" * 249 + "!")
     assert match_topics(pattern, ["a" * 100_000 + "!"]) == []
-    assert stated_cleanup("a" * 249 + "!", read_settings(source)) is None
+    assert stated_cleanup("a" * 249 + "!", look_up_read_settings(source)) is None
     assert time.process_time() - started < 1
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.landing.execution.committer import PlanCommitter
+from rangeland.landing.execution.committer import PlanCommitter, PreparedPlan
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan, PlanId
 from tests.fakes.landing import landing_context
@@ -60,5 +60,5 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     outcome = OutcomeEvent("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
     target = Target(landed)
     finisher = PlanCommitter(landing_context(target), cast(Any, None))
-    finisher._attempt(plan, outcome, None)
+    finisher._attempt(PreparedPlan(plan, outcome, None))
     assert target.asked == asked

@@ -379,7 +379,7 @@ class Turning(landing_steps.LandingSteps):
         job = SimpleNamespace(name="orders", application=APP)
         surveys = SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
         context = landing_context(_Still(), job, kind, surveys=surveys)
-        super().__init__(context, lambda: None, lambda: None)
+        super().__init__(context)
         self.left, self.outrun = plans, outrun
         self._planner = cast(Any, self)
         self._committer = cast(Any, SimpleNamespace(finish_new=self._finish))

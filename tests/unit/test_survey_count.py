@@ -18,6 +18,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.landing import landing_steps, plan_surveys
 from rangeland.landing.drafts import planner
+from rangeland.landing.execution.plan_settings import look_up_plan_settings
 from rangeland.landing.special_plans import redrive
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
@@ -68,6 +69,7 @@ class Cluster:
         monkeypatch.setattr(plan_surveys, "time", self.clock)
         monkeypatch.setattr(run, "survey_of", self.survey)
         monkeypatch.setattr(run, "hold_lease", self.join)
+        monkeypatch.setattr(run, "wait_for_workers", lambda context: None)
         monkeypatch.setattr(landing_steps, "check_table_and_ledger_agree", lambda context: None)
 
     def survey(self, *about: object, **more: object) -> Survey:
@@ -107,11 +109,10 @@ class Grouped(landing_steps.LandingSteps):
         history, speed = target.history, ReadSpeed()
         surveys = plan_surveys.PlanSurveys(job, history, NoProgress(), run.survey_of, speed)
         context = landing_context(target, job, kind, surveys=surveys, spark=spark)
-        super().__init__(context, lambda: None, lambda: None)
+        super().__init__(context)
         self.target, self.surveys = target, surveys
         self.outrun = outrun
         self.landed: list[Plan] = []
-        self.reader = test_landing_target.reading_of(target)
         self._committer = cast(Any, self)
 
     def run(self) -> None:
@@ -155,11 +156,10 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
     driver.run()
     known = ((Address("b", 1), False),)
     assert cluster.known == known
-    reading = test_landing_target.reading_of(driver.target)
     (entered,) = driver.landed
-    assert reading.read_settings(entered).cluster.reports_versions == ()
-    reading._surveys = driver.surveys
-    assert reading.read_settings(entered).cluster.reports_versions == known
+    unaware = test_landing_target.context_of(driver.target, NoProgress())
+    assert look_up_plan_settings(unaware, entered).cluster.reports_versions == ()
+    assert look_up_plan_settings(driver._context, entered).cluster.reports_versions == known
     # Without a group the tasks know it, too.
     alone = Grouped(drivers.another())
     alone.draft()

@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
@@ -82,9 +83,14 @@ _COMMON = inspect.signature(_common_options, eval_str=True).parameters
 
 
 def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[..., None]:
-    """A Typer command from ``work``, which takes the command's output and its own options. The
-    options that all commands have are added here, and handled before ``work`` is called."""
-    own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+    """A Typer command from ``work``, which takes the command's output and its own options; each
+    field of a parameter that is a dataclass is an option. The options that all commands have are
+    added here, and handled before ``work`` is called."""
+    parameters = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+    grouped = [p for p in parameters if is_dataclass(p.annotation)]
+    groups = {p.name: p.annotation for p in grouped}
+    fields = {name: inspect.signature(g, eval_str=True).parameters for name, g in groups.items()}
+    own = [option for p in parameters for option in fields.get(p.name, {p.name: p}).values()]
     context = inspect.Parameter(
         "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
     )
@@ -98,6 +104,8 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
         output.when_interrupted = BEFORE_PLANS
         _check_settings_are_well_formed(options)
         output.when_interrupted = None
+        for name, group in groups.items():
+            options[name] = group(**{field: options.pop(field) for field in fields[name]})
         work(output, **options)  # type: ignore[call-arg]
 
     run.__signature__ = inspect.Signature([context, *own, *_COMMON.values()])  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,76 +34,72 @@ if __name__ == "__main__":
 '''
 
 
-Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="spark://HOST:PORT, yarn, or local[*].")
-]
-DeployMode = Annotated[
-    str, typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs.")
-]
-Env = Annotated[
-    str,
-    typer.Option(
-        "--env",
-        metavar="zip|packed",
-        help="Ship only the package, or a Python environment with everything that tasks need.",
-    ),
-]
-Delta = Annotated[
-    str,
-    typer.Option(
-        "--delta",
-        metavar="packages|jars",
-        help="Have Spark download Delta, or ship the jars from this machine's cache.",
-    ),
-]
-Out = Annotated[
-    Path, typer.Option("--out", metavar="FOLDER", help="Where to write the files to ship.")
-]
-Entry = Annotated[
-    Path | None,
-    typer.Option("--entry", metavar="FILE.py", help="Your own script, as in jobs/."),
-]
-HostsPython = Annotated[
-    str | None,
-    typer.Option("--python", metavar="NAME", help="The Python on the hosts, with --env zip."),
-]
-Only = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only",
-        metavar="NAME",
-        help="With --env packed: pack only this installed distribution; repeatable.",
-    ),
-]
-Speculation = Annotated[
-    bool, typer.Option("--speculation", help="Run copies of slow tasks. Lands nothing twice.")
-]
-DynamicAllocation = Annotated[
-    bool, typer.Option("--dynamic-allocation", help="Let Spark add and remove executors.")
-]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; repeatable.")
-]
 Run = Annotated[
     bool, typer.Option("--run/--print", help="Run the command, or only print it (default).")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    """The options that say where a job runs, and what is shipped there."""
+
+    master: Annotated[
+        str, typer.Option("--master", metavar="URL", help="spark://HOST:PORT, yarn, or local[*].")
+    ] = "local[*]"
+    deploy_mode: Annotated[
+        str, typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs.")
+    ] = "client"
+    env: Annotated[
+        str,
+        typer.Option(
+            "--env",
+            metavar="zip|packed",
+            help="Ship only the package, or a Python environment with everything that tasks need.",
+        ),
+    ] = "zip"
+    delta: Annotated[
+        str,
+        typer.Option(
+            "--delta",
+            metavar="packages|jars",
+            help="Have Spark download Delta, or ship the jars from this machine's cache.",
+        ),
+    ] = "packages"
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Where to write the files to ship.")
+    ] = Path("dist")
+    entry: Annotated[
+        Path | None,
+        typer.Option("--entry", metavar="FILE.py", help="Your own script, as in jobs/."),
+    ] = None
+    python: Annotated[
+        str | None,
+        typer.Option("--python", metavar="NAME", help="The Python on the hosts, with --env zip."),
+    ] = None
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="NAME",
+            help="With --env packed: pack only this installed distribution; repeatable.",
+        ),
+    ] = None
+    speculation: Annotated[
+        bool, typer.Option("--speculation", help="Run copies of slow tasks. Lands nothing twice.")
+    ] = False
+    dynamic_allocation: Annotated[
+        bool, typer.Option("--dynamic-allocation", help="Let Spark add and remove executors.")
+    ] = False
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; repeatable.")
+    ] = None
 
 
 @command
 def submit(
     output: CommandOutput,
     job_file: JobPath,
-    master: Master = "local[*]",
-    deploy_mode: DeployMode = "client",
-    env: Env = "zip",
-    delta: Delta = "packages",
-    out: Out = Path("dist"),
-    entry: Entry = None,
-    python: HostsPython = None,
-    only: Only = None,
-    speculation: Speculation = False,
-    dynamic_allocation: DynamicAllocation = False,
-    conf: Conf = None,
+    options: SubmitOptions,
     from_bound: From = None,
     until_bound: Until = None,
     settings: Settings = None,
@@ -125,34 +121,36 @@ def submit(
 
     from rangeland.job.command_line_overrides import load_job
     from rangeland.spark.supported_versions import installed_spark
-    from rangeland.submit.submission import (
-        PYTHON,
-        SubmitChoices,
-        check_choices_can_work,
-        submission,
-    )
+    from rangeland.submit.submission import submission
 
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
     spark = installed_spark()
-    choices = SubmitChoices(
-        master=master,
-        delta=spark.delta.package,
-        deploy_mode=deploy_mode,
-        env=env,
-        python=python or (sys.executable if master.startswith("local") else PYTHON),
-        speculation=speculation,
-        dynamic_allocation=dynamic_allocation,
-        conf=tuple(conf or ()),
-    )
-    check_choices_can_work(choices)
-    if _ships_jars(delta):
-        choices = _with_jars(choices, spark)
-    files = _shipped_files(job, job_file, choices, out, entry, only)
+    choices = _choices(options, spark)
+    files = _shipped_files(job, job_file, choices, options)
     if choices.deploy_mode == "cluster":
-        job_file = _whole_job_file(job, text, out)
+        job_file = _whole_job_file(job, text, options.out)
     flags = _flags(settings or (), from_bound, until_bound)
     result = submission(job, job_file, choices, files, flags)
     _run_or_print(output, result, files.package, run, spark.support.java)
+
+
+def _choices(options: SubmitOptions, spark: InstalledSpark) -> SubmitChoices:
+    """The choices that the options ask for, if a submission with them can work."""
+    from rangeland.submit.submission import PYTHON, SubmitChoices, check_choices_can_work
+
+    default_python = sys.executable if options.master.startswith("local") else PYTHON
+    choices = SubmitChoices(
+        master=options.master,
+        delta=spark.delta.package,
+        deploy_mode=options.deploy_mode,
+        env=options.env,
+        python=options.python or default_python,
+        speculation=options.speculation,
+        dynamic_allocation=options.dynamic_allocation,
+        conf=tuple(options.conf or ()),
+    )
+    check_choices_can_work(choices)
+    return _with_jars(choices, spark) if _ships_jars(options.delta) else choices
 
 
 def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
@@ -196,9 +194,7 @@ def _shipped_files(
     job: Job,
     job_file: Path,
     choices: SubmitChoices,
-    out: Path,
-    entry: Path | None,
-    only: list[str] | None,
+    options: SubmitOptions,
 ) -> ShippedFiles:
     from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS
     from rangeland.job.connection_settings import tls_files
@@ -206,6 +202,7 @@ def _shipped_files(
     from rangeland.submit import packed_environment, shipped_files
     from rangeland.submit.submission import ShippedFiles
 
+    out, entry = options.out, options.entry
     if entry is not None and not entry.is_file():
         raise UsageError(f"--entry {entry}: there is no such file", do="name a script, as in jobs/")
     modules: list[Path] = []
@@ -215,7 +212,7 @@ def _shipped_files(
     if choices.env == "zip":
         package = shipped_files.make_zip(out)
     else:
-        package = packed_environment.pack_environment(out, only)
+        package = packed_environment.pack_environment(out, options.only)
     if entry is None:
         entry = shipped_files.write_text(out / "land.py", LANDING_SCRIPT)
     delta_kernel = None

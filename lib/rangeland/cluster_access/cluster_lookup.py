@@ -42,8 +42,9 @@ def cluster_settings(job: Job) -> ClusterSettings:
     return cluster_of_brokers(job, named_brokers)
 
 
-def read_settings(job: Job) -> ReadSettings:
-    """The settings with which the job's logs are read. Raises what ``cluster_settings`` raises."""
+def look_up_read_settings(job: Job) -> ReadSettings:
+    """The settings with which the job's logs are read, with its brokers as they are now. Asks and
+    raises what ``cluster_settings`` does."""
     source = job.source
     return ReadSettings(
         cluster_settings(job),
@@ -61,8 +62,8 @@ def registry_settings(job: Job) -> RegistrySettings | None:
     return None if registry is None else schema_registry_settings(job, registry)
 
 
-def with_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
-    """Adds the cleanup policies of these topics from ZooKeeper, if the job names one:
+def look_up_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> ReadSettings:
+    """These settings with the cleanup policies of topics from ZooKeeper, if the job names one:
     brokers before 0.11 do not report them. A failure only matters if a log has a gap."""
     source = job.source
     reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
+from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import row_format_of
 from rangeland.errors import UsageError
@@ -109,7 +109,7 @@ def _split_list(text: str) -> list[str]:
 
 def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Plan, ReadSettings]:
     """A new plan of the job's range, or the given one, and the settings to read it."""
-    settings = read_settings(job)
+    settings = look_up_read_settings(job)
     if plan is None:
         survey = survey_of(job, request_for_range(job), settings.cluster)
         settings = settings.with_versions_of(survey)
@@ -120,7 +120,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         settings = settings.with_filter(plan.isolation, plan.tags)
         row_format = row_format_of(job, schema_ids_in_logs(job))
         topics = {slice_.partition.topic for slice_ in plan.slices}
-    settings = with_cleanup(job, replace(settings, row_format=row_format), topics)
+    settings = look_up_cleanup(job, replace(settings, row_format=row_format), topics)
     return plan, _with_rates(job, settings, plan, min_slices)
 
 

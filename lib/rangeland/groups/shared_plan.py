@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from rangeland.deadline import Deadline
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.groups.lease import GroupLease
-from rangeland.landing.execution.shared_reader import FinishedTasks, PlanToRead, SharedOutcome
+from rangeland.landing.execution.shared_reader import PlanToRead, SharedOutcome
+from rangeland.landing.execution.slice_tasks import FinishedTasks
 from rangeland.planning.slice_assignment import (
     PlanComplete,
     ReadSlices,

@@ -46,6 +46,10 @@ class LandingContext:
     warnings: list[str] = field(default_factory=list)
     """All warnings so far, for the command's result."""
 
+    def schema_to_merge(self) -> str:
+        """The schema of the written rows, if the table may have to follow it."""
+        return self.target.schema.schema_to_merge(self.row_schema)
+
     def warn(self, text: str) -> None:
         """Reports a warning, unless it has been reported before."""
         if text not in self.warnings:

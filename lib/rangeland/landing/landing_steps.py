@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rangeland.cluster_access.cluster_lookup import read_settings
+from rangeland.cluster_access.cluster_lookup import look_up_read_settings
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
 from rangeland.landing.drafts.landing_checks import (
     check_draft_can_land,
     check_table_and_ledger_agree,
+    check_table_can_take_rows,
 )
 from rangeland.landing.drafts.planner import Planner
-from rangeland.landing.drafts.schema_refusal import naming_schemas
 from rangeland.landing.drafts.unfinished_plans import (
     Enter,
     Finish,
@@ -35,6 +35,7 @@ from rangeland.landing.drafts.unfinished_plans import (
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.landing.execution.shared_reader import SharedReader
+from rangeland.landing.execution.slice_tasks import wait_for_workers
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import EnteredPlan
@@ -56,14 +57,15 @@ plan."""
 
 class LandingSteps:
     """The steps of one command. ``land_until_done`` or ``apply`` does the work, and ``result`` sums
-    it up. ``shared_reader`` returns the reader for plans that are shared with other drivers, and
-    ``mirror`` mirrors the checkpoint between two plans; both do nothing without a group."""
+    it up; ``preview`` shows what would be done. ``shared_reader`` returns the reader for plans that
+    are shared with other drivers, and ``mirror`` mirrors the checkpoint between two plans; both do
+    nothing without a group."""
 
     def __init__(
         self,
         context: LandingContext,
-        shared_reader: Callable[[], SharedReader | None],
-        mirror: Callable[[], None],
+        shared_reader: Callable[[], SharedReader | None] = lambda: None,
+        mirror: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._job, self._target, self._surveys = context.job, context.target, context.surveys
@@ -73,14 +75,21 @@ class LandingSteps:
         self._planner = Planner(context)
         self.finished: list[CommittedPlan] = []
 
+    def preview(self) -> tuple[PlanDraft, Sequence[EnteredPlan]]:
+        """The draft of the command's own plan, and the plans that are unfinished. Table and draft
+        are checked as by ``land_until_done``; writes nothing."""
+        unfinished = self._unfinished_plans()
+        draft = self._planner.draft()
+        check_draft_can_land(self._context, draft)
+        return draft, unfinished
+
     def land_until_done(self) -> PlanDraft | None:
         """Finishes one plan per turn until nothing is left to land: first the plans that come first
         and those that block its own plan, then its own plan. Returns the last draft."""
         lost_ranges: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
-            check_table_and_ledger_agree(self._context)
-            unfinished = self._target.history.unfinished_plans()
+            unfinished = self._unfinished_plans()
             first = step_before_draft(self._job, self._context.kind, unfinished)
             match first or step_for_draft(self._job, self._planner.draft(), unfinished):
                 case Finish(entered, instead_of):
@@ -119,7 +128,7 @@ class LandingSteps:
         if (entered := self._target.history.entered_plan(plan)) is not None:
             self._finish_entered(entered)
             return None
-        if plan.schema_json != self.reader.schema_to_merge():
+        if plan.schema_json != self._context.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
         self._finish_prepared()
         unfinished = self._target.history.unfinished_plans()
@@ -138,6 +147,11 @@ class LandingSteps:
         raise outdated_error(plan, "another plan was entered at the same time")
 
     # --- finishing plans ----------------------------------------------------------------
+
+    def _unfinished_plans(self) -> Sequence[EnteredPlan]:
+        """The plans that are unfinished, in a table that agrees with its ledger."""
+        check_table_and_ledger_agree(self._context)
+        return self._target.history.unfinished_plans()
 
     def _finish_new(self, plan: Plan) -> None:
         self.finished.append(self._committer.finish_new(plan))
@@ -165,7 +179,7 @@ class LandingSteps:
         and RangeLost if its offsets are gone and the policy is to fail."""
         position = self._target.history.position(plan.application)
         check_still_current(plan, unfinished, position)
-        self.reader.log_check.check_same_cluster(read_settings(self._job), plan)
+        self.reader.log_check.check_same_cluster(look_up_read_settings(self._job), plan)
         self._planner.check_still_there(plan)
         is_own_run, notes = self._job.is_own_run(plan), plaintext_secret_warnings(self._job)
         draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own_run)
@@ -190,10 +204,10 @@ class LandingSteps:
         """False if another driver has entered a plan since the target was refreshed."""
         context, target = self._context, self._target
         context.progress.step("entering the plan")
+        # Workers import what tasks need while the table is checked.
         start_workers(context.spark, login_packages(self._job))
-        with naming_schemas(target, context.row_format):
-            target.schema.layout(context.row_schema)
-        self.reader.wait_for_workers()
+        check_table_can_take_rows(context)
+        wait_for_workers(context)
         target.open_or_create(context.row_schema)
         if warning := target.table.store_warning(replaces=plan.replaces):
             context.warn(warning)

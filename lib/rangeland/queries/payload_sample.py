@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from rangeland.cluster_access.cluster_lookup import read_settings
+from rangeland.cluster_access.cluster_lookup import look_up_read_settings
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.cluster_access.registry_lookup import registered_as, row_format_of, schemas_of
 from rangeland.decode.columns import TOPIC, VALUE
@@ -66,7 +66,7 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     """Describes the newest ``records`` of each partition. Raises the errors of a survey and of
     reading."""
     progress.step(f"asking {job.source.where} for the ends of the logs")
-    settings = read_settings(job)
+    settings = look_up_read_settings(job)
     survey = survey_of(job, request_for_range(job), settings.cluster)
     progress.step("reading the newest records")
     rows = newest_records(survey.logs.values(), settings.with_versions_of(survey), records)

@@ -6,7 +6,7 @@ from functools import partial
 
 from rangeland.cluster_access.registry_lookup import schema_ids_in
 from rangeland.landing.audit.row_checks import check_rows_are_known, check_rows_remain
-from rangeland.landing.drafts.schema_refusal import check_schemas_are_readable
+from rangeland.landing.drafts.schema_refusal import check_schemas_are_readable, naming_schemas
 from rangeland.landing.landing_context import LandingContext
 from rangeland.planning.plan_draft import PlanDraft
 
@@ -27,3 +27,9 @@ def check_draft_can_land(context: LandingContext, draft: PlanDraft) -> None:
         ids_in = partial(schema_ids_in, context.job, survey=context.surveys.last)
         policy = context.job.request.policy
         check_schemas_are_readable(context.row_format, policy, draft.plan.slices, ids_in)
+
+
+def check_table_can_take_rows(context: LandingContext) -> None:
+    """Raises TableRefused if the table cannot take the columns of the rows to land."""
+    with naming_schemas(context.target, context.row_format):
+        context.target.schema.layout(context.row_schema)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from rangeland.cluster_access.cluster_lookup import read_settings, with_cleanup
+from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.deadline import Deadline
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangeLost
@@ -75,7 +75,7 @@ class Planner:
         self._spark, self._job, self._kind = context.spark, context.job, context.kind
         self._target, self._surveys = context.target, context.surveys
         self._progress, self._warn = context.progress, context.warn
-        self._row_format, self._row_schema = context.row_format, context.row_schema
+        self._row_format, self._schema_to_merge = context.row_format, context.schema_to_merge
 
     def check_still_there(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for offsets that are
@@ -103,7 +103,7 @@ class Planner:
                 assert_never(self._kind)
         draft = self._with_kind(draft)
         _log_made(draft.plan)
-        schema_json = self._target.schema.schema_to_merge(self._row_schema)
+        schema_json = self._schema_to_merge()
         return replace(draft, plan=replace(draft.plan, schema_json=schema_json))
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
@@ -176,18 +176,18 @@ class Planner:
 
         if quarantined:
             self._progress.step("reading quarantined offsets from the log")
-        return draft_from_log(quarantined, self._settings(survey), draft_ranges)
+        return draft_from_log(quarantined, self._look_up_settings(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[DecidedLoss]:
         if not self._kind.traits.moves_checkpoint:
             return []
-        return find_damage(self._target, self._settings(survey), position, survey)
+        return find_damage(self._target, self._look_up_settings(survey), position, survey)
 
-    def _settings(self, survey: Survey) -> ReadSettings:
+    def _look_up_settings(self, survey: Survey) -> ReadSettings:
         # Records that are held or in quarantine have been judged before.
-        settings = read_settings(self._job).with_versions_of(survey)
+        settings = look_up_read_settings(self._job).with_versions_of(survey)
         settings = replace(settings, row_format=self._row_format, written=LONG_AGO)
-        return with_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
+        return look_up_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:
         """What the job asks of each of its plans."""
@@ -284,8 +284,13 @@ class Planner:
 
 
 def _log_made(plan: Plan) -> None:
-    counts = (len(plan.ranges), len(plan.slices), plan.width)
-    logger.info("Made plan %s: %d ranges, %d slices, %d offsets", plan.id, *counts)
+    logger.info(
+        "Made plan %s: %d ranges, %d slices, %d offsets",
+        plan.id,
+        len(plan.ranges),
+        len(plan.slices),
+        plan.width,
+    )
     for r in plan.ranges:
-        where = partition_fields(r.partition, r.from_offset)
-        logger.debug("Planned %s in plan %s", r, plan.id, extra=where)
+        fields = partition_fields(r.partition, r.from_offset)
+        logger.debug("Planned %s in plan %s", r, plan.id, extra=fields)

@@ -1,4 +1,4 @@
-"""Carries one plan through to its commit: read, prove, check its rows, prepare, commit.
+"""Takes one plan through to its commit.
 
 A plan may be new, or in the ledger with or without an outcome. Each step is recorded before the
 next begins, so an interrupted plan resumes where it stopped. Which plan to finish is decided
@@ -8,9 +8,8 @@ elsewhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
@@ -18,40 +17,29 @@ from rangeland.delta.table_metadata import Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
-    FilesUnfit,
     NotCommitted,
     RowsRefused,
-    gone_files,
 )
 from rangeland.errors import (
     FOUND_BEFORE_PLANS,
     PLAN_STAYS,
     EngineFailed,
-    RangelandError,
     StorageFailed,
 )
 from rangeland.landing.execution.commit_failures import (
     commit_error,
     gone_rows_error,
-    read_again_warning,
 )
 from rangeland.landing.execution.constraint_check import ConstraintCheck
-from rangeland.landing.execution.final_log_check import LogChange
+from rangeland.landing.execution.outcome_preparation import OutcomePreparer
 from rangeland.landing.execution.shared_reader import SharedOutcome
-from rangeland.landing.execution.spark_plan_reader import (
-    PlanReceipts,
-    SparkPlanReader,
-    check_covers_outcome,
-)
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.special_plans.replacement import Replacement, check_all_read
+from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.job_history import EnteredPlan
-from rangeland.landing.target.landing_target import Prepared, check_same_plan
-from rangeland.landing.target.loss_records import losses_in
+from rangeland.landing.target.landing_target import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
-from rangeland.planning.proof import RangeResult, prove
-from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.replace_where import ConcurrentChange
 from rangeland.wording import count_noun
@@ -79,6 +67,16 @@ class CommittedPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedPlan:
+    """A plan with the outcome to commit. The table had ``planned_at_version``, if that is known,
+    when the plan was entered: commits before it need not be searched for its landing."""
+
+    plan: Plan
+    outcome: OutcomeEvent
+    planned_at_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Superseded:
     """The outcome that another driver has prepared in the meantime: it counts, and must be
     committed."""
@@ -95,9 +93,10 @@ class PlanCommitter:
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
         self._target, self._progress, self._warn = context.target, context.progress, context.warn
-        self._reader = reader
+        self._row_schema = context.row_schema
         self._replacement = Replacement(context.spark, self._target)
         self._constraints = ConstraintCheck(context.spark, self._target)
+        self._outcomes = OutcomePreparer(context, reader, self._replacement, self._constraints)
         self.replaced: ReplacedRange | None = None
 
     def finish_new(self, plan: Plan) -> CommittedPlan:
@@ -127,33 +126,31 @@ class PlanCommitter:
         shared: SharedOutcome | None = None
         try:
             if outcome is None:
-                outcome, shared = self._outcome_of(plan, is_new=is_new)
+                outcome, shared = self._outcomes.prepare(plan, is_new=is_new)
             check_same_plan(plan, outcome)
-            outcome, landed = self._commit(plan, outcome, entered.table_version)
+            outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         except FOUND_BEFORE_PLANS as error:
             raise error.with_answers(data=PLAN_STAYS) from error.__cause__
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            layout = self._target.schema.layout(self._reader.row_schema)
+            layout = self._target.schema.layout(self._row_schema)
             for text in null_time_warnings(nulls, layout):
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
         return CommittedPlan(plan, outcome, landed, recovered, shared is not None)
 
-    def _commit(
-        self, plan: Plan, outcome: OutcomeEvent, since: int | None
-    ) -> tuple[OutcomeEvent, CommittedOutcome]:
+    def _commit(self, prepared: PreparedPlan) -> tuple[OutcomeEvent, CommittedOutcome]:
         """Commits the outcome, or the one that counts instead: another driver's, or that of reading
         the plan again, once, if this one cannot be committed. Returns the outcome that is in the
         table."""
-        conflicts, was_read_again = 0, False
+        plan, conflicts, was_read_again = prepared.plan, 0, False
         while True:
-            match self._attempt(plan, outcome, since):
+            match self._attempt(prepared):
                 case CommittedOutcome() as landed:
-                    return outcome, landed
+                    return prepared.outcome, landed
                 case Superseded(outcome=newer):
-                    outcome = newer
+                    prepared = replace(prepared, outcome=newer)
                 case ConcurrentChange() as conflict:
                     conflicts += 1
                     if conflicts == MAX_ATTEMPTS:
@@ -165,23 +162,22 @@ class PlanCommitter:
                 case failure:
                     # Another driver may have landed the files before they disappeared.
                     self._target.table.refresh_same_table()
-                    if (landing := self._find_landing(plan, since)) is not None:
-                        return outcome, landing
-                    outcome = self._read_instead_of(plan, outcome, failure)
+                    if (landing := self._find_landing(prepared)) is not None:
+                        return prepared.outcome, landing
+                    outcome = self._outcomes.read_again(plan, prepared.outcome, failure)
+                    prepared = replace(prepared, outcome=outcome)
                     conflicts, was_read_again = 0, True
 
-    def _attempt(self, plan: Plan, outcome: OutcomeEvent, since: int | None) -> Attempt:
+    def _attempt(self, prepared: PreparedPlan) -> Attempt:
         """Tries once to commit an outcome as its kind of plan requires, the bytes in quarantine
         first. Does nothing if it has already landed."""
-        if (landing := self._find_landing(plan, since)) is not None:
+        if (landing := self._find_landing(prepared)) is not None:
             return landing
-        if (gone := self._commit_quarantine(outcome)) is not None:
+        if (gone := self._commit_quarantine(prepared.outcome)) is not None:
             return gone
-        if (failure := self._constraint_failure(outcome)) is not None:
+        if (failure := self._constraint_failure(prepared.outcome)) is not None:
             return failure
-        if plan.replaces:
-            return self._replace(plan, outcome, since)
-        return self._add(plan, outcome, since)
+        return self._replace(prepared) if prepared.plan.replaces else self._add(prepared)
 
     def _commit_quarantine(self, outcome: OutcomeEvent) -> FilesGone | None:
         """Commits what an outcome has in quarantine. A later attempt that has nothing there still
@@ -201,28 +197,32 @@ class PlanCommitter:
         refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
 
-    def _add(self, plan: Plan, outcome: OutcomeEvent, since: int | None) -> Attempt:
+    def _add(self, prepared: PreparedPlan) -> Attempt:
         """Adds the rows of an outcome to the table. Those of a repair take the place of rows that
         something else has brought back in the meantime."""
+        plan, outcome, version = prepared.plan, prepared.outcome, prepared.planned_at_version
         self._progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
         if not plan.kind.traits.repairs:
-            return self._target.land(outcome, since)
+            return self._target.land(outcome, version)
         if self._replacement.has_rows_of(plan):
-            return self._replacement.land(plan, outcome, since)
-        return self._target.land(outcome, since, self._target.table.gone_files())
+            return self._replacement.land(plan, outcome, version)
+        return self._target.land(outcome, version, self._target.table.gone_files())
 
-    def _find_landing(self, plan: Plan, since: int | None) -> CommittedOutcome | None:
+    def _find_landing(self, prepared: PreparedPlan) -> CommittedOutcome | None:
         """The landing of a plan, if the table had it when it was last read."""
+        plan = prepared.plan
         if self._target.identity.landed_sequence(plan.application) < plan.sequence:
             return None
-        return CommittedOutcome(self._target.table.landed_at(plan.id, since), is_new=False)
+        version = self._target.table.landed_at(plan.id, prepared.planned_at_version)
+        return CommittedOutcome(version, is_new=False)
 
-    def _replace(self, plan: Plan, outcome: OutcomeEvent, since: int | None) -> Attempt:
+    def _replace(self, prepared: PreparedPlan) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
         up."""
+        plan, outcome, version = prepared.plan, prepared.outcome, prepared.planned_at_version
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
-            return self._target.land(outcome, since)
+            return self._target.land(outcome, version)
         if paths := self._target.table.gone_prepared_files(outcome):
             return FilesGone(paths)
         if (unfit := self._replacement.unfit(outcome)) is not None:
@@ -230,13 +230,13 @@ class PlanCommitter:
         differences = self._differences(plan, outcome)
         self._progress.step("replacing rows")
         try:
-            landed = self._replacement.land(plan, outcome, since)
+            landed = self._replacement.land(plan, outcome, version)
         except StorageFailed as error:
             self._target.table.refresh()
             if not (files := self._target.table.gone_files()):
                 raise
             gone_error = gone_rows_error(plan, files, error)
-            theirs = self._give_up(plan, gone_error, outcome.attempt + 1)
+            theirs = self._outcomes.give_up(plan, gone_error, outcome.attempt + 1)
             if theirs is None:
                 raise gone_error from error
             return Superseded(theirs)
@@ -254,126 +254,21 @@ class PlanCommitter:
             self._warn(str(error))
             return None
 
-    def _outcome_of(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
-        """Reads a plan and prepares its outcome: together with other drivers, if there are any,
-        unless its logs change. Whatever was handed in before a change does not count."""
-        try:
-            shared = (
-                self._reader.read_shared(plan, partial(self._prepare_shared, plan))
-                if plan.slices
-                else None
-            )
-        except LogChange as change:
-            return self._read(plan, partial(self._reader.read_after_change, plan, change)), None
-        if shared is not None:
-            return shared.outcome, shared
-        return self._read(plan, partial(self._reader.read, plan, is_new=is_new)), None
-
-    def _read_instead_of(
-        self, plan: Plan, old: OutcomeEvent, failure: NotCommitted
-    ) -> OutcomeEvent:
-        """Reads a plan again because its outcome could not be committed: its files are gone, or
-        another commit has changed the types of the table's columns. Raises TableRefused if this
-        job's rows do not fit either."""
-        self._warn(read_again_warning(failure))
-        if isinstance(failure, FilesUnfit):
-            self._target.table.refresh_same_table()
-        return self._read(plan, partial(self._reader.read, plan, is_new=False), old)
-
-    def _read(
-        self, plan: Plan, read: Callable[[], PlanReceipts], instead_of: OutcomeEvent | None = None
-    ) -> OutcomeEvent:
-        """Reads all slices, proves the counts and prepares the outcome, or gives the plan up. Files
-        get the columns of this job file, even if the plan was made from another version of it."""
-        try:
-            reading = read()
-            results = self._prove(plan, reading, instead_of)
-            self._check_rows_can_land(plan, reading.files, is_new=instead_of is None)
-        except plan.kind.traits.given_up_for as error:
-            attempt = 0 if instead_of is None else instead_of.attempt + 1
-            theirs = self._give_up(plan, error, attempt)
-            if theirs is None:
-                raise
-            return theirs
-        preparation = self._prepare(plan, results, reading, instead_of)
-        if not preparation.is_mine and instead_of is None:
-            self._warn("another driver has read the same plan; its files are landed instead")
-        return preparation.outcome
-
-    def _prepare_shared(
-        self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
-    ) -> OutcomeEvent:
-        """The outcome of a plan that several drivers have read: this driver's, or another's."""
-        reading = PlanReceipts(receipts, files)
-        results = self._prove(plan, reading)
-        self._check_rows_can_land(plan, files, is_new=True)
-        return self._prepare(plan, results, reading).outcome
-
-    def _prove(
-        self, plan: Plan, reading: PlanReceipts, instead_of: OutcomeEvent | None = None
-    ) -> list[RangeResult]:
-        """What became of each range. Raises if counts do not add up, if a replacement would remove
-        rows that the log has lost, or if ranges that already count as landed are missing."""
-        results = prove(plan, reading.receipts)
-        if plan.replaces:
-            check_all_read(plan, reading.receipts)
-        if instead_of is not None:
-            check_covers_outcome(instead_of, results)
-        return results
-
-    def _check_rows_can_land(self, plan: Plan, files: Sequence[EventFile], *, is_new: bool) -> None:
-        """Raises TableRefused for rows that the table's constraints do not allow, or, the first
-        time that a plan is read, that lie outside the ranges to replace. If files of another driver
-        are gone, constraints are not checked: the plan is read again before its commit."""
-        if plan.replaces and is_new:
-            self._replacement.check_rows_inside(plan, files)
-        data_files = [f.file for f in files]
-        if not self._constraints.are_any or gone_files(self._target.table.storage(), data_files):
-            return
-        schema_json = self._target.schema.as_written(self._reader.schema_to_merge())
-        if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:
-            raise refusal
-
-    def _prepare(
-        self,
-        plan: Plan,
-        results: Sequence[RangeResult],
-        reading: PlanReceipts,
-        instead_of: OutcomeEvent | None = None,
-    ) -> Prepared:
-        self._progress.step("preparing the outcome")
-        return self._target.prepare(
-            plan,
-            results,
-            reading.files,
-            reading.receipts,
-            reading.regrown,
-            instead_of=instead_of,
-            schema_json=self._reader.schema_to_merge(),
-        )
-
-    def _give_up(self, plan: Plan, error: RangelandError, attempt: int) -> OutcomeEvent | None:
-        """Ends a plan that cannot succeed, without changing the table. If another driver has read
-        it successfully, does nothing and returns that driver's outcome."""
-        self._progress.step("giving up the plan")
-        outcome = self._target.give_up(plan, losses_in(error), attempt)
-        if outcome.ranges:
-            return outcome
-        self._target.land(outcome, None)
-        return None
-
 
 def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
     if not landed.is_new:
         logger.info("Found that plan %s had already landed", plan.id)
         return
-    counts = (len(outcome.files), len(outcome.ranges))
     logger.info(
-        "Committed plan %s at version %s: %d files, %d ranges", plan.id, landed.version, *counts
+        "Committed plan %s at version %s: %d files, %d ranges",
+        plan.id,
+        landed.version,
+        len(outcome.files),
+        len(outcome.ranges),
     )
     for r in (landed_range.range for landed_range in outcome.ranges):
-        where = partition_fields(r.partition, r.from_offset)
-        logger.debug("Committed %s with plan %s", r, plan.id, extra=where)
+        fields = partition_fields(r.partition, r.from_offset)
+        logger.debug("Committed %s with plan %s", r, plan.id, extra=fields)
 
 
 def null_time_warnings(files: Sequence[EventFile], layout: TableLayout) -> list[str]:

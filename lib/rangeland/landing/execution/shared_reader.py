@@ -1,4 +1,4 @@
-"""What landing needs from a reader that shares a plan with other drivers.
+"""What landing needs from a reader that shares a plan with other drivers, and gives to it.
 
 A driver that works alone reads all slices of a plan itself. A driver in a group hands the plan to a
 ``SharedReader``, which reads part of it and waits for the rest. Landing knows nothing about groups:
@@ -15,38 +15,63 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
-from rangeland.errors import RangelandError
+from rangeland.landing.execution.plan_settings import look_up_plan_settings
+from rangeland.landing.execution.slice_tasks import FinishedTasks, SliceTasks
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
+from rangeland.planning.proof import prove_part
 from rangeland.planning.slice_receipt import Receipt, TaskResult
-
-FinishedTasks = tuple[list[TaskResult], RangelandError | None]
-"""The results of the tasks that finished, and the error that ended the reading, if any."""
-ReadTasks = Callable[[Sequence[Slice], Callable[[], bool], Mapping[int, int]], FinishedTasks]
-"""Reads slices until all are read, one fails, or the stop function returns true. The third argument
-has the widths of what was read earlier, by slice index."""
 
 PrepareOutcome = Callable[[Mapping[int, Receipt], Sequence[EventFile]], OutcomeEvent]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanToRead:
-    """A plan without an outcome, and the means to read it. ``whole``: one driver must read all of
-    its slices.
-
-    ``check_part_is_valid`` raises if the receipts do not add up, or come from logs that are no
-    longer the plan's: such a part would block the plan for ever. ``prepare``
-    takes the receipts and files of all slices, proves and checks them, and returns the outcome that
-    counts."""
+    """A plan without an outcome, and the means to read it. ``check_same_logs`` raises if receipts
+    come from logs that are no longer the plan's, and ``prepare_outcome`` proves, checks and
+    prepares what all drivers have read."""
 
     plan: Plan
-    target: LandingTarget
-    read: ReadTasks
-    files_of: Callable[[Sequence[TaskResult]], list[EventFile]]
-    check_part_is_valid: Callable[[Mapping[int, Receipt]], None]
-    prepare: PrepareOutcome
-    whole: bool
+    context: LandingContext
+    tasks: SliceTasks
+    check_same_logs: Callable[[Mapping[int, Receipt]], None]
+    prepare_outcome: PrepareOutcome
+
+    @property
+    def target(self) -> LandingTarget:
+        return self.context.target
+
+    @property
+    def whole(self) -> bool:
+        """Whether one driver must read all slices."""
+        return self.context.transform is not None
+
+    def read(
+        self,
+        slices: Sequence[Slice],
+        stop: Callable[[], bool],
+        read_widths: Mapping[int, int],
+    ) -> FinishedTasks:
+        """Reads slices until all are read, one fails, or ``stop`` returns true. ``read_widths`` are
+        the widths of what was read earlier, by slice index."""
+        settings = look_up_plan_settings(self.context, self.plan)
+        return self.tasks.read_until_stopped(self.plan, settings, slices, stop, read_widths)
+
+    def files_of(self, results: Sequence[TaskResult]) -> list[EventFile]:
+        return self.tasks.files_of(self.plan, results)
+
+    def check_part_is_valid(self, receipts: Mapping[int, Receipt]) -> None:
+        """Raises if the receipts do not add up, or come from logs that are no longer the plan's:
+        such a part would block the plan for ever."""
+        prove_part(self.plan, receipts)
+        self.check_same_logs(receipts)
+
+    def prepare(self, receipts: Mapping[int, Receipt], files: Sequence[EventFile]) -> OutcomeEvent:
+        """The outcome that counts, from the receipts and files of all slices."""
+        self.check_same_logs(receipts)
+        return self.prepare_outcome(receipts, files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class Replacement:
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def land(
-        self, plan: Plan, outcome: OutcomeEvent, since: int | None
+        self, plan: Plan, outcome: OutcomeEvent, planned_at_version: int | None
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | ConcurrentChange:
         """Replaces the table's rows in the plan's ranges with those of an outcome that is not in
         the table yet, in one commit, which also adds the columns that the table lacks. Returns a
@@ -117,7 +117,7 @@ class Replacement:
             except ConcurrentChange as conflict:
                 return conflict
         table.refresh()
-        version = table.landed_at(outcome.plan_id, since)
+        version = table.landed_at(outcome.plan_id, planned_at_version)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
 
     def _swap(

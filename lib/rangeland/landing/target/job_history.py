@@ -33,10 +33,11 @@ MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptio
 
 @dataclass(frozen=True, slots=True)
 class EnteredPlan:
-    """A plan that is in the ledger, with its outcome once that is prepared."""
+    """A plan that is in the ledger, with its outcome once that is prepared, and the version that
+    the table had when it was entered, if that is known."""
 
     plan: Plan
-    table_version: int | None
+    planned_at_version: int | None
     outcome: OutcomeEvent | None
 
 

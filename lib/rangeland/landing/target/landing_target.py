@@ -228,12 +228,15 @@ class LandingTarget:
         return losses
 
     def land(
-        self, outcome: OutcomeEvent, since: int | None, gone: Sequence[AddedFile] = ()
+        self,
+        outcome: OutcomeEvent,
+        planned_at_version: int | None,
+        gone: Sequence[AddedFile] = (),
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
         """Commits all files of an outcome at once; does nothing if it has already landed. Its rows
-        have been checked against the table's constraints. ``gone`` are files that the table names
-        and its store has lost: the commit removes them, and until then nobody can read the
-        table."""
+        have been checked against the table's constraints. ``planned_at_version`` is a table version
+        from before the landing, if one is known. ``gone`` are files that the table names and its
+        store has lost: the commit removes them, and until then nobody can read the table."""
         table = self.table.snapshot or self.table.uri
         request = CommitRequest(
             outcome.application,
@@ -244,7 +247,7 @@ class LandingTarget:
             schema_json=outcome.schema_json,
             checked=self.schema.constraints(),
         )
-        return table_commit.land(self.table.delta, table, request, since or 0)
+        return table_commit.land(self.table.delta, table, request, planned_at_version or 0)
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
@@ -285,16 +288,18 @@ def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> Event
 
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
-    counts = (outcome.attempt, len(outcome.files))
-    logger.info("Prepared outcome %s, attempt %d: %d files", plan.id, *counts)
+    logger.info(
+        "Prepared outcome %s, attempt %d: %d files", plan.id, outcome.attempt, len(outcome.files)
+    )
     _log_losses(losses)
 
 
 def _log_losses(losses: Iterable[LossEvent]) -> None:
     for loss in (event.loss for event in losses):
-        where = partition_fields(loss.partition, loss.from_offset)
-        what = (loss, loss.action, loss.evidence)
-        logger.warning("Recorded that %s, policy %s: %s", *what, extra=where)
+        fields = partition_fields(loss.partition, loss.from_offset)
+        logger.warning(
+            "Recorded that %s, policy %s: %s", loss, loss.action, loss.evidence, extra=fields
+        )
 
 
 def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:

@@ -189,9 +189,10 @@ class TargetTable:
             return 0
         return self.snapshot.transaction_version(application) or 0
 
-    def landed_at(self, plan_id: PlanId, since: int | None) -> int | None:
-        """See ``table_commit.landed_at``. ``since``: None for a table that did not exist yet."""
-        return table_commit.landed_at(self.delta, self.uri, plan_id, since or 0)
+    def landed_at(self, plan_id: PlanId, planned_at_version: int | None) -> int | None:
+        """See ``table_commit.landed_at``. ``planned_at_version`` is a table version from before the
+        landing; None if the table did not exist yet."""
+        return table_commit.landed_at(self.delta, self.uri, plan_id, planned_at_version or 0)
 
     def gone_files(self) -> list[AddedFile]:
         """The files that the table names and its store no longer has. Files that a shallow clone

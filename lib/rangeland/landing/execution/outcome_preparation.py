@@ -1,0 +1,159 @@
+"""The outcomes of plans: read, proved, checked and prepared for their commit.
+
+A plan that can never succeed is given up if its kind allows that: it gets an outcome that lands
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.transaction_log.table_commit import FilesUnfit, NotCommitted, gone_files
+from rangeland.errors import RangelandError, RangeLost
+from rangeland.landing.execution.commit_failures import read_again_warning
+from rangeland.landing.execution.constraint_check import ConstraintCheck
+from rangeland.landing.execution.final_log_check import LogChange
+from rangeland.landing.execution.shared_reader import SharedOutcome
+from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
+from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.special_plans.replacement import Replacement, check_all_read
+from rangeland.landing.target.landing_target import Prepared
+from rangeland.landing.target.loss_records import losses_in
+from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.plan import Plan
+from rangeland.planning.proof import RangeResult, prove
+from rangeland.planning.slice_receipt import Receipt
+
+
+class OutcomePreparer:
+    """Prepares the outcomes of plans for one job's table."""
+
+    def __init__(
+        self,
+        context: LandingContext,
+        reader: SparkPlanReader,
+        replacement: Replacement,
+        constraints: ConstraintCheck,
+    ) -> None:
+        self._context, self._reader = context, reader
+        self._target, self._progress, self._warn = context.target, context.progress, context.warn
+        self._replacement, self._constraints = replacement, constraints
+
+    def prepare(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
+        """Reads a plan and prepares its outcome: together with other drivers, if there are any,
+        unless its logs change. Whatever was handed in before a change does not count."""
+        try:
+            shared = (
+                self._reader.read_shared(plan, partial(self._prepare_shared, plan))
+                if plan.slices
+                else None
+            )
+        except LogChange as change:
+            return self._read(plan, partial(self._reader.read_after_change, plan, change)), None
+        if shared is not None:
+            return shared.outcome, shared
+        return self._read(plan, partial(self._reader.read, plan, is_new=is_new)), None
+
+    def read_again(self, plan: Plan, old: OutcomeEvent, failure: NotCommitted) -> OutcomeEvent:
+        """Reads a plan again because its outcome could not be committed: its files are gone, or
+        another commit has changed the types of the table's columns. Raises TableRefused if this
+        job's rows do not fit either."""
+        self._warn(read_again_warning(failure))
+        if isinstance(failure, FilesUnfit):
+            self._target.table.refresh_same_table()
+        return self._read(plan, partial(self._reader.read, plan, is_new=False), old)
+
+    def give_up(self, plan: Plan, error: RangelandError, attempt: int) -> OutcomeEvent | None:
+        """Ends a plan that cannot succeed, without changing the table. If another driver has read
+        it successfully, does nothing and returns that driver's outcome."""
+        self._progress.step("giving up the plan")
+        outcome = self._target.give_up(plan, losses_in(error), attempt)
+        if outcome.ranges:
+            return outcome
+        self._target.land(outcome, None)
+        return None
+
+    def _read(
+        self, plan: Plan, read: Callable[[], PlanReceipts], instead_of: OutcomeEvent | None = None
+    ) -> OutcomeEvent:
+        """Reads all slices, proves the counts and prepares the outcome, or gives the plan up. Files
+        get the columns of this job file, even if the plan was made from another version of it."""
+        try:
+            reading = read()
+            results = self._prove(plan, reading, instead_of)
+            self._check_rows_can_land(plan, reading.files, is_new=instead_of is None)
+        except plan.kind.traits.given_up_for as error:
+            attempt = 0 if instead_of is None else instead_of.attempt + 1
+            theirs = self.give_up(plan, error, attempt)
+            if theirs is None:
+                raise
+            return theirs
+        preparation = self._prepare(plan, results, reading, instead_of)
+        if not preparation.is_mine and instead_of is None:
+            self._warn("another driver has read the same plan; its files are landed instead")
+        return preparation.outcome
+
+    def _prepare_shared(
+        self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
+    ) -> OutcomeEvent:
+        """The outcome of a plan that several drivers have read: this driver's, or another's."""
+        reading = PlanReceipts(receipts, files)
+        results = self._prove(plan, reading)
+        self._check_rows_can_land(plan, files, is_new=True)
+        return self._prepare(plan, results, reading).outcome
+
+    def _prove(
+        self, plan: Plan, reading: PlanReceipts, instead_of: OutcomeEvent | None = None
+    ) -> list[RangeResult]:
+        """What became of each range. Raises if counts do not add up, if a replacement would remove
+        rows that the log has lost, or if ranges that already count as landed are missing."""
+        results = prove(plan, reading.receipts)
+        if plan.replaces:
+            check_all_read(plan, reading.receipts)
+        if instead_of is not None:
+            check_covers_outcome(instead_of, results)
+        return results
+
+    def _check_rows_can_land(self, plan: Plan, files: Sequence[EventFile], *, is_new: bool) -> None:
+        """Raises TableRefused for rows that the table's constraints do not allow, or, the first
+        time that a plan is read, that lie outside the ranges to replace. If files of another driver
+        are gone, constraints are not checked: the plan is read again before its commit."""
+        if plan.replaces and is_new:
+            self._replacement.check_rows_inside(plan, files)
+        data_files = [f.file for f in files]
+        if not self._constraints.are_any or gone_files(self._target.table.storage(), data_files):
+            return
+        schema_json = self._target.schema.as_written(self._context.schema_to_merge())
+        if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:
+            raise refusal
+
+    def _prepare(
+        self,
+        plan: Plan,
+        results: Sequence[RangeResult],
+        reading: PlanReceipts,
+        instead_of: OutcomeEvent | None = None,
+    ) -> Prepared:
+        self._progress.step("preparing the outcome")
+        return self._target.prepare(
+            plan,
+            results,
+            reading.files,
+            reading.receipts,
+            reading.regrown,
+            instead_of=instead_of,
+            schema_json=self._context.schema_to_merge(),
+        )
+
+
+def check_covers_outcome(old: OutcomeEvent, results: Sequence[RangeResult]) -> None:
+    """Raises RangeLost if a new attempt lacks ranges of the old outcome, which count as landed."""
+    coverage = coverage_of(one.range for one in results)
+    if lost := leave_out([one.range for one in old.ranges], coverage):
+        raise RangeLost(
+            f"{lost[0]} was prepared, its files are gone, and it cannot be read again",
+            why="the log has lost it since, or its bytes are damaged, and a policy holds it",
+            do="let the policy skip it, and run again",
+        )

@@ -1,0 +1,47 @@
+"""The settings with which a plan is read: those of its job as they are now, for what it asks for.
+
+The brokers that ZooKeeper has may change, so they are looked up for each reading, and again before
+its logs are checked for the last time.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
+from rangeland.decode.payload.row_format import RowFormat
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.special_plans.redrive import HOLD_ALL, KEEP, settings_of
+from rangeland.planning.plan import Plan
+from rangeland.schema_registry.registry_settings import WrittenBefore
+
+
+def look_up_plan_settings(context: LandingContext, plan: Plan) -> ReadSettings:
+    """The settings of tasks that read a plan. Looks up the brokers and the cleanup policies of its
+    logs, or the bytes in quarantine that it reads instead."""
+    if plan.kind.traits.reads_log:
+        topics = (s.partition.topic for s in plan.slices)
+        return look_up_cleanup(context.job, look_up_log_settings(context, plan), topics)
+    settings = settings_of(context.job, plan, context.target, context.row_format)
+    return settings if context.transform is None else replace(settings, policy=KEEP)
+
+
+def look_up_log_settings(context: LandingContext, plan: Plan) -> ReadSettings:
+    """The settings for asking brokers about the logs of a plan. Looks up the brokers."""
+    settings = look_up_read_settings(context.job).with_versions_of(context.surveys.last)
+    return settings_for_plan(settings, plan, context.row_format, time.time_ns() // 1_000_000)
+
+
+def settings_for_plan(
+    settings: ReadSettings, plan: Plan, row_format: RowFormat | None, now_ms: int
+) -> ReadSettings:
+    """These settings of a job for one of its plans. All records of the plan were in the log when it
+    was made."""
+    return replace(
+        settings.with_filter(plan.isolation, plan.tags),
+        policy=HOLD_ALL if plan.kind.traits.holds_all else settings.policy,
+        row_format=row_format,
+        written=WrittenBefore(plan.made_at_ms, now_ms),
+    )
