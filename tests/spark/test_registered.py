@@ -336,7 +336,7 @@ def test_a_registry_that_is_down_is_no_verdict_on_a_record(
 
 def catalogue_of(context: LandingContext) -> Any:
     assert context.row_format is not None
-    return context.row_format.value.lookup.catalogue.schemas  # type: ignore[union-attr]
+    return context.row_format.catalogue.schemas
 
 
 @pytest.mark.slow
