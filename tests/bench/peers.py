@@ -109,7 +109,7 @@ def land_bare(
     from rangeland.dialects.kafka.entry_scan import entries, scan
     from rangeland.dialects.kafka.record_batch import BatchV2
     from rangeland.model import Address, Isolation, Partition
-    from rangeland.survey.leaders import ask_leaders
+    from rangeland.survey.metadata_lookup import ask_metadata
     from rangeland.wire.bounded_decompression import decompress
     from rangeland.wire.fixed_layouts import BATCH_V2
 
@@ -118,7 +118,7 @@ def land_bare(
     terms = FetchOptions(Isolation.READ_UNCOMMITTED, 500, 4 * FETCH_BYTES)
     partition = Partition(topic, number)
     brokers = ConnectionPool(settings)
-    leader = ask_leaders(brokers, (topic,), settings.seeds).topics[topic].leaders[partition]
+    leader = ask_metadata(brokers, (topic,), settings.seeds).topics[topic].leaders[partition]
     connection = brokers.connect(settings.seeds[0])
 
     def ask(offset: int) -> list[PartitionFetch]:

@@ -44,7 +44,7 @@ from rangeland.model import (
     Leader,
     Partition,
 )
-from rangeland.survey.leaders import ask_leaders
+from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.testing.processes import PATIENCE_S
 from tests.simulation.clusters import SimulatedCluster, SimulatedStream
 from tests.simulation.logs import Log
@@ -122,13 +122,13 @@ class Side:
         """What each fetch said of aborted transactions, by question."""
 
     def leaders(self, topic: str) -> dict[Partition, Leader]:
-        view = ask_leaders(self.pool, [topic], self.pool.settings.seeds)
+        view = ask_metadata(self.pool, [topic], self.pool.settings.seeds)
         return dict(view.topics[topic].leaders)
 
     def seen(self, topic: str, asked: Asked) -> dict[str, Any]:
         """Every response, by question."""
         self.aborted.clear()
-        view = ask_leaders(self.pool, [topic], self.pool.settings.seeds).topics[topic]
+        view = ask_metadata(self.pool, [topic], self.pool.settings.seeds).topics[topic]
         leaders = {p: at for p, at in sorted(view.leaders.items()) if at.address is not None}
         found: dict[str, Any] = {"topic": (view.meaning.name, view.is_unknown, len(leaders))}
         if leaders:

@@ -19,7 +19,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
 from rangeland.model import Isolation, Partition
-from rangeland.survey.leaders import ask_leaders
+from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producer import CODECS, Record, create_topic, produce, produce_transaction
 from rangeland.untrusted import parse_address
@@ -74,7 +74,7 @@ def fetch(server: str, topic: str) -> FetchedPartition:
     address, partition = parse_address(server), Partition(topic, 0)
     with ConnectionPool(ClusterSettings("kafka", (address,))) as brokers:
         dialect = brokers.dialect
-        view = ask_leaders(brokers, [topic], [address])
+        view = ask_metadata(brokers, [topic], [address])
         topic_id = view.topics[topic].leaders[partition].topic_id
         asked = [PartitionFetch(partition, topic_id, None, 0, 8 << 20)]
         terms = FetchOptions(Isolation.READ_COMMITTED, 500, 8 << 20)

@@ -62,7 +62,7 @@ def test_a_survey_that_starts_over_believes_the_broker_that_it_asks_then(
     views = [
         ClusterView((), {"gone": replace(gone, may_be_hidden=hides)}) for hides in (True, False)
     ]
-    monkeypatch.setattr(survey_attempt, "ask_leaders", lambda *about: views.pop(0))
+    monkeypatch.setattr(survey_attempt, "ask_metadata", lambda *about: views.pop(0))
     brokers = ConnectionPool(settings_of(Address("b1", 9092)))
     attempt = SurveyAttempt(brokers, SurveyRequest(("gone",), known=frozenset({"gone"})))
     seen = []

@@ -548,7 +548,7 @@ def test_a_broker_among_the_seeds_is_passed_over() -> None:
 def test_a_queue_is_only_unknown_where_its_broker_is_registered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leader_lookup, "ask_leaders", lambda *_: search(["t"], {FIRST: knows()}))
+    monkeypatch.setattr(leader_lookup, "ask_metadata", lambda *_: search(["t"], {FIRST: knows()}))
     brokers, there = ConnectionPool(ClusterSettings("rocketmq", (FIRST,))), QUEUE_OF_Z
     found = leader_lookup.look_up_leaders(brokers, [QUEUE, there], ())
     assert found.unknown == {there}

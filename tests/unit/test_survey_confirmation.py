@@ -44,7 +44,7 @@ from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
 from rangeland.survey import cluster_survey as surveys
 from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.leaders import ask_leaders
+from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.survey.survey_confirmation import merge_surveys, suspicions
 from rangeland.survey.survey_request import SurveyRequest
 
@@ -354,7 +354,7 @@ def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
         return ClusterView((B1,), topics(P0))
 
     cluster.find_leaders = search  # type: ignore[method-assign]
-    assert ask_leaders(cast(ConnectionPool, cluster), ["t"], [B1, B2]).answered_by == B1
+    assert ask_metadata(cast(ConnectionPool, cluster), ["t"], [B1, B2]).answered_by == B1
 
 
 @pytest.mark.parametrize(("offset", "asked"), [(20, False), (21, True), (40, True)])

@@ -17,7 +17,7 @@ from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import request_offsets, request_records
-from rangeland.survey.leaders import ask_leaders
+from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.survey.wanted_partitions import absent_brokers
 
 MAX_WAIT_MS = 500
@@ -41,7 +41,7 @@ def look_up_leaders(
     topics = tuple(sorted({p.topic for p in partitions}))
     # Replicas know their cluster, unless brokers only know their own partitions.
     first = () if brokers.dialect.capabilities.numbered_per_broker else replicas
-    view = ask_leaders(brokers, topics, (*first, *brokers.settings.seeds))
+    view = ask_metadata(brokers, topics, (*first, *brokers.settings.seeds))
     answered = (topic for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK)
     leaders = {p: leader for topic in answered for p, leader in topic.leaders.items()}
     absent = absent_brokers(view, [name for name, _ in brokers.settings.named_brokers])

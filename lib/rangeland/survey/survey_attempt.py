@@ -37,8 +37,8 @@ from rangeland.model import (
 )
 from rangeland.survey.broker_requests import by_leader, request_offsets
 from rangeland.survey.epoch_ends import epoch_ends, lacking_epochs, with_epochs
-from rangeland.survey.leaders import ask_leaders
 from rangeland.survey.legacy_times import corrected_times
+from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.time_confirmation import contradicted_denials, denied_logs
 from rangeland.survey.wanted_partitions import (
@@ -159,7 +159,7 @@ class SurveyAttempt:
 
     def _view(self) -> ClusterView:
         topics = self.request.topics if self.request.topic_pattern is None else None
-        view = ask_leaders(self.pool, topics, self._seeds)
+        view = ask_metadata(self.pool, topics, self._seeds)
         self.answered_by = view.answered_by
         self._cluster_id = view.cluster_id or self._cluster_id
         return view

@@ -46,7 +46,7 @@ from rangeland.planning.read_options import with_known_addresses
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.batch_fetch import batch_checksums
 from rangeland.survey.cluster_survey import take_survey
-from rangeland.survey.leaders import ask_leaders
+from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import UnknownTopic
@@ -224,7 +224,7 @@ def _take_fingerprints(
         time.sleep(RESURVEY_POLL_S)
         with suppress(Unreachable):
             topics = sorted({p.topic for p in unanswered})
-            view = ask_leaders(brokers, topics, brokers.settings.seeds)
+            view = ask_metadata(brokers, topics, brokers.settings.seeds)
             current_leaders = {
                 p: leader
                 for topic in view.topics.values()

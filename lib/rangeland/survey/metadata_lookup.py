@@ -1,4 +1,5 @@
-"""Who leads what, now: ``findLeader`` of Kafka's SimpleConsumer, for all partitions at once.
+"""A cluster's metadata: who leads what now. For all partitions at once, what ``findLeader`` of Kafka's
+SimpleConsumer does for one.
 
 A dialect describes the requests as values; here they are sent to each address in turn, until one
 answers.
@@ -16,7 +17,7 @@ from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoSeed
 from rangeland.model import Address
 
 
-def ask_leaders(
+def ask_metadata(
     brokers: ConnectionPool, topics: Sequence[str] | None, seeds: Sequence[Address]
 ) -> ClusterView:
     """The cluster according to its metadata. ``topics`` None: all. Raises Unreachable with every
