@@ -1,5 +1,5 @@
-"""A cluster's metadata: who leads what now. For all partitions at once, what ``findLeader`` of Kafka's
-SimpleConsumer does for one.
+"""A cluster's metadata: who leads what now. It does for all partitions at once what ``findLeader``
+of Kafka's SimpleConsumer does for one.
 
 A dialect describes the requests as values; here they are sent to each address in turn, until one
 answers.
