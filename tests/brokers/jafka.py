@@ -12,7 +12,8 @@ from typing import Any
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job.value_parsers import parse_named_broker
 from rangeland.model import Counts, LogState, Partition, Slice

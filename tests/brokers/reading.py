@@ -21,7 +21,8 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.groups.backend_choice import BrokerGroupIO
 from rangeland.groups.kafka.group_backend import open_backend

@@ -17,7 +17,8 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java

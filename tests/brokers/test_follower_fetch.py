@@ -14,7 +14,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch import fetch_thread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action
 from rangeland.model import Counts, LogState

@@ -13,7 +13,8 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Counts
 from rangeland.testing import jafka_clients, rocketmq_clients

@@ -12,7 +12,8 @@ from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import fetch_thread, slice_reading
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.loss import Action
 from rangeland.model import Counts, Partition
 from rangeland.planning.policy import Policy

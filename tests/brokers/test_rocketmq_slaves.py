@@ -10,7 +10,7 @@ import pytest
 from rangeland.errors import Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster

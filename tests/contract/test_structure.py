@@ -309,6 +309,14 @@ def test_the_map_of_landing_has_a_line_for_each_of_its_files_under_their_folder(
     assert sorted(listed) == sorted(files)
 
 
+def test_the_map_of_fetch_has_each_of_its_files_once() -> None:
+    page = docs.page("lib/README.md").partition("\n### The files of fetch\n")[2]
+    rows = re.findall(r"^\| (`.+?) \| .+ \|$", page.partition("\n##")[0], re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    files = [p.stem for p in LIBRARY.glob("fetch/*.py") if not p.name.startswith("_")]
+    assert sorted(listed) == sorted(files)
+
+
 def test_the_map_prints_the_order_that_the_import_contract_enforces() -> None:
     contracts = tomllib.loads(docs.page("pyproject.toml"))["tool"]["importlinter"]["contracts"]
     (layers,) = (c["layers"] for c in contracts if c["name"] == "Imports go down only")

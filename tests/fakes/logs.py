@@ -26,7 +26,8 @@ from rangeland.fetch import slice_reading
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.model import Address, Earliest, Isolation, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
 from tests.frames import split_frames

@@ -24,7 +24,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, JobFileError
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import SliceReader
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.loss import Action

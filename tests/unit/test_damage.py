@@ -15,8 +15,9 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.slice_chunks import LostChunk, SliceChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DamagedBytes, DecidedLoss, Loss, LossKind

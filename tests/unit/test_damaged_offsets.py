@@ -25,11 +25,11 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.fetched_pieces import FetchedPiece
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.piece_decoder import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.slice_reading import SliceReader, read_slices
 from rangeland.fetch.slice_state import Phase
 from rangeland.loss import Action, DamagedBytes, LossKind

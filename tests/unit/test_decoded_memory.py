@@ -29,7 +29,8 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     SchemaFormat,
     SubjectWriters,
 )
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.loss import Action
 from rangeland.model import Counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.fetch.piece_decoder import EntryEnd
+from rangeland.fetch.fetched_pieces import EntryEnd
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReadChunk
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action, DamagedBytes
 from rangeland.model import Counts, Isolation, Partition, Slice

@@ -17,10 +17,11 @@ from rangeland.dialects.kafka import topic_settings
 from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import leader_lookup, loss_judgement, slice_reading
-from rangeland.fetch.piece_decoder import FetchedPiece
+from rangeland.fetch.fetched_pieces import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.slice_chunks import SliceChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Partition, Slice

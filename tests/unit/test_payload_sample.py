@@ -18,7 +18,7 @@ from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaCatalogue
 from rangeland.errors import UsageError
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, SliceChunk
+from rangeland.fetch.slice_chunks import ReadChunk, SliceChunk
 from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
 from rangeland.queries.payload_sample import SampleResult, newest_records, shown_rows

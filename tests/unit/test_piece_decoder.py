@@ -15,18 +15,11 @@ from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
 from rangeland.errors import BadRecord, Bug, Damage, RangeLost, Unreachable
-from rangeland.fetch.piece_decoder import (
-    AskCleanup,
-    EntryEnd,
-    FetchedPiece,
-    LostPiece,
-    PieceDecoder,
-    PieceResult,
-    ReadAtLeader,
-)
+from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece
+from rangeland.fetch.piece_decoder import AskCleanup, PieceDecoder, PieceResult, ReadAtLeader
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReadChunk
 from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DamagedBytes, DecidedLoss, LossKind
 from rangeland.model import Address, Counts, Partition, Slice

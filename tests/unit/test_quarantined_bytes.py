@@ -7,7 +7,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk
+from rangeland.fetch.slice_chunks import LostChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action, DamagedBytes
 from rangeland.model import Partition, Slice

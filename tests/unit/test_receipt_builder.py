@@ -7,7 +7,8 @@ import pytest
 
 from rangeland.errors import ProofFailed
 from rangeland.fetch import receipt_builder
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk, SliceChunk
 from rangeland.model import Counts, Partition, Slice
 
 PIECE = Slice(0, Partition("t", 0), 10, 20)

@@ -20,7 +20,7 @@ from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, Quara
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReadChunk
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
 from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing import landing_steps

@@ -21,7 +21,8 @@ from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, writ
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action
 from rangeland.model import Address, Counts, Partition, Slice

@@ -31,7 +31,8 @@ from rangeland.errors import UndecodablePayload
 from rangeland.fetch import typed_chunks
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, ReceiptBuilder
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
 from rangeland.fetch.slice_reading import SliceReader, read_slices
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.landing.target.loss_records import losses_in

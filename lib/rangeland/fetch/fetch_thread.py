@@ -22,9 +22,9 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
-from rangeland.fetch.piece_decoder import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import ResponseReader
 from rangeland.fetch.slice_state import SliceRequest

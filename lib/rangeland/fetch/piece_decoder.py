@@ -13,15 +13,9 @@ from dataclasses import dataclass, replace
 
 from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
-    DecodedChunk,
-    DecodeOptions,
-    FetchContext,
-    Gap,
-)
+from rangeland.dialects.fetch_values import DecodedChunk, Gap
 from rangeland.errors import BadRecord, Bug, Damage
+from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.loss_judgement import (
     first_damaged,
     judge_cleanup,
@@ -32,59 +26,11 @@ from rangeland.fetch.loss_judgement import (
     too_many_gaps_error,
 )
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
-from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.slice_failures import log_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DamagedBytes, DecidedLoss
 from rangeland.model import Slice
-
-# --- what is decoded ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class EntryEnd:
-    """The end of an entry in the log of one broker. If a new leader has replaced the end of the
-    log, one of its entries may begin before that offset."""
-
-    offset: int
-    address: str
-    epoch: int | None
-
-    def is_seen_by(self, address: str, epoch: int | None) -> bool:
-        """Whether an entry ends there for this broker, too, if that is known."""
-        if self.epoch is not None and epoch is not None:
-            return self.epoch == epoch
-        return self.address == address
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedPiece:
-    """Raw bytes of one slice, from the requested offset on. ``address``: of the broker that sent
-    them. ``epoch``: the leader's, if known."""
-
-    index: int
-    from_offset: int
-    until_offset: int
-    records: memoryview
-    aborted: tuple[tuple[int, int], ...] = ()
-    address: str = ""
-    context: FetchContext = NO_CONTEXT
-    options: DecodeOptions = DEFAULT_OPTIONS
-    sender: Sender = Sender.LEADER
-    epoch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LostPiece:
-    """Offsets of one slice that could not be fetched."""
-
-    index: int
-    loss: DecidedLoss
-
-
-Piece = FetchedPiece | LostPiece
-
 
 # --- results other than chunks -------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.fetch_values import DecodeOptions, FetchContext, ResponseSpan
 from rangeland.dialects.row_schema import rows_of
-from rangeland.fetch.piece_decoder import FetchedPiece
+from rangeland.fetch.fetched_pieces import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.typed_chunks import entries_of, reason_of
 from rangeland.loss import DamagedBytes, UndecodableRecords
 from rangeland.model import Counts, Range, Slice

@@ -11,97 +11,21 @@ missing row from one that never existed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import ProofFailed
-from rangeland.loss import Action, DecidedLoss, QuarantinedBytes
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
+from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, Slice
 from rangeland.planning.slice_receipt import Receipt
 
 MAX_ROWLESS_INTERVALS = 10_000
 """The most that a receipt has. A compacted log may have as many as records."""
-
-
-@dataclass(frozen=True, slots=True)
-class LostRecords:
-    """Records of a chunk that have no row because they could not be decoded; with their bytes if
-    they are quarantined."""
-
-    loss: DecidedLoss
-    quarantined_bytes: QuarantinedBytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadChunk:
-    """The offsets ``[from_offset, until_offset)`` of one slice as they were decoded: the rows of
-    those that are records, and a class for each offset."""
-
-    slice_index: int
-    from_offset: int
-    until_offset: int
-    counts: Counts
-    rows: Any = None
-    """A RecordBatch, or None without rows."""
-    address: str = ""
-    """The address of the broker that served it."""
-    bytes_read: int = 0
-    offsets_are_bytes: bool = False
-    """Its offsets are the positions of entries, so they are accounted for by its width."""
-    lost_records: tuple[LostRecords, ...] = ()
-    schema_ids: Mapping[int, int] = field(default_factory=dict)
-    """How many values named each writer's schema."""
-
-    @property
-    def width(self) -> int:
-        return self.until_offset - self.from_offset
-
-    @property
-    def row_count(self) -> int:
-        return 0 if self.rows is None else int(self.rows.num_rows)
-
-
-@dataclass(frozen=True, slots=True)
-class LostChunk:
-    """Offsets of one slice that have no rows because they are lost. If the loss is held, the chunk
-    has no width and is the last one of its slice."""
-
-    slice_index: int
-    loss: DecidedLoss
-    address: str
-    offsets_are_bytes: bool
-    bytes_read: int = 0
-    quarantined_bytes: QuarantinedBytes | None = None
-    """The bytes of a loss that is quarantined."""
-
-    @property
-    def is_held(self) -> bool:
-        return self.loss.action is Action.HOLD
-
-    @property
-    def from_offset(self) -> int:
-        return self.loss.from_offset
-
-    @property
-    def until_offset(self) -> int:
-        return self.loss.from_offset if self.is_held else self.loss.until_offset
-
-    @property
-    def width(self) -> int:
-        return self.until_offset - self.from_offset
-
-    @property
-    def counts(self) -> Counts:
-        if self.loss.action is Action.QUARANTINE:
-            return Counts(quarantined=self.width)
-        return Counts(lost=self.width)
-
-
-SliceChunk = ReadChunk | LostChunk
 
 
 @dataclass(slots=True)

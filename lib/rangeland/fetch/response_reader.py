@@ -12,8 +12,8 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker
-from rangeland.fetch.piece_decoder import EntryEnd, FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_judgement import (
     AllDamaged,

@@ -17,19 +17,14 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.errors import Bug
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.fetched_pieces import FetchedPiece, Piece
 from rangeland.fetch.leader_lookup import ask_cleanup_policy
 from rangeland.fetch.pacing import FetchLimits
-from rangeland.fetch.piece_decoder import (
-    AskCleanup,
-    FetchedPiece,
-    Piece,
-    PieceDecoder,
-    ReadAtLeader,
-)
+from rangeland.fetch.piece_decoder import AskCleanup, PieceDecoder, ReadAtLeader
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.replica_choice import Sender
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.slice_state import Fail
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.model import Slice

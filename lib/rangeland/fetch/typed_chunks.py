@@ -30,7 +30,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     TopicField,
 )
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
-from rangeland.fetch.receipt_builder import LostChunk, LostRecords, ReadChunk, SliceChunk
+from rangeland.fetch.slice_chunks import LostChunk, LostRecords, ReadChunk, SliceChunk
 from rangeland.fetch.slice_failures import MAX_LOSSES, log_loss, settle_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords

@@ -21,7 +21,7 @@ from rangeland.decode.payload.schema_ddl import print_ddl
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk, ReadChunk, ReceiptBuilder, SliceChunk
+from rangeland.fetch.receipt_builder import ReceiptBuilder
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Slice
 from rangeland.planning.slice_receipt import Receipt, TaskResult

@@ -19,7 +19,7 @@ from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSetting
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import ReadChunk
+from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Slice
 from rangeland.spark.executor_tasks import TaskReceipts, logged_reading

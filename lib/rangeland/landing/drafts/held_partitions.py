@@ -12,7 +12,7 @@ from contextlib import closing
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk
+from rangeland.fetch.slice_chunks import LostChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, DecidedLoss

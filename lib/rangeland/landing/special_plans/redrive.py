@@ -24,7 +24,7 @@ from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, Conflict
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.receipt_builder import LostChunk
+from rangeland.fetch.slice_chunks import LostChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.landing.target.landing_target import LandingTarget

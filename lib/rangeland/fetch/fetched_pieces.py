@@ -1,0 +1,58 @@
+"""Pieces: what the fetch thread hands to decoding, raw bytes of one slice or a loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rangeland.dialects.fetch_values import (
+    DEFAULT_OPTIONS,
+    NO_CONTEXT,
+    DecodeOptions,
+    FetchContext,
+)
+from rangeland.fetch.replica_choice import Sender
+from rangeland.loss import DecidedLoss
+
+
+@dataclass(frozen=True, slots=True)
+class EntryEnd:
+    """The end of an entry in the log of one broker. If a new leader has replaced the end of the
+    log, one of its entries may begin before that offset."""
+
+    offset: int
+    address: str
+    epoch: int | None
+
+    def is_seen_by(self, address: str, epoch: int | None) -> bool:
+        """Whether an entry ends there for this broker, too, if that is known."""
+        if self.epoch is not None and epoch is not None:
+            return self.epoch == epoch
+        return self.address == address
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPiece:
+    """Raw bytes of one slice, from the requested offset on. ``address``: of the broker that sent
+    them. ``epoch``: the leader's, if known."""
+
+    index: int
+    from_offset: int
+    until_offset: int
+    records: memoryview
+    aborted: tuple[tuple[int, int], ...] = ()
+    address: str = ""
+    context: FetchContext = NO_CONTEXT
+    options: DecodeOptions = DEFAULT_OPTIONS
+    sender: Sender = Sender.LEADER
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostPiece:
+    """Offsets of one slice that could not be fetched."""
+
+    index: int
+    loss: DecidedLoss
+
+
+Piece = FetchedPiece | LostPiece
