@@ -8,7 +8,7 @@ A foreign exception never reaches the library's callers: it is turned into one o
 carries its facts by name, for display and JSON. What callers branch on is a typed value of its
 class, from which facts may be derived. Both survive pickling, since executors send their errors to
 the driver. Broker codes never become classes: a dialect's ``error_code_of`` turns a code into an
-``ErrorMeaning``, and the fetch loop turns that into an action or into one of these.
+``ErrorMeaning``, and the caller turns that into an action or into one of these.
 """
 
 from __future__ import annotations

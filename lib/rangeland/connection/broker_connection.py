@@ -3,7 +3,7 @@
 A new connection negotiates its version, logs in if the job says so, and repeats the login before
 it expires. If a peer closes without a response, the connection is tried once more in another way,
 plain or over TLS, to recognise mistakes (``diagnosis``). The socket itself belongs to
-``socket_stream``. Reconnecting and failing over are left to the callers.
+``socket_stream``. Once it is open, reconnecting and failing over are left to the callers.
 """
 
 from __future__ import annotations

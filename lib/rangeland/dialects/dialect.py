@@ -70,8 +70,8 @@ class Dialect(ABC):
         )
 
     def mechanisms_requests(self) -> list[BrokerRequest]:
-        """Asks which login mechanisms the listener offers to a client that has not logged in.
-        Nothing in the requests is secret; there are none if listeners cannot be asked."""
+        """Requests for the login mechanisms that a listener offers to a client that has not logged
+        in. Nothing in them is secret; there are none if listeners cannot be asked."""
         return []
 
     def read_mechanisms(self, responses: Sequence[Any]) -> tuple[str, ...] | None:
@@ -101,16 +101,16 @@ class Dialect(ABC):
     def latest_timestamps_requests(
         self, leaders: Mapping[Partition, Leader], isolation: Isolation
     ) -> list[BrokerRequest]:
-        """Asks for the records with the latest timestamps, deleted or not; ``read_offsets`` reads
-        the responses. Empty where the brokers' own search by time is exact."""
+        """Requests for the records with the latest timestamps, deleted or not; ``read_offsets``
+        reads the responses. Empty where the brokers' own search by time is exact."""
         return []
 
     @abstractmethod
     def read_offsets(self, responses: Sequence[Any]) -> dict[Partition, OffsetResult]: ...
 
     def sizes_requests(self, logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
-        """Asks how many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets
-        are bytes."""
+        """Requests for the sizes of logs in bytes. ``logs``: where each begins and ends. Empty if
+        offsets are bytes."""
         return []
 
     def read_sizes(self, responses: Sequence[Any]) -> dict[Partition, int]:
@@ -119,7 +119,7 @@ class Dialect(ABC):
     def epochs_requests(
         self, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
     ) -> list[BrokerRequest]:
-        """Asks where leader epochs, or those before them, end in the leader's log."""
+        """Requests for the offsets at which leader epochs, or those before them, end."""
         return []
 
     def read_epochs(self, responses: Sequence[Any]) -> dict[Partition, int | None]:
@@ -132,8 +132,8 @@ class Dialect(ABC):
         return None
 
     def transactions_requests(self, partitions: Collection[Partition]) -> list[BrokerRequest]:
-        """Asks which transactions are open in these partitions of one leader. Empty if brokers
-        cannot be asked."""
+        """Requests for the transactions that are open in these partitions of one leader. Empty if
+        brokers cannot be asked."""
         return []
 
     def read_transactions(self, responses: Sequence[Any]) -> dict[Partition, OpenTransaction]:
@@ -147,7 +147,7 @@ class Dialect(ABC):
         return {}
 
     def cleanup_requests(self, topic: str) -> list[BrokerRequest]:
-        """Asks for the cleanup policy of a topic. Empty if no decoder of this dialect reports
+        """Requests for the cleanup policy of a topic. Empty if no decoder of this dialect reports
         gaps."""
         return []
 
