@@ -277,6 +277,62 @@ def test_what_is_passed_on_says_what_it_is() -> None:
     assert found == []
 
 
+def is_code_name(node: ast.AST) -> bool:
+    """Whether this is the name of an error code: ``code.name``, ``code_of(x).name``,
+    ``result.code_name``."""
+    if not isinstance(node, ast.Attribute):
+        return False
+    owner = node.value.func if isinstance(node.value, ast.Call) else node.value
+    is_code = re.search(r"(\b|_)(code|status|code_of)$", ast.unparse(owner))
+    return node.attr == "code_name" or (node.attr == "name" and is_code is not None)
+
+
+def compared_code_names(tree: ast.AST) -> Iterator[int]:
+    """Lines that compare or match the name of an error code."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare():
+                compared = [node.left, *node.comparators]
+            case ast.Match():
+                compared = [node.subject]
+            case _:
+                continue
+        if any(is_code_name(part) for one in compared for part in ast.walk(one)):
+            yield node.lineno
+
+
+def test_no_caller_branches_on_the_name_of_an_error_code() -> None:
+    found = [
+        f"{path.relative_to(LIBRARY)}:{line}"
+        for path in MODULES
+        for line in compared_code_names(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'code.name == "A"',
+        '"A" != self.pull_code.name',
+        "status.name in NAMES",
+        'result.code_name.split(":")[0] == "A"',
+        "error_code_of(number).name in {'A', 'B'}",
+    ],
+)
+def test_a_branch_on_the_name_of_an_error_code_is_found(condition: str) -> None:
+    assert list(compared_code_names(ast.parse(condition))) == [1]
+
+
+def test_a_match_on_the_name_of_an_error_code_is_found() -> None:
+    assert list(compared_code_names(ast.parse("match code.name:\n    case 'A': pass"))) == [1]
+
+
+def test_a_branch_on_the_meaning_of_an_error_code_or_on_another_name_is_allowed() -> None:
+    allowed = "code.meaning is OK or code.group_meaning in OVER or field.name == 'A'"
+    assert list(compared_code_names(ast.parse(allowed))) == []
+
+
 def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
     kafka, jafka = LIBRARY / "dialects/kafka/a.py", LIBRARY / "dialects/jafka/a.py"
     assert repeated(iter([("A", kafka), ("A", jafka)])) == {}

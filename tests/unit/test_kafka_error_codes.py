@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.error_meaning import ErrorMeaning, unlisted_code
+from rangeland.dialects.error_meaning import ErrorMeaning, GroupMeaning, unlisted_code
 from rangeland.dialects.kafka.error_codes import CODES, error_code_of
 
 
@@ -55,6 +55,30 @@ def test_only_a_reader_s_success_reads_on() -> None:
     assert {code.name for code in CODES if code.meaning is ErrorMeaning.OK} == {
         "NONE",
         "ELECTION_NOT_NEEDED",
+    }
+
+
+def test_each_group_meaning_has_its_codes() -> None:
+    assert {
+        c.name: c.group_meaning for c in CODES if c.group_meaning is not GroupMeaning.OTHER
+    } == {
+        "ILLEGAL_GENERATION": GroupMeaning.GENERATION_OVER,
+        "INCONSISTENT_GROUP_PROTOCOL": GroupMeaning.PROTOCOL_MISMATCH,
+        "UNKNOWN_MEMBER_ID": GroupMeaning.MEMBER_UNKNOWN,
+        "REBALANCE_IN_PROGRESS": GroupMeaning.REBALANCING,
+        "GROUP_ID_NOT_FOUND": GroupMeaning.NO_SUCH_GROUP,
+        "MEMBER_ID_REQUIRED": GroupMeaning.MEMBER_ID_REQUIRED,
+        "GROUP_MAX_SIZE_REACHED": GroupMeaning.GROUP_FULL,
+        "FENCED_INSTANCE_ID": GroupMeaning.MEMBER_REPLACED,
+    }
+
+
+def test_a_member_loses_its_partitions_with_its_generation_its_id_or_its_group() -> None:
+    assert {c.name for c in CODES if c.group_meaning.ends_membership} == {
+        "ILLEGAL_GENERATION",
+        "UNKNOWN_MEMBER_ID",
+        "FENCED_INSTANCE_ID",
+        "GROUP_ID_NOT_FOUND",
     }
 
 

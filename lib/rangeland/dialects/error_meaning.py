@@ -71,14 +71,47 @@ class ErrorMeaning(Enum):
                 return JobFileError(what, why=why, do=do, **facts)
 
 
+class GroupMeaning(Enum):
+    """The meaning of an error code for those who join a group or ask about one, where it says more
+    than the ``ErrorMeaning``. The value is for logs."""
+
+    OTHER = "other"
+    """Nothing more than the ``ErrorMeaning``."""
+    MEMBER_ID_REQUIRED = "member id required"
+    """The coordinator has assigned a member id: join again with it."""
+    REBALANCING = "rebalancing"
+    """The members have to join again."""
+    GENERATION_OVER = "generation over"
+    """The group has a newer generation; it may still know the member."""
+    MEMBER_UNKNOWN = "member unknown"
+    MEMBER_REPLACED = "member replaced"
+    """Another member has taken the instance id."""
+    NO_SUCH_GROUP = "no such group"
+    PROTOCOL_MISMATCH = "protocol mismatch"
+    """The group's members use another protocol or assignment than the one that joins."""
+    GROUP_FULL = "group full"
+
+    @property
+    def ends_membership(self) -> bool:
+        """Whether a member that gets the code no longer holds its partitions."""
+        return self in (
+            GroupMeaning.GENERATION_OVER,
+            GroupMeaning.MEMBER_UNKNOWN,
+            GroupMeaning.MEMBER_REPLACED,
+            GroupMeaning.NO_SUCH_GROUP,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
-    """A line of a dialect's table. ``description`` completes "the broker says that"."""
+    """A line of a dialect's table. ``description`` completes "the broker says that". The name is
+    for people: callers branch on the meanings."""
 
     number: int
     name: str
     meaning: ErrorMeaning
     description: str
+    group_meaning: GroupMeaning = GroupMeaning.OTHER
 
     def describe(self, remark: str = "") -> str:
         """The code's name, and the broker's remark or else the code's description."""

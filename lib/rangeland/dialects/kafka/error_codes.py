@@ -1,4 +1,5 @@
-"""Kafka's error codes, one line each: the name of a number and its meaning for a reader.
+"""Kafka's error codes, one line each: the name of a number and its meaning for a reader, and for
+a member of a group where that needs to know more.
 
 Codes that only writers and administrators see are listed so that errors can name them. Names and
 numbers are those of Errors.java, as of Kafka 4.1.
@@ -8,9 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, error_code_lookup
+from rangeland.dialects.error_meaning import (
+    ErrorCode,
+    ErrorMeaning,
+    GroupMeaning,
+    error_code_lookup,
+)
 
-_E, _V = ErrorCode, ErrorMeaning
+_E, _V, _G = ErrorCode, ErrorMeaning, GroupMeaning
 
 # fmt: off
 CODES: Final[tuple[ErrorCode, ...]] = (
@@ -37,12 +43,15 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(19, "NOT_ENOUGH_REPLICAS", _V.RETRY, "too few replicas are in sync to write"),
     _E(20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", _V.RETRY, "too few replicas took the write"),
     _E(21, "INVALID_REQUIRED_ACKS", _V.REFUSED, "the number of acknowledgements is not allowed"),
-    _E(22, "ILLEGAL_GENERATION", _V.REJOIN, "the group has moved on to another generation"),
-    _E(23, "INCONSISTENT_GROUP_PROTOCOL", _V.REFUSED, "the group uses another protocol"),
+    _E(22, "ILLEGAL_GENERATION", _V.REJOIN, "the group has moved on to another generation",
+       _G.GENERATION_OVER),
+    _E(23, "INCONSISTENT_GROUP_PROTOCOL", _V.REFUSED, "the group uses another protocol",
+       _G.PROTOCOL_MISMATCH),
     _E(24, "INVALID_GROUP_ID", _V.REFUSED, "the group id is not allowed"),
-    _E(25, "UNKNOWN_MEMBER_ID", _V.REJOIN, "the group does not know this member"),
+    _E(25, "UNKNOWN_MEMBER_ID", _V.REJOIN, "the group does not know this member",
+       _G.MEMBER_UNKNOWN),
     _E(26, "INVALID_SESSION_TIMEOUT", _V.REFUSED, "the session timeout is outside its limits"),
-    _E(27, "REBALANCE_IN_PROGRESS", _V.REJOIN, "the group is rebalancing"),
+    _E(27, "REBALANCE_IN_PROGRESS", _V.REJOIN, "the group is rebalancing", _G.REBALANCING),
     _E(28, "INVALID_COMMIT_OFFSET_SIZE", _V.REFUSED, "the commit is too large"),
     _E(29, "TOPIC_AUTHORIZATION_FAILED", _V.DENIED, "we have no right to this topic"),
     _E(30, "GROUP_AUTHORIZATION_FAILED", _V.DENIED, "we have no right to this group"),
@@ -84,7 +93,7 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(66, "DELEGATION_TOKEN_EXPIRED", _V.REFUSED, "the token has expired"),
     _E(67, "INVALID_PRINCIPAL_TYPE", _V.REFUSED, "that kind of principal is not allowed"),
     _E(68, "NON_EMPTY_GROUP", _V.REFUSED, "the group has members"),
-    _E(69, "GROUP_ID_NOT_FOUND", _V.REFUSED, "there is no such group"),
+    _E(69, "GROUP_ID_NOT_FOUND", _V.REFUSED, "there is no such group", _G.NO_SUCH_GROUP),
     _E(70, "FETCH_SESSION_ID_NOT_FOUND", _V.RETRY, "it has forgotten the fetch session"),
     _E(71, "INVALID_FETCH_SESSION_EPOCH", _V.RETRY, "the fetch session is out of step"),
     _E(72, "LISTENER_NOT_FOUND", _V.FIND_LEADER, "the leader has no listener of this name yet"),
@@ -94,10 +103,12 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(76, "UNSUPPORTED_COMPRESSION_TYPE", _V.UNSUPPORTED, "this version may not see the codec"),
     _E(77, "STALE_BROKER_EPOCH", _V.UNKNOWN, "the broker has registered again"),
     _E(78, "OFFSET_NOT_AVAILABLE", _V.RETRY, "a new leader does not know its end yet"),
-    _E(79, "MEMBER_ID_REQUIRED", _V.REJOIN, "we must join with the id it assigned"),
+    _E(79, "MEMBER_ID_REQUIRED", _V.REJOIN, "we must join with the id it assigned",
+       _G.MEMBER_ID_REQUIRED),
     _E(80, "PREFERRED_LEADER_NOT_AVAILABLE", _V.RETRY, "the preferred leader is down"),
-    _E(81, "GROUP_MAX_SIZE_REACHED", _V.REFUSED, "the group is full"),
-    _E(82, "FENCED_INSTANCE_ID", _V.REFUSED, "another member has taken our instance id"),
+    _E(81, "GROUP_MAX_SIZE_REACHED", _V.REFUSED, "the group is full", _G.GROUP_FULL),
+    _E(82, "FENCED_INSTANCE_ID", _V.REFUSED, "another member has taken our instance id",
+       _G.MEMBER_REPLACED),
     _E(83, "ELIGIBLE_LEADERS_NOT_AVAILABLE", _V.FIND_LEADER, "no replica is eligible to lead"),
     _E(84, "ELECTION_NOT_NEEDED", _V.OK, "the preferred leader already leads"),
     _E(85, "NO_REASSIGNMENT_IN_PROGRESS", _V.REFUSED, "no partition is being moved"),

@@ -44,7 +44,7 @@ def search_result(
     if last.code != SUCCESS:
         pull_code = pull_code_of(last.code, last.remark, last.pull.offset)
         # At the end there is no entry, and one before the beginning has been deleted.
-        is_known = pull_code.meaning is ErrorMeaning.OK or pull_code.name == OFFSET_TOO_SMALL
+        is_known = pull_code.meaning is ErrorMeaning.OK or pull_code is OFFSET_TOO_SMALL
         return response if is_known else response._replace(code=last.code, remark=last.remark)
     time_ms = stored_ms(last.body)
     if time_ms is None or time_ms >= search.time_ms:

@@ -18,7 +18,6 @@ REQUEST_NOT_SUPPORTED: Final = 3
 TOPIC_NOT_EXIST: Final = 17
 NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
 """The status of a pull by tags that has found no message; it says how far it has searched."""
-OFFSET_TOO_SMALL: Final = "OFFSET_TOO_SMALL"
 
 # fmt: off
 CODES: Final[tuple[ErrorCode, ...]] = (
@@ -63,7 +62,7 @@ STATUSES: Final[tuple[ErrorCode, ...]] = (
     _E(0, "FOUND", _V.OK, "messages were found"),
     _E(19, "OFFSET_OVERFLOW_ONE", _V.OK, "the queue ends here"),
     _E(21, "OFFSET_OVERFLOW_BADLY", _V.OUT_OF_RANGE, "the queue ends earlier"),
-    _E(21, OFFSET_TOO_SMALL, _V.OUT_OF_RANGE, "the queue begins later"),
+    _E(21, "OFFSET_TOO_SMALL", _V.OUT_OF_RANGE, "the queue begins later"),
     _E(21, "OFFSET_RESET", _V.RETRY, "the group's offsets were reset"),
     _E(19, "OFFSET_FOUND_NULL", _V.OUT_OF_RANGE, "the queue's index does not have this offset"),
     _E(20, "MESSAGE_WAS_REMOVING", _V.OUT_OF_RANGE, "the messages have just been deleted"),
@@ -78,9 +77,10 @@ MISSING: Final = ErrorCode(
 )
 """Not from a broker: messages were returned, but not the one at the requested offset."""
 
-_EMPTY: Final = ("NO_MESSAGE_IN_QUEUE", "NO_MATCHED_LOGIC_QUEUE")
 error_code_of: Final = error_code_lookup(CODES)
 _BY_STATUS: Final = {code.name: code for code in STATUSES}
+_EMPTY: Final = (_BY_STATUS["NO_MESSAGE_IN_QUEUE"], _BY_STATUS["NO_MATCHED_LOGIC_QUEUE"])
+OFFSET_TOO_SMALL: Final = _BY_STATUS["OFFSET_TOO_SMALL"]
 
 
 def pull_code_of(code: int, remark: str, offset: int) -> ErrorCode:
@@ -88,7 +88,7 @@ def pull_code_of(code: int, remark: str, offset: int) -> ErrorCode:
     status = _BY_STATUS.get(remark)
     if status is None or code not in (0, 19, 20, 21):
         return error_code_of(code)
-    if status.name in _EMPTY and offset != 0:
+    if status in _EMPTY and offset != 0:
         return ErrorCode(21, status.name, ErrorMeaning.OUT_OF_RANGE, status.description)
     return status
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, GroupMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import Conflict, RemoteProtocolError
@@ -53,8 +53,12 @@ _STATES: Final = {
     "Assigning": GroupState.REBALANCING,
     "Reconciling": GroupState.REBALANCING,
 }
-_NO_SUCH_GROUP: Final = ("GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION")
-_HAS_MEMBERS: Final = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS")
+_HAS_MEMBERS: Final = (
+    GroupMeaning.MEMBER_UNKNOWN,
+    GroupMeaning.GENERATION_OVER,
+    GroupMeaning.REBALANCING,
+)
+"""What a coordinator answers to a commit by somebody who is not a member, if there are members."""
 _DEFAULT_CLIENT_ID: Final = "rangeland"
 
 
@@ -92,7 +96,7 @@ class KafkaGroups:
             return
         with self._lock:
             _, code = self._ask(group, commit_request(group, offsets), code_of_commit)
-            if code.name in _HAS_MEMBERS:
+            if code.group_meaning in _HAS_MEMBERS:
                 raise self._in_use_error(group, self.view(group).members)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its offsets were committed")
@@ -107,7 +111,7 @@ class KafkaGroups:
             except UnsupportedRequest:
                 # Before 0.9, coordinators kept offsets but no members.
                 return GroupView(GroupState.ABSENT)
-            if code.name == "GROUP_ID_NOT_FOUND":
+            if code.group_meaning is GroupMeaning.NO_SUCH_GROUP:
                 return self._newer_view(group)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its members were asked for")
@@ -152,7 +156,9 @@ class KafkaGroups:
     def _newer_view(self, group: str) -> GroupView:
         request = BrokerRequest(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
         response, code = self._ask(group, request, _code_of)
-        if code.name in _NO_SUCH_GROUP:
+        is_absent = code.group_meaning is GroupMeaning.NO_SUCH_GROUP
+        # A broker that does not know the newer protocol has no groups of it.
+        if is_absent or code.meaning is ErrorMeaning.UNSUPPORTED:
             return GroupView(GroupState.ABSENT)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its members were asked for")
@@ -204,7 +210,7 @@ class KafkaGroups:
     def _not_admitted_error(self, joining: JoinRequest, code: ErrorCode) -> Conflict:
         members = self.view(joining.group).members
         remedy = "let all its members use the same assignment, or give the job its own group"
-        if code.name == "GROUP_MAX_SIZE_REACHED":
+        if code.group_meaning is GroupMeaning.GROUP_FULL:
             remedy = "start fewer drivers, or raise the brokers' group.max.size"
         return Conflict(
             f"group {joining.group} does not take a member with assignment {joining.assignment}",

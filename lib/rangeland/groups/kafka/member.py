@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, GroupMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangelandError, Unreachable
@@ -44,11 +44,6 @@ logger = logging.getLogger(__name__)
 
 JOIN_SLACK_MS: Final = 5_000
 """How long after the rebalance timeout the response to a join may come."""
-
-_OVER: Final = frozenset(
-    {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "GROUP_ID_NOT_FOUND"}
-)
-_CONFLICTS: Final = frozenset({"INCONSISTENT_GROUP_PROTOCOL", "GROUP_MAX_SIZE_REACHED"})
 
 Explain = Callable[[ErrorCode], RangelandError]
 """Makes a Conflict that names the group's members from the code that refused us."""
@@ -120,7 +115,7 @@ class KafkaMember(BackendMembership):
             self._member_id = response.member_id
             joined: m.JoinGroupResponse = response
             return joined
-        if code.name == "MEMBER_ID_REQUIRED":
+        if code.group_meaning is GroupMeaning.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
         else:
             self._rejoin_or_raise(code, "a member joined")
@@ -153,12 +148,15 @@ class KafkaMember(BackendMembership):
         return True
 
     def _rejoin_or_raise(self, code: ErrorCode, when: str) -> None:
-        if code.name in _CONFLICTS:
-            raise self._explain(code)
-        if code.name in _OVER:
-            self._forget(code)
-        elif code.name != "REBALANCE_IN_PROGRESS":
-            raise coordinator_error(code, self._joining.group, when)
+        match code.group_meaning:
+            case GroupMeaning.PROTOCOL_MISMATCH | GroupMeaning.GROUP_FULL:
+                raise self._explain(code)
+            case GroupMeaning.REBALANCING:
+                pass
+            case meaning if meaning.ends_membership:
+                self._forget(code)
+            case _:
+                raise coordinator_error(code, self._joining.group, when)
         self._coordinators.io.pause(PAUSE_MS)
 
     def _shares(self, joined: m.JoinGroupResponse) -> Assignment:
@@ -209,9 +207,9 @@ class KafkaMember(BackendMembership):
             _, code = self._ask(request, self.beat_ms)
             if code.meaning is ErrorMeaning.OK:
                 return HeartbeatStatus.HOLDS
-            if code.name == "REBALANCE_IN_PROGRESS":
+            if code.group_meaning is GroupMeaning.REBALANCING:
                 return HeartbeatStatus.REBALANCING
-            if code.name in _OVER:
+            if code.group_meaning.ends_membership:
                 self._forget(code)
                 return HeartbeatStatus.LOST
             raise coordinator_error(code, self._joining.group, "a member sent its heartbeat")
@@ -231,12 +229,12 @@ class KafkaMember(BackendMembership):
                 _, code = self._coordinators.ask(group, request, code_of_commit, patience_ms)
                 # Old coordinators answer this in any generation, newer ones only to a member that
                 # has not synced: which it is shows once the others have their assignments.
-                if code.name != "REBALANCE_IN_PROGRESS":
+                if code.group_meaning is not GroupMeaning.REBALANCING:
                     break
                 if self._coordinators.io.now_ms() >= deadline_ms:
                     break
                 self._coordinators.io.pause(PAUSE_MS)
-            if code.name in _OVER:
+            if code.group_meaning.ends_membership:
                 error = self._fenced_error(code.describe())
                 self._forget(code)
                 raise error
@@ -279,5 +277,5 @@ class KafkaMember(BackendMembership):
             "Lost the membership: %s", code.name, extra=self._log_fields(len(self.owned))
         )
         self._holds = False
-        if code.name != "ILLEGAL_GENERATION":
+        if code.group_meaning is not GroupMeaning.GENERATION_OVER:
             self._member_id = m.UNKNOWN_MEMBER
