@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.errors import Conflict, RangeLost, Unreachable
+from rangeland.errors import Conflict, RangeLost
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.landing.execution.final_log_check import FinalLogCheck
 from rangeland.loss import Action
@@ -23,6 +23,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.log_identity import (
     Changed,
+    Deleted,
     FinalJudgement,
     Fingerprints,
     OtherBytes,
@@ -214,8 +215,7 @@ def test_a_log_without_id_and_elections_is_known_by_its_bytes(old: KafkaZooKeepe
         produce(old.bootstrap, TOPIC, numbered_records(30))
         assert judgement_on(old, plan, seen) == OtherBytes(P)
         delete_topic(old.bootstrap, TOPIC)
-        with pytest.raises(Unreachable, match="no longer exists"):
-            judgement_on(old, plan, seen)
+        assert judgement_on(old, plan, seen) == Deleted(P)
     finally:
         make(old)
         delete_topic(old.bootstrap, TOPIC)

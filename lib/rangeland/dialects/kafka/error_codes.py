@@ -164,3 +164,4 @@ CODES: Final[tuple[ErrorCode, ...]] = (
 # fmt: on
 
 error_code_of: Final = error_code_lookup(CODES)
+UNSUPPORTED_VERSION: Final = error_code_of(35)

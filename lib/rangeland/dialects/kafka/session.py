@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from rangeland import __version__
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.kafka.error_codes import error_code_of
+from rangeland.dialects.kafka.error_codes import UNSUPPORTED_VERSION, error_code_of
 from rangeland.dialects.kafka.legacy_requests import fit_request
 from rangeland.dialects.kafka.messages import (
     ApiVersionsRequest,
@@ -49,7 +49,6 @@ from rangeland.wire.primitives import Buffer
 SOFTWARE_NAME: Final = "rangeland"
 SOFTWARE_VERSION: Final = __version__
 
-UNSUPPORTED_VERSION: Final = 35
 FIRST_ASKED: Final = 3
 """Supported since Kafka 2.4. Version 4 adds nothing about versions, and fewer brokers support
 it."""
@@ -114,7 +113,7 @@ class KafkaSession(ProtocolSession):
                 "the response to another request was passed to `take_negotiation`"
             )
         # The code comes first in every version, and 35 means that the rest is in version 0.
-        is_unsupported = bytes(response[start : start + 2]) == UNSUPPORTED_VERSION.to_bytes(
+        is_unsupported = bytes(response[start : start + 2]) == UNSUPPORTED_VERSION.number.to_bytes(
             2, "big"
         )
         version = 0 if is_unsupported else pending.version

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, GroupMeaning
 from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.error_codes import UNSUPPORTED_VERSION
 from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import Conflict, RemoteProtocolError
 from rangeland.groups.backend import (
@@ -156,9 +157,8 @@ class KafkaGroups:
     def _newer_view(self, group: str) -> GroupView:
         request = BrokerRequest(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
         response, code = self._ask(group, request, _code_of)
-        is_absent = code.group_meaning is GroupMeaning.NO_SUCH_GROUP
         # A broker that does not know the newer protocol has no groups of it.
-        if is_absent or code.meaning is ErrorMeaning.UNSUPPORTED:
+        if code.group_meaning is GroupMeaning.NO_SUCH_GROUP or code == UNSUPPORTED_VERSION:
             return GroupView(GroupState.ABSENT)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its members were asked for")
