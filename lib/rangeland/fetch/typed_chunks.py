@@ -255,10 +255,10 @@ def lost_records(
     undecodable: Sequence[UndecodableRow],
     action: Action,
 ) -> Iterator[LostRecords]:
-    """The losses, one for each run of adjacent entries. ``undecodable`` is in order of rows."""
-    for run in _runs(entries, undecodable):
-        first, last = (int(entries.of_row[failure.row]) for failure in (run[0], run[-1]))
-        evidence = evidence_of(rows, run)
+    """The losses, one for each group of adjacent entries. ``undecodable`` is in order of rows."""
+    for group in _adjacent_records(entries, undecodable):
+        first, last = (int(entries.of_row[failure.row]) for failure in (group[0], group[-1]))
+        evidence = evidence_of(rows, group)
         loss = DecidedLoss(
             partition,
             from_offset=int(entries.starts[first]),
@@ -270,33 +270,33 @@ def lost_records(
         records = None
         if action is Action.QUARANTINE:
             start, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
-            records = _rows_to_keep(rows, range(start, until), run, evidence)
+            records = _rows_to_keep(rows, range(start, until), group, evidence)
         yield LostRecords(loss, records)
 
 
-def _runs(
+def _adjacent_records(
     entries: Entries, undecodable: Sequence[UndecodableRow]
 ) -> Iterator[list[UndecodableRow]]:
-    """Runs of records whose entries follow one another without an offset in between."""
-    run: list[UndecodableRow] = []
+    """Groups of records whose entries follow one another without an offset in between."""
+    group: list[UndecodableRow] = []
     end = -1
     for failure in undecodable:
         number = entries.of_row[failure.row]
-        if run and entries.ends[number] != end and entries.starts[number] != end:
-            yield run
-            run = []
-        run.append(failure)
+        if group and entries.ends[number] != end and entries.starts[number] != end:
+            yield group
+            group = []
+        group.append(failure)
         end = entries.ends[number]
-    if run:
-        yield run
+    if group:
+        yield group
 
 
 def _rows_to_keep(
-    rows: pa.RecordBatch, row_range: range, run: Sequence[UndecodableRow], reason: str
+    rows: pa.RecordBatch, row_range: range, group: Sequence[UndecodableRow], reason: str
 ) -> UndecodableRecords:
     """The rows of whole entries, each with the reason why it cannot be decoded; none for the others
     of its entry."""
-    by_row = {failure.row: failure for failure in run}
+    by_row = {failure.row: failure for failure in group}
     blamed = [by_row.get(row) for row in row_range]
     records = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(row_range.start, len(row_range))
     reasons = pa.array(
@@ -330,15 +330,15 @@ def undecodable_error(
     )
 
 
-def evidence_of(rows: pa.RecordBatch, run: Sequence[UndecodableRow]) -> str:
-    first = run[0]
+def evidence_of(rows: pa.RecordBatch, group: Sequence[UndecodableRow]) -> str:
+    first = group[0]
     offset = offset_of(rows, first.row)
     if first.field == TRANSFORM:
         text = f"the transform fails on offset {offset}: {first.reason}; its value"
     else:
         text = f"the {first.field} at offset {offset}: {reason_of(first)}; it"
     text += f" begins with {_shown(rows, first)}"
-    return text if len(run) == 1 else f"{count_noun(len(run), 'record')}; {text}"
+    return text if len(group) == 1 else f"{count_noun(len(group), 'record')}; {text}"
 
 
 def reason_of(failure: UndecodableRow) -> str:
