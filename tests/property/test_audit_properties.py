@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rangeland.model import Partition, Range
 from rangeland.planning.intervals import subtract
-from rangeland.planning.table_audit import Audit, LandedRange, audit, leave_out_replaced, spans_of
+from rangeland.planning.table_audit import Audit, LandedRange, audit, ranges_in_force, spans_of
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 TOP = 40
@@ -92,7 +92,7 @@ def test_a_later_landing_stands_in_for_what_it_covers(
 ) -> None:
     first = [p for p in first if p.range.topic_id in ("A", None)]
     then = [p for p in then if p.range.topic_id in ("A", None)]
-    left = leave_out_replaced([*first, *then])
+    left = ranges_in_force([*first, *then])
     for o in range(TOP):
         holders = [p for p in left if p.range.from_offset <= o < p.range.until_offset]
         assert len(holders) <= 1

@@ -12,9 +12,9 @@ from rangeland.planning.table_audit import (
     LocatedHoles,
     audit,
     cut_ranges,
-    leave_out_replaced,
     locate_holes,
     other_incarnations,
+    ranges_in_force,
     spans_of,
 )
 
@@ -85,7 +85,7 @@ def test_another_incarnation_that_shares_offsets_is_seen() -> None:
 def test_what_is_left_of_a_range_whose_rowless_offsets_were_not_kept_is_said_to_be_unproved() -> (
     None
 ):
-    landed_ranges = leave_out_replaced(
+    landed_ranges = ranges_in_force(
         [LandedRange(Range(P0, 0, 10, "A"), 5), LandedRange(Range(P0, 4, 6, "A"), 1, ((5, 6),))]
     )
     found = audit(landed_ranges, {})

@@ -124,7 +124,7 @@ class AskWhetherDamaged(RecordsQuestion):
     elsewhere. They are not compacted."""
 
     first_offset: int
-    """The first offset that the sender has not left out."""
+    """The first offset that the sender has returned."""
     scan: Scan
     """The scan of the response."""
     why: str
@@ -204,7 +204,7 @@ def judge_records(
         case AskForNextEntry():
             return _judge_next_entry(response, question.offset, answer)
         case AskWhetherDamaged():
-            return _judge_left_out(response, question, answer)
+            return _judge_missing_entry(response, question, answer)
         case AskForGapEntry(gap=gap):
             return _judge_gap_entry(response, gap, _begins_with(answer, gap.entry))
         case AskWhetherMisplaced(gap=gap):
@@ -266,7 +266,7 @@ def _end_within(response: SliceResponse, readable_end: int) -> int | None:
     return until if until is not None and offset < until <= readable_end else None
 
 
-def _judge_left_out(
+def _judge_missing_entry(
     response: SliceResponse, question: AskWhetherDamaged, answer: FetchedPartition | None
 ) -> Judgement:
     if answer is None or not len(answer.records):

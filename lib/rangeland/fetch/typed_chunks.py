@@ -53,13 +53,13 @@ class TypedChunks:
         row_format: RowFormat,
         policy: Policy,
         slices: Sequence[Slice],
-        left_out: Mapping[int, Mapping[int, str]] | None = None,
+        omitted: Mapping[int, Mapping[int, str]] | None = None,
     ) -> None:
         self._format = row_format
         self._decoders: dict[str, RowDecoder] = {}
         self._policy = policy
         self._slices: Mapping[int, Slice] = {s.index: s for s in slices}
-        self._left_out = left_out or {}
+        self._omitted = omitted or {}
         self._losses: dict[int, int] = {}
 
     def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk | AskSchemas]:
@@ -86,7 +86,7 @@ class TypedChunks:
         self._decoder(topic_field.topic).add_schema(topic_field, schema_id, found)
 
     def _type_rows(self, chunk: ReadChunk, decoded: DecodedRows) -> SliceChunk:
-        """The chunk with its decoded rows, without those that the policy leaves out; or the loss of
+        """The chunk with its decoded rows, without those that the policy drops; or the loss of
         its slice's rest if the policy is to hold."""
         rows: pa.RecordBatch = chunk.rows
         slice_ = self._slices[chunk.slice_index]
@@ -116,7 +116,7 @@ class TypedChunks:
         self._check_losses_are_few(slice_, rows, first, len(lost))
         for records in lost:
             log_loss(records.loss)
-        mask = left_out(entries, undecodable, action)
+        mask = lost_row_mask(entries, undecodable, action)
         width = sum(records.loss.width for records in lost)
         others = Counts(quarantined=width) if action is Action.QUARANTINE else Counts(lost=width)
         return replace(
@@ -130,7 +130,7 @@ class TypedChunks:
         self, chunk: ReadChunk, undecodable: Sequence[UndecodableRow]
     ) -> Sequence[UndecodableRow]:
         """The undecodable rows and those on which the transform fails, in order."""
-        reasons = self._left_out.get(chunk.slice_index)
+        reasons = self._omitted.get(chunk.slice_index)
         if not reasons:
             return undecodable
         offsets = chunk.rows.column(OFFSET.name).to_pylist()
@@ -238,7 +238,9 @@ def entries_of(rows: pa.RecordBatch, until_offset: int, *, adjacent: bool) -> En
     return Entries(starts, ends, of_row)
 
 
-def left_out(entries: Entries, undecodable: Sequence[UndecodableRow], action: Action) -> np.ndarray:
+def lost_row_mask(
+    entries: Entries, undecodable: Sequence[UndecodableRow], action: Action
+) -> np.ndarray:
     """A mask of the rows that do not go to the table: the undecodable ones, and all other rows of
     their entries if these are quarantined."""
     mask = np.zeros(len(entries.of_row), bool)

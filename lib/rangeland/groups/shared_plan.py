@@ -29,7 +29,7 @@ from rangeland.planning.slice_assignment import (
     ReadSlices,
     SliceOwners,
     WaitForOthers,
-    leave_out_done,
+    drop_done,
     member_step,
 )
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -157,7 +157,7 @@ class SharedRead:
             if outcome is not None:
                 return outcome
             done = _receipts(parts)
-            kept = leave_out_done(results, done)
+            kept = drop_done(results, done)
             receipts = {r.slice_index: r for result in kept for r in result.receipts}
             if len(done) + len(receipts) == len(self._plan.slices):
                 return self._prepare(parts, kept)

@@ -113,7 +113,7 @@ def resolve(
         if resolved is None:
             continue
         ranges.append(resolved[0])
-        losses += _leave_out_landed(resolved[1], log.leader.topic_id, landed)
+        losses += _unlanded_losses(resolved[1], log.leader.topic_id, landed)
     losses += (*vanished, *unreachable, *overwritten)
     notes = _expiry_notes(begins, survey, ranges, landed)
     notes += _inexact_notes(begins, request.until_bounds, survey, ranges)
@@ -191,7 +191,7 @@ def _resolve_one(
     return Range(log.partition, from_offset, until_offset, log.leader.topic_id), losses
 
 
-def _leave_out_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
+def _unlanded_losses(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
     """The losses, without landed offsets that have expired since. Truncated offsets stay: these
     losses are also warnings."""
     remaining: list[Loss] = []

@@ -20,7 +20,7 @@ import numpy as np
 
 from rangeland.grouping import group_by
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 
@@ -90,7 +90,7 @@ class ReplacedRange:
         return ReplacedRange(*map(add, astuple(self), astuple(other)))
 
 
-def leave_out_replaced(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
+def ranges_in_force(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
     """The ranges, in the order in which they were landed, without what later ones have replaced."""
     remaining: dict[Partition, list[LandedRange]] = {}
     ends: dict[Partition, int] = {}
@@ -225,7 +225,7 @@ class LocatedHoles:
     def are_all_in(self, planned: Iterable[Range]) -> bool:
         """Whether nothing stays missing once these ranges have landed."""
         is_alone = not (self.shared or self.leaves_more)
-        return is_alone and not leave_out(self.ranges, coverage_of(planned))
+        return is_alone and not uncovered_parts(self.ranges, coverage_of(planned))
 
 
 def locate_holes(

@@ -23,9 +23,9 @@ from rangeland.planning.table_audit import (
     LocatedHoles,
     OffsetSpans,
     audit,
-    leave_out_replaced,
     locate_holes,
     ranges_in_bytes,
+    ranges_in_force,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def examine(spark: SparkSession, target: LandingTarget) -> Verification:
     """Compares the table with all its landings. Reads three columns of the whole table, in the
     version that the target last read: rows that land in the meantime are in a later one."""
     landings = target.history.landings()
-    landed_ranges = leave_out_replaced(landed_ranges_of(landings, target.history.losses()))
+    landed_ranges = ranges_in_force(landed_ranges_of(landings, target.history.losses()))
     by_broker = any(landed_range.range.partition.broker for landed_range in landed_ranges)
     rows = table_rows(spark, target.table)
     in_bytes = ranges_in_bytes(landed_ranges)

@@ -21,7 +21,7 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.coverage import Coverage, leave_out
+from rangeland.planning.coverage import Coverage, uncovered_parts
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.proof import RangeResult
@@ -95,7 +95,7 @@ def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
         if job.source.reads(partition.topic)
         for r in _ranges(partition, spans)
     ]
-    unknown = leave_out(ranges, landed)
+    unknown = uncovered_parts(ranges, landed)
     if unknown and capabilities.offsets_are_bytes:
         raise Conflict(
             f"rows of {unknown[0].partition} in {job.sink.table} cannot count as landed",
