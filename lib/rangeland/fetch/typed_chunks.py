@@ -31,7 +31,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 )
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.receipt_builder import LostChunk, LostRecords, ReadChunk, SliceChunk
-from rangeland.fetch.slice_failures import MAX_LOSSES, log_loss, settle_loss
+from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss, log_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords
 from rangeland.model import COUNT_NAMES, Counts, Partition, Slice
@@ -98,7 +98,7 @@ class TypedChunks:
         evidence, ends = evidence_of(rows, [first]), (chunk.from_offset, chunk.until_offset)
         whole = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
         error = undecodable_error(partition, rows, first, len(undecodable), chunk.address)
-        loss = settle_loss(whole, self._policy, slice_, error)
+        loss = decide_loss(whole, self._policy, slice_, error)
         if isinstance(loss, Fail):
             raise loss.error
         action = loss.action

@@ -169,7 +169,7 @@ def draft_exact_ranges(
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
     policy = terms.request.policy
     inside = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))
-    replaced = [policy.settle(loss) for loss in inside]
+    replaced = [policy.decide_loss(loss) for loss in inside]
     losses = [loss for r in surveyed for loss in _find_losses(r, survey)]
     resolved = apply_policy(policy, surveyed, [*losses, *replaced])
     skipped = [loss for loss in resolved.losses if loss in replaced]
@@ -299,7 +299,7 @@ def check_still_there(ranges: Sequence[Range], survey: Survey, policy: Policy) -
         for r in surveyed
         for loss in _find_losses(r, survey)
         if loss.kind.traits.is_for_good or loss.kind.traits.is_whole_log
-        if policy.decide(loss) is Action.FAIL
+        if policy.action_for(loss) is Action.FAIL
     ]
     if failing:
         raise range_lost_error(failing)
