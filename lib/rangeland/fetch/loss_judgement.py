@@ -27,7 +27,7 @@ from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.errors import BadRecord, Damage, DamagedLog, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss, look_at
+from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss, inspection_advice
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Partition, Slice
@@ -44,7 +44,7 @@ def located_damage_error(
     """The error of a decoder, with the partition and the broker, which a decoder does not know."""
     located = error.with_words(
         what=f"{partition}: {error.what}",
-        do=error.do or look_at("the log segment", capabilities),
+        do=error.do or inspection_advice("the log segment", capabilities),
     )
     return located.with_values(log=DamagedLog(partition)).with_facts(leader=address)
 

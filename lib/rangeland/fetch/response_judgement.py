@@ -233,7 +233,7 @@ def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | AllDama
     """How much of a damaged response to decode. ``loss_judgement`` decides what is lost."""
     until = passable_until(error, response.offset, response.sender)
     if until is None:
-        return _located(response, error)
+        return _all_damaged(response, error)
     has_no_end = error.damage is not None and error.damage.next_offset is None
     is_cut_off = has_no_end and response.sender.proves_range
     until = min(until, response.request.until_offset)
@@ -335,9 +335,9 @@ def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset:
 
 def _damaged_entry(response: SliceResponse, why: str, damage: Damage | None = None) -> AllDamaged:
     what = f"the entry at offset {response.offset} cannot be decoded"
-    return _located(response, BadRecord(what, why=why, damage=damage))
+    return _all_damaged(response, BadRecord(what, why=why, damage=damage))
 
 
-def _located(response: SliceResponse, error: BadRecord) -> AllDamaged:
+def _all_damaged(response: SliceResponse, error: BadRecord) -> AllDamaged:
     partition, capabilities = response.request.partition, response.dialect.capabilities
     return AllDamaged(located_damage_error(error, partition, str(response.address), capabilities))

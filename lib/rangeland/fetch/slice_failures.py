@@ -35,7 +35,7 @@ each is a row of the ledger. More show a mistake in the job file rather than a d
 logger = logging.getLogger(__name__)
 
 
-def look_at(what: str, capabilities: Capabilities) -> str:
+def inspection_advice(what: str, capabilities: Capabilities) -> str:
     """The remedy for damaged bytes, with the tool that an operator has for them."""
     return f"check {what} on the leader" + (
         f" with {capabilities.log_tool}" if capabilities.log_tool else ""
@@ -112,7 +112,7 @@ def older_records_error(
         f"{state.slice.partition}: a fetch at offset {state.next_offset} returned entries "
         f"that end at {next_offset}",
         why="the response has only older records, so reading would never end",
-        do=look_at("the log segment", capabilities),
+        do=inspection_advice("the log segment", capabilities),
         log=DamagedLog(state.slice.partition, state.next_offset),
         **_state_facts(state),
     )
@@ -123,7 +123,7 @@ def entry_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord
         f"{state.slice.partition}: no complete entry at offset {state.next_offset} in "
         f"{state.size.bytes} bytes",
         why="entries of this size are not supported, or its length field is damaged",
-        do=look_at("the entry", capabilities),
+        do=inspection_advice("the entry", capabilities),
         log=DamagedLog(state.slice.partition, state.next_offset),
         **_state_facts(state),
     )

@@ -319,7 +319,7 @@ def undecodable_error(
     more = f"; nor can {count - 1} more of the records read with it" if count > 1 else ""
     return UndecodablePayload(
         f"{partition}: the {failure.field} of the record at offset {offset} cannot be decoded",
-        why=f"{reason_of(failure)}; it begins with {_shown(rows, failure)}{more}",
+        why=f"{reason_of(failure)}; it begins with {_first_bytes(rows, failure)}{more}",
         do="correct the schema under `decode` in the job file, or choose what happens to such "
         "records with `policy: {undecodable: skip}` or `quarantine`",
         damage=Damage(offset, offset + 1),
@@ -339,7 +339,7 @@ def evidence_of(rows: pa.RecordBatch, group: Sequence[UndecodableRow]) -> str:
         text = f"the transform fails on offset {offset}: {first.reason}; its value"
     else:
         text = f"the {first.field} at offset {offset}: {reason_of(first)}; it"
-    text += f" begins with {_shown(rows, first)}"
+    text += f" begins with {_first_bytes(rows, first)}"
     return text if len(group) == 1 else f"{count_noun(len(group), 'record')}; {text}"
 
 
@@ -355,7 +355,7 @@ def offset_of(rows: pa.RecordBatch, row: int) -> int:
     return int(rows.column(OFFSET.name)[row].as_py())
 
 
-def _shown(rows: pa.RecordBatch, failure: UndecodableRow) -> str:
+def _first_bytes(rows: pa.RecordBatch, failure: UndecodableRow) -> str:
     """The first bytes, escaped as in Python."""
     column = KEY.name if failure.field == KEY.name else VALUE.name
     data: bytes = rows.column(column)[failure.row].as_py() or b""

@@ -72,7 +72,7 @@ class SharedRead:
         self._progress = progress
         self._partitions = frozenset(s.partition for s in work.plan.slices)
         self._waits_for = ""
-        self._seen = 0
+        self._last_parts = 0
         self._stalled_at = Deadline(STALLED_S)
 
     def outcome(self) -> OutcomeEvent:
@@ -115,8 +115,8 @@ class SharedRead:
         return outcome
 
     def _is_stalled(self, parts: int) -> bool:
-        if parts != self._seen:
-            self._seen, self._stalled_at = parts, Deadline(STALLED_S)
+        if parts != self._last_parts:
+            self._last_parts, self._stalled_at = parts, Deadline(STALLED_S)
         return self._stalled_at.has_passed
 
     def _note_others(self, slice_owners: SliceOwners) -> None:

@@ -189,7 +189,7 @@ class Wrapper:
             stamp = header.timestamp_ms
         base = self.base_offset
         return Payload(
-            self._unpacked,
+            self._unpacked_messages,
             base,
             0,
             stamp,
@@ -213,7 +213,7 @@ class Wrapper:
         return self.last_offset - self._walk.last_offset if self._header.magic else 0
 
     @cached_property
-    def _unpacked(self) -> Any:
+    def _unpacked_messages(self) -> Any:
         """The messages in it, decompressed. Raises BadRecord."""
         self.check()
         value = self._value()
@@ -227,7 +227,7 @@ class Wrapper:
     @cached_property
     def _walk(self) -> MessageWalk:
         """The contents: plain messages that fill it, with possible offsets."""
-        data = self._unpacked
+        data = self._unpacked_messages
         walk = kafka_decoder().walk_messages(data, _ENTIRE)
         size = memoryview(data).nbytes
         if walk.end != size:

@@ -86,7 +86,7 @@ class QuarantinedRange:
         return not self.why
 
 
-def in_quarantine(
+def quarantined_ranges(
     job: Job, target: LandingTarget, row_format: RowFormat | None
 ) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
