@@ -133,7 +133,7 @@ def _bare_error(kind: type[RangelandError], what: str) -> RangelandError:
     return kind.__new__(kind, what)
 
 
-def _known(**facts: Any) -> dict[str, Any]:
+def _known_facts(**facts: Any) -> dict[str, Any]:
     """The facts that are known."""
     return {name: fact for name, fact in facts.items() if fact is not None}
 
@@ -184,7 +184,7 @@ class AccessDenied(RangelandError):
 
     @property
     def facts(self) -> dict[str, Any]:
-        return super().facts | _known(closed_at=self.closed_at)
+        return super().facts | _known_facts(closed_at=self.closed_at)
 
 
 class MissingRequirement(RangelandError):
@@ -216,7 +216,7 @@ class Unreachable(RangelandError):
 
     @property
     def facts(self) -> dict[str, Any]:
-        return super().facts | _known(closed=self.closed or None)
+        return super().facts | _known_facts(closed=self.closed or None)
 
 
 class StorageFailed(RangelandError):
@@ -264,7 +264,7 @@ class RemoteProtocolError(RangelandError):
     @property
     def facts(self) -> dict[str, Any]:
         first_bytes = self.first_bytes.hex() or None
-        return super().facts | _known(length=self.length, first_bytes=first_bytes)
+        return super().facts | _known_facts(length=self.length, first_bytes=first_bytes)
 
 
 class LocalProtocolError(RangelandError):
@@ -286,7 +286,7 @@ class Damage:
 
     @property
     def facts(self) -> dict[str, Any]:
-        return _known(
+        return _known_facts(
             base_offset=self.base_offset, next_offset=self.next_offset, good_until=self.good_until
         )
 
@@ -300,7 +300,7 @@ class DamagedLog:
 
     @property
     def facts(self) -> dict[str, Any]:
-        return partition_facts(self.partition) | _known(position=self.read_until)
+        return partition_facts(self.partition) | _known_facts(position=self.read_until)
 
 
 class BadRecord(RangelandError):
@@ -367,7 +367,7 @@ class RangeLost(RangelandError):
     @property
     def facts(self) -> dict[str, Any]:
         losses = [loss.facts for loss in self.losses]
-        return super().facts | _known(losses=losses or None)
+        return super().facts | _known_facts(losses=losses or None)
 
 
 class Conflict(RangelandError):

@@ -25,7 +25,7 @@ from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
 from rangeland.landing.special_plans.redrive import (
     RedriveResult,
-    in_quarantine,
+    quarantined_ranges,
     quarantined_schema_ids,
 )
 from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
@@ -140,7 +140,7 @@ def redrive(
     done = None if dry_run else land_plans(context)
     progress.step("reading the quarantine")
     context.target.refresh()
-    batches = in_quarantine(job, context.target, context.row_format)
+    batches = quarantined_ranges(job, context.target, context.row_format)
     seconds = time.monotonic() - context.began_at
     return RedriveResult(job.name, job.sink.table, tuple(batches), seconds, done)
 

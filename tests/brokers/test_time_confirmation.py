@@ -1,5 +1,5 @@
-"""A broker that says that no record is as late as a time, because it looks for it in a segment all
-of whose records are deleted."""
+"""A broker that says that a log has no record at or after a time, because it looks for it in a
+segment all of whose records are deleted."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def test_a_time_that_hides_behind_a_deleted_record_is_asked_for_again_later(
     with pytest.raises(Unreachable, match="are not available") as caught:
         look(settings, topics=(topic,), times_ms=(now_ms - 5_000,))
     assert (
-        "no record is as late as that, and that the latest one is at offset 2" in caught.value.why
+        "no record at or after that time, although its latest record is at offset 2"
+        in caught.value.why
     )
 
 
@@ -93,7 +94,7 @@ def test_the_newest_time_of_a_deleted_record_does_not_hide_the_others(
     assert offset_by_broker(settings, topic, now_ms - 7_000) is None
     with pytest.raises(Unreachable, match="are not available") as caught:
         look(settings, topics=(topic,), times_ms=(now_ms - 7_000,))
-    assert "the latest one is at offset 0" in caught.value.why
+    assert "its latest record is at offset 0" in caught.value.why
     later = look(settings, topics=(topic,), times_ms=(now_ms,)).lookups.for_times
     assert later[partition, now_ms] is None
 

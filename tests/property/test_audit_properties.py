@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rangeland.model import Partition, Range
 from rangeland.planning.intervals import subtract
-from rangeland.planning.table_audit import Audit, LandedRange, audit, leave_out_replaced, runs_of
+from rangeland.planning.table_audit import Audit, LandedRange, audit, ranges_in_force, spans_of
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 TOP = 40
@@ -56,7 +56,7 @@ def test_every_offset_is_counted_as_by_hand(
     landed_ranges: list[LandedRange], rows: list[int]
 ) -> None:
     wanted, there = rows_of(landed_ranges), Counter(rows)
-    said = audit(landed_ranges, {P0: runs_of(np.array(rows, np.int64))})
+    said = audit(landed_ranges, {P0: spans_of(np.array(rows, np.int64))})
     every = range(TOP)
     assert listed(said.holes) == {o for o in every if wanted[o] > there[o]}
     assert listed(said.duplicates) == {o for o in every if there[o] > wanted[o] > 0}
@@ -71,15 +71,15 @@ def test_what_was_landed_is_clean_in_any_order_of_rows(
     rows = list(rows_of(landed_ranges).elements())
     random.shuffle(rows)  # type: ignore[attr-defined]
     half = len(rows) // 2
-    parts = [runs_of(np.array(part, np.int64)) for part in (rows[:half], rows[half:])]
-    runs = tuple(np.concatenate(side) for side in zip(*parts, strict=True))
-    assert audit(landed_ranges, {P0: runs}) == Audit()  # type: ignore[dict-item]
+    parts = [spans_of(np.array(part, np.int64)) for part in (rows[:half], rows[half:])]
+    spans = tuple(np.concatenate(side) for side in zip(*parts, strict=True))
+    assert audit(landed_ranges, {P0: spans}) == Audit()  # type: ignore[dict-item]
 
 
 @given(st.integers(1, TOP), offsets)
 def test_without_rowless_offsets_the_count_decides(landed: int, rows: list[int]) -> None:
     landed_range = LandedRange(Range(P0, 0, TOP), landed)
-    said = audit([landed_range], {P0: runs_of(np.array(sorted(set(rows)), np.int64))})
+    said = audit([landed_range], {P0: spans_of(np.array(sorted(set(rows)), np.int64))})
     if len(set(rows)) >= landed:
         assert said.is_clean
     else:
@@ -92,7 +92,7 @@ def test_a_later_landing_stands_in_for_what_it_covers(
 ) -> None:
     first = [p for p in first if p.range.topic_id in ("A", None)]
     then = [p for p in then if p.range.topic_id in ("A", None)]
-    left = leave_out_replaced([*first, *then])
+    left = ranges_in_force([*first, *then])
     for o in range(TOP):
         holders = [p for p in left if p.range.from_offset <= o < p.range.until_offset]
         assert len(holders) <= 1
@@ -106,6 +106,6 @@ def test_a_later_landing_stands_in_for_what_it_covers(
 
 def test_partitions_are_distinguished() -> None:
     landed_ranges = [LandedRange(Range(P0, 0, 3), 3, ()), LandedRange(Range(P1, 0, 3), 3, ())]
-    said = audit(landed_ranges, {P1: runs_of(np.array([0, 1, 2, 2]))})
+    said = audit(landed_ranges, {P1: spans_of(np.array([0, 1, 2, 2]))})
     assert said.holes == (Range(P0, 0, 3),)
     assert said.duplicates == (Range(P1, 2, 3),)

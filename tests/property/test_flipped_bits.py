@@ -64,7 +64,7 @@ def golden_of_kafka() -> Iterator[tuple[str, Log]]:
         data = memoryview(one.data)
         entries = [
             (entry.base_offset, entry.last_offset + 1, bytes(data[start:end]))
-            for start, end, entry in locate_entries(data, 0, with_runs=False)
+            for start, end, entry in locate_entries(data, 0, join_messages=False)
         ]
         if entries[0][0] == 0 and sum(len(data) for _, _, data in entries) < 20_000:
             yield golden_kafka.label(one), Log(entries)

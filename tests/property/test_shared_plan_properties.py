@@ -14,7 +14,7 @@ from rangeland.planning.slice_assignment import (
     ReadSlices,
     SliceOwners,
     WaitForOthers,
-    leave_out_done,
+    drop_done,
     member_step,
 )
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -133,7 +133,7 @@ def test_whatever_drivers_hand_in_each_slice_is_handed_in_once_and_all_are(
         slices = list(step.slices)
         units = [unit_of(slices[i : i + task_size]) for i in range(0, len(slices), task_size)]
         finished = data.draw(st.lists(st.sampled_from(units), unique=True))
-        kept = leave_out_done(finished, handed_in)
+        kept = drop_done(finished, handed_in)
         assert all(unit in finished for unit in kept)
         handed_in += [r.slice_index for unit in kept for r in unit.receipts]
     alone = member_step(plan, handed_in, SliceOwners("z", frozenset(s.partition for s in plan), {}))
@@ -146,5 +146,5 @@ def test_whatever_drivers_hand_in_each_slice_is_handed_in_once_and_all_are(
 def test_a_unit_is_dropped_whole_where_one_of_its_slices_is_handed_in() -> None:
     plan = slices_of([3])
     units = [unit_of(plan[:2]), unit_of(plan[2:])]
-    assert leave_out_done(units, {1}) == [units[1]]
-    assert leave_out_done([*units, units[1]], ()) == units
+    assert drop_done(units, {1}) == [units[1]]
+    assert drop_done([*units, units[1]], ()) == units

@@ -14,7 +14,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from rangeland.decode.kafka.layout import Fault, MessageRun, RecordFormat
+from rangeland.decode.kafka.layout import Fault, MessageWalk, RecordFormat
 from tests.reference.kafka_cursor import Cursor, DecodedRecord, Malformed, micros_of
 
 _PREFIX_BYTES = 12
@@ -23,7 +23,7 @@ _CODEC, _LOG_APPEND = 0x07, 0x08
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 
 
-def walk_messages(data: Any, max_bytes: int) -> MessageRun:
+def walk_messages(data: Any, max_bytes: int) -> MessageWalk:
     """Over complete uncompressed messages with rising offsets, until ``max_bytes`` are exceeded.
     Anything else ends the walk unread."""
     raw = bytes(data)
@@ -40,7 +40,7 @@ def walk_messages(data: Any, max_bytes: int) -> MessageRun:
         last = offset
         position = end
         count += 1
-    return MessageRun(count, position, first, last)
+    return MessageWalk(count, position, first, last)
 
 
 class MessageReader(Cursor):

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.kafka.batch_table import BatchRun, Heads
+from rangeland.decode.kafka.batch_table import BatchWalk, Heads
 from rangeland.decode.kafka.layout import (
     Fault,
     Payload,
@@ -91,9 +91,9 @@ def _headers_value(record: DecodedRecord) -> list[dict[str, object]] | None:
 
 def no_batches(
     data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
-) -> BatchRun:
+) -> BatchWalk:
     """Finds none: the entries have to be read one by one."""
-    return BatchRun(0, begin, last_offset, False)
+    return BatchWalk(0, begin, last_offset, False)
 
 
 class KafkaReference:

@@ -89,7 +89,7 @@ PLANS_AND_LEDGER = (
         "a run does not look at what has landed",
         Change(
             "planning.plan_builder:_ranges_to_land",
-            "leave_out(requested, landed)",
+            "uncovered_parts(requested, landed)",
             "requested",
         ),
     ),
@@ -327,7 +327,7 @@ DAMAGE = (
         "what was read again from quarantine is read once more",
         Change(
             "landing.special_plans.redrive:_ranges_in_force",
-            "ranges=tuple(leave_out(request.ranges, landed))",
+            "ranges=tuple(uncovered_parts(request.ranges, landed))",
             "ranges=request.ranges",
         ),
     ),
@@ -337,7 +337,7 @@ GROUPS = (
         "a part is handed in without knowing the others",
         Change(
             "groups.shared_plan:SharedRead._hand_in",
-            "kept = leave_out_done(results, done)",
+            "kept = drop_done(results, done)",
             "kept = list(results)",
         ),
     ),

@@ -184,9 +184,9 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
         (row_checks, ("table_frame", "has_rows")),
-        (table_rows, ("table_frame", "runs_in", "rows_of_entries")),
+        (table_rows, ("table_frame", "spans_in", "rows_of_entries")),
         (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
-        (table_adoption, ("table_frame", "runs_in")),
+        (table_adoption, ("table_frame", "spans_in")),
     ):
         for name in names:
             yield module, name, getattr(sql, name)

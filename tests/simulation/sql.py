@@ -22,9 +22,9 @@ from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import (
     CountedRange,
     LandedRange,
+    OffsetSpans,
     ReplacedRange,
-    Runs,
-    runs_of,
+    spans_of,
 )
 from rangeland.spark.replace_where import ConcurrentChange
 from tests.simulation.delta import Tables, Version
@@ -125,19 +125,19 @@ def has_rows(spark: SimulatedSpark, frame: Frame, where: str) -> bool:
     return frame.where(where).count() > 0
 
 
-def runs_in(
+def spans_in(
     spark: SimulatedSpark,
     frame: Frame,
     columns: LogColumns = PLAIN_COLUMNS,
     *,
     by_broker: bool = False,
-) -> dict[Partition, Runs]:
+) -> dict[Partition, OffsetSpans]:
     found: dict[Partition, list[int]] = {}
     brokers = _brokers(frame) if by_broker else {}
     for topic, number, offset, _ in frame.rows():
         broker = brokers.get((topic, number), "")
         found.setdefault(Partition(topic, number, broker), []).append(offset)
-    return {p: runs_of(np.array(offsets, np.int64)) for p, offsets in found.items()}
+    return {p: spans_of(np.array(offsets, np.int64)) for p, offsets in found.items()}
 
 
 def rows_of_entries(

@@ -19,7 +19,7 @@ from rangeland.landing.target.target_schema import TargetSchema
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Counts, Partition, Survey
-from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
@@ -79,7 +79,7 @@ class Driving(landing_steps.LandingSteps):
 
     def draft(self) -> Any:
         position = self.target.history.position(self._job.application)
-        left = leave_out(PLAN.ranges, position.landed)
+        left = uncovered_parts(PLAN.ranges, position.landed)
         plan = (
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
         )
@@ -166,7 +166,7 @@ def test_killed_at_any_step_it_is_reported_once_by_whoever_comes_next(
             second.run()
         assert told(second.target) == BOTH
     landed = second.target.history.position(PLAN.application).landed
-    assert leave_out(PLAN.ranges, landed) == []
+    assert uncovered_parts(PLAN.ranges, landed) == []
     assert coverage_of(PLAN.ranges) == landed
 
 

@@ -12,7 +12,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
 from rangeland.dialects.kafka.entry_scan import cut_out, entries, scan
-from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
+from rangeland.dialects.kafka.legacy_messages import MAX_JOINED_BYTES
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings
@@ -176,7 +176,7 @@ def test_a_message_that_is_cut_off_waits_for_the_next_fetch() -> None:
 
 
 def test_a_long_run_comes_in_pieces_that_follow_on_each_other() -> None:
-    made = [Message(n, None, b"x" * 4096) for n in range(3 * MAX_RUN_BYTES // 4096)]
+    made = [Message(n, None, b"x" * 4096) for n in range(3 * MAX_JOINED_BYTES // 4096)]
     data = memoryview(encode_all(made))
     found = list(entries(data))
     assert len(found) == 4

@@ -14,8 +14,8 @@ from rangeland.planning.table_audit import (
     CountedRange,
     LandedRange,
     audit,
-    leave_out_replaced,
     ranges_in_bytes,
+    ranges_in_force,
 )
 
 P = Partition("orders", 0)
@@ -38,7 +38,7 @@ def test_a_range_whose_log_ended_is_proved_though_its_end_was_landed_later(in_by
         landing(1, 0, 100, Counts(landed=7, lost=40), offsets_are_bytes=in_bytes),
         landing(2, 60, 100, Counts(landed=4), offsets_are_bytes=in_bytes),
     ]
-    landed_ranges = leave_out_replaced(landed_ranges_of(cast(Any, landings), [lost(60, 100)]))
+    landed_ranges = ranges_in_force(landed_ranges_of(cast(Any, landings), [lost(60, 100)]))
     assert [(p.range.from_offset, p.range.until_offset, p.landed) for p in landed_ranges] == [
         (0, 60, 7),
         (60, 100, 4),

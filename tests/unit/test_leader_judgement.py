@@ -12,9 +12,9 @@ from rangeland.errors import RangeLost
 from rangeland.fetch.leader_judgement import (
     OTHER_TOPIC_MS,
     SHORT_END_MS,
-    doubt,
     judge_leader,
     judge_log_range,
+    unproved_observation,
 )
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import ReadMode, ServingBroker, initial_broker
@@ -117,7 +117,7 @@ def test_a_replica_proves_no_range() -> None:
     state.broker = ServingBroker(led, mode=ReadMode.DETOUR, replica_id=2)
     for log_range in ((40, 200, 200), (0, 20, 20), (0, 200, 200)):
         seen = range_seen(state, *log_range, policy=Policy())
-        assert seen == doubt(state, f"its log is [{log_range[0]}, {log_range[1]})")
+        assert seen == unproved_observation(state, f"its log is [{log_range[0]}, {log_range[1]})")
         assert seen.event is SliceEvent.REPLICA_FAILED
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
+from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, uncovered_parts
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -62,7 +62,7 @@ def test_overlap_is_what_both_have() -> None:
 def test_what_is_landed_is_left_out_and_a_middle_makes_two() -> None:
     landed = coverage_of([Range(P0, 10, 20, "A"), Range(P0, 20, 30, "A")])
     asked = [Range(P0, 0, 40, "A"), Range(P0, 12, 28, "A"), Range(P1, 0, 40, "A")]
-    assert leave_out(asked, landed) == [
+    assert uncovered_parts(asked, landed) == [
         Range(P0, 0, 10, "A"),
         Range(P0, 30, 40, "A"),
         Range(P1, 0, 40, "A"),
@@ -72,15 +72,15 @@ def test_what_is_landed_is_left_out_and_a_middle_makes_two() -> None:
 
 def test_another_incarnation_of_the_topic_has_other_offsets_under_the_same_numbers() -> None:
     landed = coverage_of([Range(P0, 0, 50, "A")])
-    assert leave_out([Range(P0, 0, 50, "B")], landed) == [Range(P0, 0, 50, "B")]
+    assert uncovered_parts([Range(P0, 0, 50, "B")], landed) == [Range(P0, 0, 50, "B")]
     assert covered_parts([Range(P0, 0, 50, "B")], landed) == []
 
 
 def test_an_unknown_incarnation_matches_every_incarnation() -> None:
     landed = coverage_of([Range(P0, 0, 10, "A"), Range(P0, 5, 20, "B")])
-    assert leave_out([Range(P0, 0, 30, None)], landed) == [Range(P0, 20, 30, None)]
+    assert uncovered_parts([Range(P0, 0, 30, None)], landed) == [Range(P0, 20, 30, None)]
     landed = coverage_of([Range(P0, 0, 10, None), Range(P0, 20, 30, "A")])
-    assert leave_out([Range(P0, 0, 40, "A")], landed) == [
+    assert uncovered_parts([Range(P0, 0, 40, "A")], landed) == [
         Range(P0, 10, 20, "A"),
         Range(P0, 30, 40, "A"),
     ]

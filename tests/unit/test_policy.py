@@ -92,23 +92,23 @@ def test_only_what_is_surely_lost_is_skipped() -> None:
     policy = Policy.all(Action.SKIP)
     loss = Loss(Partition("t", 0), 0, 5, LossKind.TRUNCATED, "the log ends at 0")
     unsure, away = replace(loss, is_sure=False), replace(loss, kind=LossKind.UNREACHABLE)
-    assert [policy.decide(one) for one in (loss, unsure, away)] == [
+    assert [policy.action_for(one) for one in (loss, unsure, away)] == [
         Action.SKIP,
         Action.FAIL,
         Action.FAIL,
     ]
     assert policy.reads_again(unsure)
-    assert Policy.all(Action.HOLD).decide(away) is Action.HOLD
+    assert Policy.all(Action.HOLD).action_for(away) is Action.HOLD
 
 
-def test_a_loss_has_an_action_once_a_policy_has_settled_it() -> None:
+def test_a_loss_has_an_action_once_a_policy_has_decided() -> None:
     loss = Loss(Partition("t", 0), 0, 5, LossKind.EXPIRED, "gone", is_sure=False, topic_id="A")
     assert not hasattr(loss, "action")
     for action in (Action.FAIL, Action.HOLD):
-        settled = Policy.all(action).settle(loss)
-        assert settled == loss.with_action(action)
-        assert (settled.is_sure, settled.topic_id, settled.interval) == (False, "A", (0, 5))
-    assert Policy.all(Action.SKIP).settle(loss).action is Action.FAIL, "it is not sure"
+        decided = Policy.all(action).decide_loss(loss)
+        assert decided == loss.with_action(action)
+        assert (decided.is_sure, decided.topic_id, decided.interval) == (False, "A", (0, 5))
+    assert Policy.all(Action.SKIP).decide_loss(loss).action is Action.FAIL, "it is not sure"
 
 
 def test_the_losses_of_an_error_are_found_again() -> None:

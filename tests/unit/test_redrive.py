@@ -154,7 +154,7 @@ def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> No
     assert redrive.draft_from_quarantine(*about, JobPosition({}, Coverage(), 2), 5).plan.tags == (
         "A",
     )
-    (found,) = redrive.in_quarantine(*about)
+    (found,) = redrive.quarantined_ranges(*about)
     assert found.read_filter == (Isolation.READ_COMMITTED, ("A",))
 
 
@@ -175,7 +175,7 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("all_decodes")
 def test_what_is_listed_holds_no_bytes() -> None:
     target = Keeping(kept(ten(10), 30), kept(ten(0), 20))
-    found = redrive.in_quarantine(cast(Job, JOB), cast(LandingTarget, target), None)
+    found = redrive.quarantined_ranges(cast(Job, JOB), cast(LandingTarget, target), None)
     assert [(one.batch.range, one.batch.size_bytes) for one in found] == [
         (ten(0), 20),
         (ten(10), 30),

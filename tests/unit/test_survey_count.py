@@ -206,7 +206,7 @@ def test_what_others_have_landed_meanwhile_is_not_held_against_an_older_look(
 def test_where_nothing_is_in_quarantine_nobody_is_asked_for_it(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "in_quarantine", lambda *about: [])
+    monkeypatch.setattr(planner, "quarantined_ranges", lambda *about: [])
     driver = Grouped(drivers.another(), kind=PlanKind.REREAD)
     driver.run()
     assert (cluster.looks, driver.landed) == (0, [])
@@ -220,7 +220,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
         Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, DamagedBytes(b"", (), "bad"), 1
     )
     left = redrive.QuarantinedRange(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
-    monkeypatch.setattr(planner, "in_quarantine", lambda *about: [left])
+    monkeypatch.setattr(planner, "quarantined_ranges", lambda *about: [left])
     read: list[ReadSettings] = []
 
     def whole(slices: object, settings: ReadSettings) -> list[Any]:

@@ -245,14 +245,14 @@ def add(omitted: OmittedRecords, fails: FailingOn) -> TransformFailed | None:
     return omitted.add(SLICES, cast(Trials, Session(fails)), FAILED)
 
 
-def test_records_that_fail_are_left_out_from_then_on_with_the_reason() -> None:
+def test_records_that_fail_are_omitted_from_then_on_with_the_reason() -> None:
     omitted = blaming(Action.QUARANTINE)
     assert add(omitted, FailingOn(7, 1500)) is None
     assert add(omitted, FailingOn(8)) is None
     reason = "KeyError: 'x'"
-    assert omitted.settings.left_out == {0: {7: reason, 8: reason}, 1: {1500: reason}}
+    assert omitted.settings.omitted == {0: {7: reason, 8: reason}, 1: {1500: reason}}
     assert omitted.trial.policy.of(LossKind.UNDECODABLE, "orders") is Action.SKIP
-    assert omitted.trial.left_out == omitted.settings.left_out
+    assert omitted.trial.omitted == omitted.settings.omitted
 
 
 @pytest.mark.parametrize(
@@ -264,13 +264,13 @@ def test_records_that_fail_are_left_out_from_then_on_with_the_reason() -> None:
         blaming(Action.SKIP, kind=PlanKind.REPLACE),
     ],
 )
-def test_where_no_record_may_be_left_out_none_is_searched(omitted: OmittedRecords) -> None:
+def test_where_no_record_may_be_omitted_none_is_searched(omitted: OmittedRecords) -> None:
     fails = FailingOn(7)
     assert add(omitted, fails) is FAILED
     assert fails.asked == 0
 
 
-def test_an_error_says_why_no_record_is_left_out() -> None:
+def test_an_error_says_why_no_record_is_omitted() -> None:
     for fails, why in (
         (FailingOn(3, 2000, together=True), "several records together"),
         (FailingOn(), "it did not fail when they were read again"),
@@ -280,7 +280,7 @@ def test_an_error_says_why_no_record_is_left_out() -> None:
         assert error is not None
         assert "KeyError: 'x'; `policy.undecodable` only leaves out single records" in error.why
         assert why in error.why
-        assert omitted.settings.left_out == {}
+        assert omitted.settings.omitted == {}
 
 
 def receipt(**counts: int) -> Receipt:

@@ -163,12 +163,12 @@ def test_too_many_losses_end_the_reading(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("row_format", [None, TEXT])
-def test_records_that_a_transform_fails_on_are_left_out_like_others(
+def test_records_that_a_transform_fails_on_are_omitted_like_others(
     row_format: RowFormat | None,
 ) -> None:
-    left_out = {0: {100: "KeyError: 'x' (m.py:5)", 107: "it has no row"}, 1: {105: "another slice"}}
+    omitted = {0: {100: "KeyError: 'x' (m.py:5)", 107: "it has no row"}, 1: {105: "another slice"}}
     policy = Policy(undecodable=Action.QUARANTINE)
-    settings = ReadSettings(KAFKA, policy=policy, row_format=row_format, left_out=left_out)
+    settings = ReadSettings(KAFKA, policy=policy, row_format=row_format, omitted=omitted)
     reader = SliceReader([PIECE], settings, load_dialect("kafka"))
     [found] = reader.type_rows(chunk({100: b"a", 101: b"b", 105: b"c"}))
     assert isinstance(found, ReadChunk)

@@ -143,7 +143,7 @@ def test_a_record_does_not_wait_for_ever() -> None:
     found = ids.schema(11, WrittenBefore(5_000, 5_000 + LATE_MS))
     assert found == UnusableSchema(
         "the schema registry has no schema with id 11, even an hour after a record that names it "
-        "was planned"
+        "was written"
     )
     assert CONFIRM_S <= registry.time < NO_PROGRESS_S
 
@@ -177,7 +177,7 @@ def test_what_is_not_final_is_judged_at_once_and_by_its_age() -> None:
         (7, 8, 0, "and it has later ones, such as 8"),
         (7, 7, 0, None),
         (7, 6, LATE_MS - 1, None),
-        (7, 6, LATE_MS, "even an hour after a record that names it was planned"),
+        (7, 6, LATE_MS, "even an hour after a record that names it was written"),
         (FAR_IDS + 6, 6, 0, None),
         (FAR_IDS + 7, 6, 0, "and its ids are far lower, such as 6"),
         (FAR_IDS + 7, 0, 0, None),

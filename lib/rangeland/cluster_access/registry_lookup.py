@@ -48,7 +48,7 @@ def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
     whose schemas are requested, for a job with a schema registry. Raises what ``make_row_format``
     raises, TableRefused for schemas that do not fit into one table, and Unreachable for a registry
     that does not answer."""
-    return make_row_format(job, _registered(job, seen or {}))
+    return make_row_format(job, _table_formats(job, seen or {}))
 
 
 def schemas_of(
@@ -71,7 +71,7 @@ def registered_as(
     return values.registration_among(schemas.versions_of(schema_id))
 
 
-def _registered(job: Job, seen: SeenIds) -> TableFormats | None:
+def _table_formats(job: Job, seen: SeenIds) -> TableFormats | None:
     """The schemas of a registry, frozen; None without one."""
     registry = job.decode.registry
     if registry is None:

@@ -74,7 +74,7 @@ class Stream:
             self._socket = self._tls.wrap_socket(plain, server_hostname=self._address.host)
         except OSError as error:
             plain.close()
-            raise self._lost_error("shake hands over TLS with", error) from error
+            raise self._lost_error("complete the TLS handshake with", error) from error
         except ValueError as error:
             plain.close()
             raise diagnosis.host_name_error(self._address) from error

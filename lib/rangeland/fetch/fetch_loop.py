@@ -27,7 +27,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import Step, next_step
-from rangeland.fetch.leader_judgement import doubt, judge_leader, judge_log_range
+from rangeland.fetch.leader_judgement import judge_leader, judge_log_range, unproved_observation
 from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReadMode, Sender, initial_broker
@@ -80,10 +80,10 @@ class FetchLoop:
         suspected, and unreachable otherwise. Raises RangeLost or Unreachable if the policy for that
         is to fail."""
         self.now_ms = now_ms
-        for state in self._unfinished():
+        for state in self._unfinished_states():
             self._give_up_if_stuck(state)
             state.broker.expire(now_ms)
-        return next_step(self._unfinished(), self.throttle, self.limits, now_ms)
+        return next_step(self._unfinished_states(), self.throttle, self.limits, now_ms)
 
     def take_losses(self) -> list[tuple[int, DecidedLoss]]:
         """The losses that a policy has skipped or held since the last call, with the indexes of
@@ -91,7 +91,7 @@ class FetchLoop:
         losses, self._losses = self._losses, []
         return losses
 
-    def _unfinished(self) -> list[SliceState]:
+    def _unfinished_states(self) -> list[SliceState]:
         return [s for s in self.states.values() if s.phase is not Phase.DONE]
 
     def _give_up_if_stuck(self, state: SliceState) -> None:
@@ -158,7 +158,7 @@ class FetchLoop:
         sender, first, end = state.broker.sender, state.next_offset, state.slice.until_offset
         loss = judge_damage(error, sender, self.policy, state.slice, first, end)
         if loss is None:
-            self._move(state, doubt(state, error.what))
+            self._move(state, unproved_observation(state, error.what))
         else:
             self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
@@ -180,7 +180,7 @@ class FetchLoop:
         state = self._current(request)
         sender = state.broker.sender
         if sender is Sender.REPLICA:
-            observation = doubt(state, "it answered without records")
+            observation = unproved_observation(state, "it answered without records")
             event = SliceEvent.NO_RECORDS if throttled else observation.event
             reason = observation.reason
         elif readable_end is None:
@@ -330,5 +330,5 @@ class FetchLoop:
         state = self.states[request.index]
         if state.broker.sender.proves_damage:
             return False
-        self._move(state, doubt(state, evidence))
+        self._move(state, unproved_observation(state, evidence))
         return True

@@ -34,7 +34,7 @@ def judge_log_range(
     are not readable yet, if known."""
     reason, next_offset = state.retry.last_failure, state.next_offset
     if not state.broker.sender.proves_range:
-        return doubt(state, f"its log is [{log_start}, {log_end})")
+        return unproved_observation(state, f"its log is [{log_start}, {log_end})")
     if next_offset < log_start:
         evidence = f"{reason}; the nearest valid offset is {log_start}"
         loss = loss_of(state, policy, LossKind.EXPIRED, evidence, log_start)
@@ -104,7 +104,7 @@ def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:
     return Observation(event, suspicion.evidence, supports=suspicion)
 
 
-def doubt(state: SliceState, evidence: str) -> Observation:
+def unproved_observation(state: SliceState, evidence: str) -> Observation:
     """The observation that the broker has sent what it does not prove, so that the leader is asked:
     it may be a replica that lags, or no longer the leader."""
     is_leader = state.broker.sender.proves_range

@@ -27,7 +27,7 @@ from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.errors import BadRecord, Damage, DamagedLog, RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_failures import MAX_LOSSES, look_at, settle_loss
+from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss, inspection_advice
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Partition, Slice
@@ -44,7 +44,7 @@ def located_damage_error(
     """The error of a decoder, with the partition and the broker, which a decoder does not know."""
     located = error.with_words(
         what=f"{partition}: {error.what}",
-        do=error.do or look_at("the log segment", capabilities),
+        do=error.do or inspection_advice("the log segment", capabilities),
     )
     return located.with_values(log=DamagedLog(partition)).with_facts(leader=address)
 
@@ -94,7 +94,7 @@ def judge_damage(
         return Fail(error)
     evidence, damage = f"{error.what}: {error.why}", error.damage
     damaged = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
-    loss = settle_loss(damaged, policy, slice_, error)
+    loss = decide_loss(damaged, policy, slice_, error)
     if isinstance(loss, Fail) or loss.action is Action.HOLD:
         return loss
     if damage is None or damage.next_offset is None or damage.next_offset <= first:
@@ -134,7 +134,7 @@ def judge_gap(
         f"known to be the reason: {cleanup.evidence}"
     )
     loss = Loss(slice_.partition, from_offset, until_offset, LossKind.MISSING, evidence)
-    return settle_loss(loss, policy, slice_)
+    return decide_loss(loss, policy, slice_)
 
 
 def too_many_gaps_error(slice_: Slice, count: int, last: Loss) -> RangeLost | None:

@@ -125,7 +125,7 @@ class PieceDecoder:
         """Decodes up to ``until``. A loss that ends it early is held or by damage, which may be
         some offsets further on."""
         topic = state.slice.partition.topic
-        for found in self._decoded(state, until):
+        for found in self._find_chunks(state, until):
             if isinstance(found, BadRecord):
                 return self._judge_damage(state, found, until)
             if isinstance(found, Gap):
@@ -141,7 +141,9 @@ class PieceDecoder:
             state.next_offset = found.until_offset
         return None
 
-    def _decoded(self, state: _PieceState, until: int) -> Iterator[SliceChunk | Gap | BadRecord]:
+    def _find_chunks(
+        self, state: _PieceState, until: int
+    ) -> Iterator[SliceChunk | Gap | BadRecord]:
         """What the dialect finds up to ``until``; damage comes last. The caller advances the state
         to the end of each chunk."""
         piece, at, isolation = state.piece, state.next_offset, self._settings.isolation

@@ -1,6 +1,6 @@
 """What a task needs to read slices, as picklable values: the cluster, and what becomes of records.
 
-The connection knows none of the rest: which records a job leaves out, how their payloads become
+The connection knows none of the rest: which records a job omits, how their payloads become
 columns, and what a policy does about those that cannot be read.
 """
 
@@ -34,7 +34,7 @@ class ReadSettings:
     """The schema registry to ask for schemas that are not in the row format's catalogue."""
     written: WrittenBefore | None = None
     """The known age of the records."""
-    left_out: Mapping[int, Mapping[int, str]] = field(default_factory=dict, repr=False)
+    omitted: Mapping[int, Mapping[int, str]] = field(default_factory=dict, repr=False)
     """Records without a row because the transform fails on them, by slice and offset, with the
     reason."""
     quarantined_bytes: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)

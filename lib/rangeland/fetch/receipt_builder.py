@@ -25,7 +25,7 @@ from rangeland.model import Counts, Slice
 from rangeland.planning.slice_receipt import Receipt
 
 MAX_ROWLESS_INTERVALS = 10_000
-"""The most that a receipt has. A compacted log may have as many as records."""
+"""A compacted log may have as many intervals as records, so a receipt keeps at most this many."""
 
 
 @dataclass(slots=True)

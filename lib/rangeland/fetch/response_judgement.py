@@ -124,7 +124,7 @@ class AskWhetherDamaged(RecordsQuestion):
     elsewhere. They are not compacted."""
 
     first_offset: int
-    """The first offset that the sender has not left out."""
+    """The first offset that the sender has returned."""
     scan: Scan
     """The scan of the response."""
     why: str
@@ -204,7 +204,7 @@ def judge_records(
         case AskForNextEntry():
             return _judge_next_entry(response, question.offset, answer)
         case AskWhetherDamaged():
-            return _judge_left_out(response, question, answer)
+            return _judge_missing_entry(response, question, answer)
         case AskForGapEntry(gap=gap):
             return _judge_gap_entry(response, gap, _begins_with(answer, gap.entry))
         case AskWhetherMisplaced(gap=gap):
@@ -233,7 +233,7 @@ def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | AllDama
     """How much of a damaged response to decode. ``loss_judgement`` decides what is lost."""
     until = passable_until(error, response.offset, response.sender)
     if until is None:
-        return _located(response, error)
+        return _all_damaged(response, error)
     has_no_end = error.damage is not None and error.damage.next_offset is None
     is_cut_off = has_no_end and response.sender.proves_range
     until = min(until, response.request.until_offset)
@@ -266,7 +266,7 @@ def _end_within(response: SliceResponse, readable_end: int) -> int | None:
     return until if until is not None and offset < until <= readable_end else None
 
 
-def _judge_left_out(
+def _judge_missing_entry(
     response: SliceResponse, question: AskWhetherDamaged, answer: FetchedPartition | None
 ) -> Judgement:
     if answer is None or not len(answer.records):
@@ -335,9 +335,9 @@ def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset:
 
 def _damaged_entry(response: SliceResponse, why: str, damage: Damage | None = None) -> AllDamaged:
     what = f"the entry at offset {response.offset} cannot be decoded"
-    return _located(response, BadRecord(what, why=why, damage=damage))
+    return _all_damaged(response, BadRecord(what, why=why, damage=damage))
 
 
-def _located(response: SliceResponse, error: BadRecord) -> AllDamaged:
+def _all_damaged(response: SliceResponse, error: BadRecord) -> AllDamaged:
     partition, capabilities = response.request.partition, response.dialect.capabilities
     return AllDamaged(located_damage_error(error, partition, str(response.address), capabilities))

@@ -35,23 +35,23 @@ each is a row of the ledger. More show a mistake in the job file rather than a d
 logger = logging.getLogger(__name__)
 
 
-def look_at(what: str, capabilities: Capabilities) -> str:
+def inspection_advice(what: str, capabilities: Capabilities) -> str:
     """The remedy for damaged bytes, with the tool that an operator has for them."""
     return f"check {what} on the leader" + (
         f" with {capabilities.log_tool}" if capabilities.log_tool else ""
     )
 
 
-def settle_loss(
+def decide_loss(
     loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
 ) -> DecidedLoss | Fail:
     """The loss within the slice, with its action; up to the slice's end if it is held. ``error``:
     what the run ends with if the policy is to fail, RangeLost by default."""
     end = slice_.until_offset
-    settled = policy.settle(replace(loss, until_offset=min(loss.until_offset, end)))
-    if settled.action is Action.FAIL:
-        return Fail(error or range_lost_error([settled]))
-    return replace(settled, until_offset=end) if settled.action is Action.HOLD else settled
+    decided = policy.decide_loss(replace(loss, until_offset=min(loss.until_offset, end)))
+    if decided.action is Action.FAIL:
+        return Fail(error or range_lost_error([decided]))
+    return replace(decided, until_offset=end) if decided.action is Action.HOLD else decided
 
 
 def loss_of(
@@ -60,7 +60,7 @@ def loss_of(
     """The loss of the rest of a slice, up to ``until`` or to its end."""
     slice_, first = state.slice, state.next_offset
     loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
-    return settle_loss(loss, policy, slice_)
+    return decide_loss(loss, policy, slice_)
 
 
 def stuck_loss(
@@ -77,7 +77,7 @@ def stuck_loss(
     loss = Loss(
         slice_.partition, state.next_offset, slice_.until_offset, LossKind.UNREACHABLE, evidence
     )
-    return settle_loss(loss, policy, slice_, error)
+    return decide_loss(loss, policy, slice_, error)
 
 
 def log_loss(loss: DecidedLoss) -> None:
@@ -112,7 +112,7 @@ def older_records_error(
         f"{state.slice.partition}: a fetch at offset {state.next_offset} returned entries "
         f"that end at {next_offset}",
         why="the response has only older records, so reading would never end",
-        do=look_at("the log segment", capabilities),
+        do=inspection_advice("the log segment", capabilities),
         log=DamagedLog(state.slice.partition, state.next_offset),
         **_state_facts(state),
     )
@@ -123,7 +123,7 @@ def entry_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord
         f"{state.slice.partition}: no complete entry at offset {state.next_offset} in "
         f"{state.size.bytes} bytes",
         why="entries of this size are not supported, or its length field is damaged",
-        do=look_at("the entry", capabilities),
+        do=inspection_advice("the entry", capabilities),
         log=DamagedLog(state.slice.partition, state.next_offset),
         **_state_facts(state),
     )

@@ -66,8 +66,8 @@ class SliceReader:
         self._settings = settings
         self._decoder = PieceDecoder(slices, settings, dialect)
         row_format = settings.row_format or RowFormat()
-        self._types_rows = settings.row_format is not None or bool(settings.left_out)
-        self._typing = TypedChunks(row_format, settings.policy, slices, settings.left_out)
+        self._types_rows = settings.row_format is not None or bool(settings.omitted)
+        self._typing = TypedChunks(row_format, settings.policy, slices, settings.omitted)
         self._schemas = ExecutorSchemas(row_format.catalogue, settings.registry, settings.written)
 
     def read(self, pieces: Iterator[Piece]) -> Iterator[SliceChunk]:

@@ -31,7 +31,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 )
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.slice_chunks import LostChunk, LostRecords, ReadChunk, SliceChunk
-from rangeland.fetch.slice_failures import MAX_LOSSES, log_loss, settle_loss
+from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss, log_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords
 from rangeland.model import COUNT_NAMES, Counts, Partition, Slice
@@ -53,13 +53,13 @@ class TypedChunks:
         row_format: RowFormat,
         policy: Policy,
         slices: Sequence[Slice],
-        left_out: Mapping[int, Mapping[int, str]] | None = None,
+        omitted: Mapping[int, Mapping[int, str]] | None = None,
     ) -> None:
         self._format = row_format
         self._decoders: dict[str, RowDecoder] = {}
         self._policy = policy
         self._slices: Mapping[int, Slice] = {s.index: s for s in slices}
-        self._left_out = left_out or {}
+        self._omitted = omitted or {}
         self._losses: dict[int, int] = {}
 
     def type_rows(self, chunk: ReadChunk) -> Iterator[SliceChunk | AskSchemas]:
@@ -86,7 +86,7 @@ class TypedChunks:
         self._decoder(topic_field.topic).add_schema(topic_field, schema_id, found)
 
     def _type_rows(self, chunk: ReadChunk, decoded: DecodedRows) -> SliceChunk:
-        """The chunk with its decoded rows, without those that the policy leaves out; or the loss of
+        """The chunk with its decoded rows, without those that the policy drops; or the loss of
         its slice's rest if the policy is to hold."""
         rows: pa.RecordBatch = chunk.rows
         slice_ = self._slices[chunk.slice_index]
@@ -98,7 +98,7 @@ class TypedChunks:
         evidence, ends = evidence_of(rows, [first]), (chunk.from_offset, chunk.until_offset)
         whole = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
         error = undecodable_error(partition, rows, first, len(undecodable), chunk.address)
-        loss = settle_loss(whole, self._policy, slice_, error)
+        loss = decide_loss(whole, self._policy, slice_, error)
         if isinstance(loss, Fail):
             raise loss.error
         action = loss.action
@@ -116,7 +116,7 @@ class TypedChunks:
         self._check_losses_are_few(slice_, rows, first, len(lost))
         for records in lost:
             log_loss(records.loss)
-        mask = left_out(entries, undecodable, action)
+        mask = lost_row_mask(entries, undecodable, action)
         width = sum(records.loss.width for records in lost)
         others = Counts(quarantined=width) if action is Action.QUARANTINE else Counts(lost=width)
         return replace(
@@ -130,7 +130,7 @@ class TypedChunks:
         self, chunk: ReadChunk, undecodable: Sequence[UndecodableRow]
     ) -> Sequence[UndecodableRow]:
         """The undecodable rows and those on which the transform fails, in order."""
-        reasons = self._left_out.get(chunk.slice_index)
+        reasons = self._omitted.get(chunk.slice_index)
         if not reasons:
             return undecodable
         offsets = chunk.rows.column(OFFSET.name).to_pylist()
@@ -238,7 +238,9 @@ def entries_of(rows: pa.RecordBatch, until_offset: int, *, adjacent: bool) -> En
     return Entries(starts, ends, of_row)
 
 
-def left_out(entries: Entries, undecodable: Sequence[UndecodableRow], action: Action) -> np.ndarray:
+def lost_row_mask(
+    entries: Entries, undecodable: Sequence[UndecodableRow], action: Action
+) -> np.ndarray:
     """A mask of the rows that do not go to the table: the undecodable ones, and all other rows of
     their entries if these are quarantined."""
     mask = np.zeros(len(entries.of_row), bool)
@@ -255,10 +257,10 @@ def lost_records(
     undecodable: Sequence[UndecodableRow],
     action: Action,
 ) -> Iterator[LostRecords]:
-    """The losses, one for each run of adjacent entries. ``undecodable`` is in order of rows."""
-    for run in _runs(entries, undecodable):
-        first, last = (int(entries.of_row[failure.row]) for failure in (run[0], run[-1]))
-        evidence = evidence_of(rows, run)
+    """The losses, one for each group of adjacent entries. ``undecodable`` is in order of rows."""
+    for group in _adjacent_records(entries, undecodable):
+        first, last = (int(entries.of_row[failure.row]) for failure in (group[0], group[-1]))
+        evidence = evidence_of(rows, group)
         loss = DecidedLoss(
             partition,
             from_offset=int(entries.starts[first]),
@@ -270,33 +272,33 @@ def lost_records(
         records = None
         if action is Action.QUARANTINE:
             start, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
-            records = _rows_to_keep(rows, range(start, until), run, evidence)
+            records = _rows_to_keep(rows, range(start, until), group, evidence)
         yield LostRecords(loss, records)
 
 
-def _runs(
+def _adjacent_records(
     entries: Entries, undecodable: Sequence[UndecodableRow]
 ) -> Iterator[list[UndecodableRow]]:
-    """Runs of records whose entries follow one another without an offset in between."""
-    run: list[UndecodableRow] = []
+    """Groups of records whose entries follow one another without an offset in between."""
+    group: list[UndecodableRow] = []
     end = -1
     for failure in undecodable:
         number = entries.of_row[failure.row]
-        if run and entries.ends[number] != end and entries.starts[number] != end:
-            yield run
-            run = []
-        run.append(failure)
+        if group and entries.ends[number] != end and entries.starts[number] != end:
+            yield group
+            group = []
+        group.append(failure)
         end = entries.ends[number]
-    if run:
-        yield run
+    if group:
+        yield group
 
 
 def _rows_to_keep(
-    rows: pa.RecordBatch, row_range: range, run: Sequence[UndecodableRow], reason: str
+    rows: pa.RecordBatch, row_range: range, group: Sequence[UndecodableRow], reason: str
 ) -> UndecodableRecords:
     """The rows of whole entries, each with the reason why it cannot be decoded; none for the others
     of its entry."""
-    by_row = {failure.row: failure for failure in run}
+    by_row = {failure.row: failure for failure in group}
     blamed = [by_row.get(row) for row in row_range]
     records = rows.drop_columns([TOPIC.name, PARTITION.name]).slice(row_range.start, len(row_range))
     reasons = pa.array(
@@ -317,7 +319,7 @@ def undecodable_error(
     more = f"; nor can {count - 1} more of the records read with it" if count > 1 else ""
     return UndecodablePayload(
         f"{partition}: the {failure.field} of the record at offset {offset} cannot be decoded",
-        why=f"{reason_of(failure)}; it begins with {_shown(rows, failure)}{more}",
+        why=f"{reason_of(failure)}; it begins with {_first_bytes(rows, failure)}{more}",
         do="correct the schema under `decode` in the job file, or choose what happens to such "
         "records with `policy: {undecodable: skip}` or `quarantine`",
         damage=Damage(offset, offset + 1),
@@ -330,15 +332,15 @@ def undecodable_error(
     )
 
 
-def evidence_of(rows: pa.RecordBatch, run: Sequence[UndecodableRow]) -> str:
-    first = run[0]
+def evidence_of(rows: pa.RecordBatch, group: Sequence[UndecodableRow]) -> str:
+    first = group[0]
     offset = offset_of(rows, first.row)
     if first.field == TRANSFORM:
         text = f"the transform fails on offset {offset}: {first.reason}; its value"
     else:
         text = f"the {first.field} at offset {offset}: {reason_of(first)}; it"
-    text += f" begins with {_shown(rows, first)}"
-    return text if len(run) == 1 else f"{count_noun(len(run), 'record')}; {text}"
+    text += f" begins with {_first_bytes(rows, first)}"
+    return text if len(group) == 1 else f"{count_noun(len(group), 'record')}; {text}"
 
 
 def reason_of(failure: UndecodableRow) -> str:
@@ -353,7 +355,7 @@ def offset_of(rows: pa.RecordBatch, row: int) -> int:
     return int(rows.column(OFFSET.name)[row].as_py())
 
 
-def _shown(rows: pa.RecordBatch, failure: UndecodableRow) -> str:
+def _first_bytes(rows: pa.RecordBatch, failure: UndecodableRow) -> str:
     """The first bytes, escaped as in Python."""
     column = KEY.name if failure.field == KEY.name else VALUE.name
     data: bytes = rows.column(column)[failure.row].as_py() or b""

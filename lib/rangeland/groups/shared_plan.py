@@ -29,7 +29,7 @@ from rangeland.planning.slice_assignment import (
     ReadSlices,
     SliceOwners,
     WaitForOthers,
-    leave_out_done,
+    drop_done,
     member_step,
 )
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -72,7 +72,7 @@ class SharedRead:
         self._progress = progress
         self._partitions = frozenset(s.partition for s in work.plan.slices)
         self._waits_for = ""
-        self._seen = 0
+        self._last_parts = 0
         self._stalled_at = Deadline(STALLED_S)
 
     def outcome(self) -> OutcomeEvent:
@@ -115,8 +115,8 @@ class SharedRead:
         return outcome
 
     def _is_stalled(self, parts: int) -> bool:
-        if parts != self._seen:
-            self._seen, self._stalled_at = parts, Deadline(STALLED_S)
+        if parts != self._last_parts:
+            self._last_parts, self._stalled_at = parts, Deadline(STALLED_S)
         return self._stalled_at.has_passed
 
     def _note_others(self, slice_owners: SliceOwners) -> None:
@@ -157,7 +157,7 @@ class SharedRead:
             if outcome is not None:
                 return outcome
             done = _receipts(parts)
-            kept = leave_out_done(results, done)
+            kept = drop_done(results, done)
             receipts = {r.slice_index: r for result in kept for r in result.receipts}
             if len(done) + len(receipts) == len(self._plan.slices):
                 return self._prepare(parts, kept)

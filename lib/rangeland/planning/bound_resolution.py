@@ -113,7 +113,7 @@ def resolve(
         if resolved is None:
             continue
         ranges.append(resolved[0])
-        losses += _leave_out_landed(resolved[1], log.leader.topic_id, landed)
+        losses += _unlanded_losses(resolved[1], log.leader.topic_id, landed)
     losses += (*vanished, *unreachable, *overwritten)
     notes = _expiry_notes(begins, survey, ranges, landed)
     notes += _inexact_notes(begins, request.until_bounds, survey, ranges)
@@ -191,7 +191,7 @@ def _resolve_one(
     return Range(log.partition, from_offset, until_offset, log.leader.topic_id), losses
 
 
-def _leave_out_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
+def _unlanded_losses(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
     """The losses, without landed offsets that have expired since. Truncated offsets stay: these
     losses are also warnings."""
     remaining: list[Loss] = []
@@ -354,16 +354,16 @@ def apply_policy(
     policy: Policy, ranges: Sequence[Range], losses: Iterable[Loss]
 ) -> ResolvedRequest:
     """Applies the policy to the losses. Raises RangeLost for losses that fail."""
-    settled = [policy.settle(loss) for loss in losses]
-    failing = [loss for loss in settled if loss.action is Action.FAIL]
+    decided = [policy.decide_loss(loss) for loss in losses]
+    failing = [loss for loss in decided if loss.action is Action.FAIL]
     out_of_reach = [loss for loss in failing if loss.kind is LossKind.UNREACHABLE]
     if out_of_reach and len(out_of_reach) == len(failing):
         raise unreachable_error(out_of_reach)
     if failing:
         raise range_lost_error(failing)
-    held = [loss for loss in settled if loss.action is Action.HOLD]
+    held = [loss for loss in decided if loss.action is Action.HOLD]
     held_partitions = {loss.partition for loss in held}
-    skipped = [loss for loss in settled if loss.partition not in held_partitions]
+    skipped = [loss for loss in decided if loss.partition not in held_partitions]
     to_read = [r for r in ranges if r.partition not in held_partitions]
     return ResolvedRequest(tuple(to_read), tuple(skipped), tuple(held))
 

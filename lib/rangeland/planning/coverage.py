@@ -2,7 +2,7 @@
 
 What has landed and what other unfinished plans hold are interval lists per partition and topic
 incarnation (the offsets of a topic that was deleted and created again mean other records). A new
-plan leaves out what has landed, and sees which unfinished plans block it.
+plan has no offsets that have landed, and sees which unfinished plans block it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def coverage_of(ranges: Iterable[Range]) -> Coverage:
     return Coverage({key: merge(r.interval for r in group) for key, group in groups.items()})
 
 
-def leave_out(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
+def uncovered_parts(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
     """The uncovered parts of the ranges. A range that is covered entirely disappears; if its
     middle is covered, it becomes two."""
     return [

@@ -58,7 +58,7 @@ def _remedies(kinds: list[LossKind]) -> str:
 def check_has_topic_ids(policy: Policy, loss: Loss, reason: str) -> None:
     """Refuses a recreated topic if one of its incarnations has no topic id: its new offsets would
     count as landed, since the old ones are. Raises RangeLost where the policy would go on."""
-    if policy.decide(loss) is not Action.SKIP:
+    if policy.action_for(loss) is not Action.SKIP:
         return
     error = range_lost_error([loss])
     raise error.with_words(

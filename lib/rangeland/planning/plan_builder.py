@@ -27,7 +27,7 @@ from rangeland.planning.bound_resolution import (
     losses_outside,
     resolve,
 )
-from rangeland.planning.coverage import Coverage, covered_parts, leave_out
+from rangeland.planning.coverage import Coverage, covered_parts, uncovered_parts
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
@@ -78,7 +78,7 @@ def draft_new(
     ranges = _ranges_to_land(requested, terms.limits, survey, position.landed)
     # Other losses are not recorded as gone, since those offsets may still appear.
     losses = _losses_inside(ranges, resolved.losses, (LossKind.EXPIRED,))
-    readable = _leave_out_losses(ranges, losses)
+    readable = _without_losses(ranges, losses)
     risks = at_risk(readable, survey)
     slices = cut_slices(readable, terms.slicing, survey.logs, risks)
     first_marks = _first_marks(terms.request, resolved.ranges, survey, position)
@@ -115,7 +115,9 @@ def _ranges_to_land(
     requested: Sequence[Range], limits: Limits, survey: Survey, landed: Coverage
 ) -> list[Range]:
     """The requested ranges that have not landed, within the limits of a run."""
-    unlanded = [with_estimate(r, survey.logs[r.partition]) for r in leave_out(requested, landed)]
+    unlanded = [
+        with_estimate(r, survey.logs[r.partition]) for r in uncovered_parts(requested, landed)
+    ]
     return [r for r in apply_limits(unlanded, limits, survey.logs) if r.width > 0]
 
 
@@ -167,7 +169,7 @@ def draft_exact_ranges(
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
     policy = terms.request.policy
     inside = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))
-    replaced = [policy.settle(loss) for loss in inside]
+    replaced = [policy.decide_loss(loss) for loss in inside]
     losses = [loss for r in surveyed for loss in _find_losses(r, survey)]
     resolved = apply_policy(policy, surveyed, [*losses, *replaced])
     skipped = [loss for loss in resolved.losses if loss in replaced]
@@ -177,11 +179,11 @@ def draft_exact_ranges(
     ]
     planned = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
-        for r in _leave_out_losses(list(resolved.ranges), still_missing)
+        for r in _without_losses(list(resolved.ranges), still_missing)
     ]
     for_good = [kind for kind in LossKind if kind.traits.is_for_good]
     lost = _losses_inside(planned, resolved.losses, for_good)
-    slices = cut_slices(_leave_out_losses(planned, lost), terms.slicing, survey.logs)
+    slices = cut_slices(_without_losses(planned, lost), terms.slicing, survey.logs)
     # A plan that is finished later must find these logs as they are now.
     in_logs = [
         r
@@ -209,7 +211,7 @@ def draft_ranges_in_log(
     in the plan."""
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
     with_losses = [(r, _find_losses(r, survey)) for r in surveyed]
-    readable = [part for r, losses in with_losses for part in _leave_out_losses([r], losses)]
+    readable = [part for r, losses in with_losses for part in _without_losses([r], losses)]
     draft = draft_exact_ranges(terms, survey, position, readable)
     held = tuple(loss.with_action(Action.HOLD) for _, losses in with_losses for loss in losses)
     return replace(draft, held=held)
@@ -297,7 +299,7 @@ def check_still_there(ranges: Sequence[Range], survey: Survey, policy: Policy) -
         for r in surveyed
         for loss in _find_losses(r, survey)
         if loss.kind.traits.is_for_good or loss.kind.traits.is_whole_log
-        if policy.decide(loss) is Action.FAIL
+        if policy.action_for(loss) is Action.FAIL
     ]
     if failing:
         raise range_lost_error(failing)
@@ -330,7 +332,7 @@ def _losses_inside(
     ]
 
 
-def _leave_out_losses(ranges: Sequence[Range], losses: Sequence[Loss]) -> list[Range]:
+def _without_losses(ranges: Sequence[Range], losses: Sequence[Loss]) -> list[Range]:
     """The readable parts of the ranges."""
     lost = by_partition(losses)
     return [

@@ -46,15 +46,15 @@ class Policy:
         """The same action for every kind."""
         return Policy((), **dict.fromkeys(LossKind, action))
 
-    def decide(self, loss: Loss) -> Action:
+    def action_for(self, loss: Loss) -> Action:
         """The action for a loss. It is not skipped if it may turn out not to be a loss."""
         action = self.of(loss.kind, loss.partition.topic)
         may_skip = loss.is_sure and Action.SKIP in loss.kind.traits.actions
         return Action.FAIL if action is Action.SKIP and not may_skip else action
 
-    def settle(self, loss: Loss) -> DecidedLoss:
+    def decide_loss(self, loss: Loss) -> DecidedLoss:
         """The loss with its action."""
-        return loss.with_action(self.decide(loss))
+        return loss.with_action(self.action_for(loss))
 
     def reads_again(self, loss: Loss) -> bool:
         """Whether a plan is read once more if this loss occurred while its log was read. A reader

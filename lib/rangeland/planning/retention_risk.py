@@ -89,8 +89,10 @@ def risk_warnings(risks: Sequence[RetentionRisk], speed: ReadSpeed) -> tuple[str
     if not risks:
         return ()
     more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
+    first = OffsetInterval.__str__(risks[0])
     return (
-        f"retention may take {risks[0]}{more}, before all is read at {speed}; they are read first",
+        f"{first}{more} may expire before they can be read (reading at {speed}), so they are "
+        f"read first: {risks[0].why}",
     )
 
 

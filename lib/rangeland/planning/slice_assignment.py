@@ -93,7 +93,7 @@ def member_step(
     return ReadSlices(assigned) if assigned else WaitForOthers(unread)
 
 
-def leave_out_done(results: Iterable[TaskResult], done: Collection[int]) -> list[TaskResult]:
+def drop_done(results: Iterable[TaskResult], done: Collection[int]) -> list[TaskResult]:
     """The results that have no slice in ``done``. A file may have rows of all slices of its task,
     so a result is kept or dropped as a whole; slices dropped with it are read again."""
     covered = set(done)

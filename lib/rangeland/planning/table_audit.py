@@ -1,7 +1,7 @@
 """The table against the ledger: is every landed offset there, and there once? Pure.
 
-Expected are the landed ranges without their rowless offsets. Present are runs of offsets; each
-offset is in as many runs as it has rows. Where a range's rowless offsets were not recorded, its
+Expected are the landed ranges without their rowless offsets. Present are spans of offsets; each
+offset is in as many spans as it has rows. Where a range's rowless offsets were not recorded, its
 count decides: with as many distinct offsets as were landed it is complete; with fewer, each of its
 offsets without a row is suspect.
 
@@ -20,12 +20,12 @@ import numpy as np
 
 from rangeland.grouping import group_by
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 
-Runs = tuple[np.ndarray, np.ndarray]
-"""Starts and ends of runs of offsets, in any order."""
+OffsetSpans = tuple[np.ndarray, np.ndarray]
+"""Starts and ends of spans of consecutive offsets, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class ReplacedRange:
         return ReplacedRange(*map(add, astuple(self), astuple(other)))
 
 
-def leave_out_replaced(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
+def ranges_in_force(landed_ranges: Iterable[LandedRange]) -> list[LandedRange]:
     """The ranges, in the order in which they were landed, without what later ones have replaced."""
     remaining: dict[Partition, list[LandedRange]] = {}
     ends: dict[Partition, int] = {}
@@ -121,14 +121,15 @@ def _part(old: LandedRange, interval: Interval) -> LandedRange:
 
 def audit(
     landed_ranges: Sequence[LandedRange],
-    runs: Mapping[Partition, Runs],
+    spans: Mapping[Partition, OffsetSpans],
     counted: Mapping[Partition, CountedRange] | None = None,
 ) -> Audit:
-    """Every offset of every range against the ``runs`` that have rows; of partitions whose
+    """Every offset of every range against the ``spans`` that have rows; of partitions whose
     offsets are bytes, every range against the rows that were ``counted``."""
     in_bytes = [_audit_counted(landed_ranges, p, c) for p, c in sorted((counted or {}).items())]
-    whole = _audit_runs(
-        [landed_range for landed_range in landed_ranges if not landed_range.offsets_are_bytes], runs
+    whole = _audit_spans(
+        [landed_range for landed_range in landed_ranges if not landed_range.offsets_are_bytes],
+        spans,
     )
     return reduce(_join_audits, in_bytes, whole)
 
@@ -162,17 +163,19 @@ def _audit_counted(
     )
 
 
-def _audit_runs(landed_ranges: Sequence[LandedRange], runs_of: Mapping[Partition, Runs]) -> Audit:
+def _audit_spans(
+    landed_ranges: Sequence[LandedRange], spans_by_partition: Mapping[Partition, OffsetSpans]
+) -> Audit:
     holes: list[Range] = []
     duplicates: list[Range] = []
     unknown_rows: list[Range] = []
     suspect: list[Range] = []
     unproved = tuple(p.range for p in landed_ranges if p.landed is None)
     landed = group_by(landed_ranges, lambda landed_range: landed_range.range.partition)
-    for partition in sorted(landed.keys() | set(runs_of)):
-        runs = runs_of.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
-        expected, unsure = _expected_intervals(landed.get(partition, []), runs)
-        rows = _RowCounts(partition, expected, runs)
+    for partition in sorted(landed.keys() | set(spans_by_partition)):
+        spans = spans_by_partition.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
+        expected, unsure = _expected_intervals(landed.get(partition, []), spans)
+        rows = _RowCounts(partition, expected, spans)
         partition_holes = rows.where(rows.present < rows.expected)
         holes += partition_holes
         duplicates += rows.where((rows.present > rows.expected) & (rows.expected > 0))
@@ -186,7 +189,7 @@ def _audit_runs(landed_ranges: Sequence[LandedRange], runs_of: Mapping[Partition
 
 
 def _expected_intervals(
-    landed_ranges: Sequence[LandedRange], runs: Runs
+    landed_ranges: Sequence[LandedRange], spans: OffsetSpans
 ) -> tuple[list[Interval], list[Interval]]:
     """The offsets that should have a row, one interval for each row; and the intervals in which the
     offsets that had rows are unknown."""
@@ -199,7 +202,7 @@ def _expected_intervals(
             expected += subtract(whole, landed_range.rowless)
             continue
         if present is None:
-            present = _present(runs)
+            present = _present(spans)
         rows = overlap(whole, present)
         if landed_range.landed is None or width(rows) >= landed_range.landed:
             expected += rows
@@ -222,27 +225,29 @@ class LocatedHoles:
     def are_all_in(self, planned: Iterable[Range]) -> bool:
         """Whether nothing stays missing once these ranges have landed."""
         is_alone = not (self.shared or self.leaves_more)
-        return is_alone and not leave_out(self.ranges, coverage_of(planned))
+        return is_alone and not uncovered_parts(self.ranges, coverage_of(planned))
 
 
 def locate_holes(
-    landed_ranges: Sequence[LandedRange], holes: Iterable[Range], runs: Mapping[Partition, Runs]
+    landed_ranges: Sequence[LandedRange],
+    holes: Iterable[Range],
+    spans: Mapping[Partition, OffsetSpans],
 ) -> LocatedHoles:
     """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
-    offset that is in none of the ``runs`` lacks the rows of all of them, and the oldest comes
+    offset that is in none of the ``spans`` lacks the rows of all of them, and the oldest comes
     first."""
     newest = _parts_of(reversed(landed_ranges), holes)
     unique = [part for r in newest for part in _outside(r, _of_others(landed_ranges, r))]
     ambiguous = [part for r in newest for part in _inside(r, _of_others(landed_ranges, r))]
-    present = {r.partition: _present(runs.get(r.partition)) for r in ambiguous}
+    present = {r.partition: _present(spans.get(r.partition)) for r in ambiguous}
     empty = [part for r in ambiguous for part in _outside(r, present[r.partition])]
     shared = [part for r in ambiguous for part in _inside(r, present[r.partition])]
     oldest = _parts_of(landed_ranges, empty)
     return LocatedHoles(tuple(sorted([*unique, *oldest])), tuple(sorted(shared)), bool(empty))
 
 
-def _present(runs: Runs | None) -> list[Interval]:
-    return [] if runs is None else merge(zip(*(side.tolist() for side in runs), strict=True))
+def _present(spans: OffsetSpans | None) -> list[Interval]:
+    return [] if spans is None else merge(zip(*(side.tolist() for side in spans), strict=True))
 
 
 def _parts_of(landed_ranges: Iterable[LandedRange], holes: Iterable[Range]) -> list[Range]:
@@ -323,17 +328,19 @@ class _RowCounts:
     """The offsets of one partition, cut wherever a count of rows changes. ``expected`` and
     ``present`` have one count for each cut."""
 
-    def __init__(self, partition: Partition, expected: Sequence[Interval], runs: Runs) -> None:
+    def __init__(
+        self, partition: Partition, expected: Sequence[Interval], spans: OffsetSpans
+    ) -> None:
         self._partition = partition
         edges = np.array(expected, np.int64).reshape(-1, 2)
-        edges_and_runs = np.concatenate([edges[:, 0], edges[:, 1], runs[0], runs[1]])
-        self._cuts, inverse = np.unique(edges_and_runs, return_inverse=True)
+        edges_and_spans = np.concatenate([edges[:, 0], edges[:, 1], spans[0], spans[1]])
+        self._cuts, inverse = np.unique(edges_and_spans, return_inverse=True)
         steps = np.zeros((2, len(self._cuts)), np.int64)
         split = 2 * len(edges)
         np.add.at(steps[0], inverse[: len(edges)], 1)
         np.add.at(steps[0], inverse[len(edges) : split], -1)
-        np.add.at(steps[1], inverse[split : split + len(runs[0])], 1)
-        np.add.at(steps[1], inverse[split + len(runs[0]) :], -1)
+        np.add.at(steps[1], inverse[split : split + len(spans[0])], 1)
+        np.add.at(steps[1], inverse[split + len(spans[0]) :], -1)
         self.expected, self.present = np.cumsum(steps, axis=1)
 
     def where(self, mask: np.ndarray) -> list[Range]:
@@ -346,8 +353,8 @@ class _RowCounts:
         ]
 
 
-def runs_of(offsets: np.ndarray) -> Runs:
-    """Offsets, in any order and with repetitions, as runs."""
+def spans_of(offsets: np.ndarray) -> OffsetSpans:
+    """Offsets, in any order and with repetitions, as spans."""
     values, counts = np.unique(offsets, return_counts=True)
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []

@@ -39,7 +39,7 @@ def render_result(result: RunResult) -> RenderableType:
     if result.ranges:
         parts += [Text(), _result_table(result), Text(), closing_sum(result), _landing(result)]
     if result.replaced is not None:
-        parts.append(_replaced(result.replaced))
+        parts.append(_replaced_text(result.replaced))
     columns = [", ".join(result.added_columns)] if result.added_columns else []
     parts += list_lines("columns added to the table", columns, "green")
     parts += list_lines(
@@ -166,7 +166,7 @@ def _landing(result: RunResult) -> Text:
     return Text(", ".join(parts), style="dim")
 
 
-def _replaced(replaced: ReplacedRange) -> Text:
+def _replaced_text(replaced: ReplacedRange) -> Text:
     """``against the rows that were there: 990 the same, 10 changed``."""
     text = Text("against the rows that were there: ", style="dim")
     styles = {"same": "green", "added": "green", "changed": "yellow", "missing": "bold red"}

@@ -48,7 +48,7 @@ def why_not_late(schema_id: int, written: WrittenBefore | None, highest: int) ->
     """Why an id that the registry does not have cannot merely be late; None if it can. ``highest``:
     the highest id that the registry is known to have, or 0."""
     if written is not None and written.age_ms >= LATE_MS:
-        return "even an hour after a record that names it was planned"
+        return "even an hour after a record that names it was written"
     if 0 < highest < schema_id - FAR_IDS:
         return f"and its ids are far lower, such as {highest}"
     if highest > schema_id:
@@ -118,8 +118,8 @@ class UnknownIds:
         return Unreachable(
             f"the schema registry does not have schema id {schema_id} yet",
             why=f"a record names it, and it is higher than all ids that the registry is known to "
-            f"have ({highest}): ids ascend, so it may be registered and not have arrived in a copy "
-            f"of the registry; asked for {asked_for_s:.0f} s",
+            f"have ({highest}): ids ascend, so it may be registered but not yet replicated; "
+            f"asked for {asked_for_s:.0f} s",
             do="run again once the registry has it; if it still does not an hour after the plan "
             "was made, the record is undecodable, and policy.undecodable decides",
             id=schema_id,

@@ -1,7 +1,7 @@
-"""Which offsets have rows in a table, as runs: reads three columns and shuffles nothing.
+"""Which offsets have rows in a table, as spans: reads three columns and shuffles nothing.
 
-Each task collects the offsets it reads, eight bytes a row, and returns their runs; an offset with
-several rows is in several runs. Missing files of the table are ignored, so their rows are reported
+Each task collects the offsets it reads, eight bytes a row, and returns their spans; an offset with
+several rows is in several spans. Missing files of the table are ignored, so their rows are reported
 as holes.
 """
 
@@ -16,17 +16,17 @@ import pyarrow as pa
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
-from rangeland.planning.table_audit import CountedRange, LandedRange, Runs
+from rangeland.planning.table_audit import CountedRange, LandedRange, OffsetSpans
 from rangeland.spark.arrow_frames import collect_rows
-from rangeland.spark.offset_runs import (
+from rangeland.spark.offset_spans import (
     COUNTED,
     KEYS,
-    RUNS,
+    SPANS,
     borders_of,
     count_ranges,
     counted_ranges,
-    runs_by_partition,
-    runs_of_rows,
+    spans_by_partition,
+    spans_of_rows,
 )
 
 if TYPE_CHECKING:
@@ -63,18 +63,18 @@ def table_frame(
     return frame
 
 
-def runs_in(
+def spans_in(
     spark: SparkSession, frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
-) -> dict[Partition, Runs]:
-    """The runs of offsets that have rows, by partition. Rows without an offset are left out.
+) -> dict[Partition, OffsetSpans]:
+    """The spans of offsets that have rows, by partition. Rows without an offset are left out.
     ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not the
     log's."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
     with _passing_over_missing_files(spark):
         table = collect_rows(
-            _plain(frame, names, columns).mapInArrow(runs_of_rows, _spark_schema(RUNS))
+            _plain(frame, names, columns).mapInArrow(spans_of_rows, _spark_schema(SPANS))
         )
-    return runs_by_partition(table)
+    return spans_by_partition(table)
 
 
 def rows_of_entries(

@@ -1,4 +1,4 @@
-"""Records that a plan leaves out because its transform fails on them.
+"""Records that a plan omits because its transform fails on them.
 
 They are treated like records that cannot be decoded, by the same policy, if each of them has been
 seen to fail by itself. The tasks get their offsets and withhold them from the transform, which runs
@@ -30,23 +30,23 @@ from rangeland.spark.transform import RUN_AGAIN, transform_error
 from rangeland.wording import count_noun
 
 MOST = 100
-"""The most records that one plan leaves out. More are a sign of a wrong transform rather than bad
+"""The most records that one plan omits. More are a sign of a wrong transform rather than bad
 records."""
 SEARCH_S = 60
 """How long each failed task is searched."""
-LEFT_OUT = (Action.SKIP, Action.QUARANTINE)
+OMITTING = (Action.SKIP, Action.QUARANTINE)
 logger = logging.getLogger(__name__)
 
 
 class OmittedRecords:
-    """The records that one plan leaves out while it is read: ``settings`` tell its tasks. ``trial``
+    """The records that one plan omits while it is read: ``settings`` tell its tasks. ``trial``
     are the settings for trial reads, which have no receipts and which no other record may end."""
 
     def __init__(self, name: str, settings: ReadSettings, kind: PlanKind) -> None:
         can_cut = not load_dialect(settings.dialect).capabilities.offsets_are_bytes
         self._name = name
         self._policy = settings.policy
-        self._can_leave_out = can_cut and not kind.traits.replaces
+        self._can_omit = can_cut and not kind.traits.replaces
         # Records that are already in quarantine must not be put there again and again.
         self._most_alone = 1 if kind.traits.reads_log else 0
         self._records: list[FailingRecord] = []
@@ -59,30 +59,30 @@ class OmittedRecords:
     def add(
         self, slices: Sequence[Slice], trials: Trials, error: TransformFailed
     ) -> TransformFailed | None:
-        """Searches the slices of a failed task for records on which the transform fails, and leaves
-        them out from now on. Returns the error if the policy does not allow that, or if they are
+        """Searches the slices of a failed task for records on which the transform fails, and omits
+        them from now on. Returns the error if the policy does not allow that, or if they are
         not to blame."""
         actions = {self._policy.of(LossKind.UNDECODABLE, s.partition.topic) for s in slices}
-        if not self._can_leave_out or not actions or not actions.issubset(LEFT_OUT):
+        if not self._can_omit or not actions or not actions.issubset(OMITTING):
             return error
         logger.info("Searching for the records that the transform fails on: %s", error)
         try:
             most = MOST - len(self._records)
             records = RecordSearch(trials.try_slices, most=most, seconds=SEARCH_S).search(slices)
         except NotAttributable as reason:
-            return _not_left_out_error(error, str(reason))
+            return _not_omitted_error(error, str(reason))
         except RangelandError as failure:
-            return _not_left_out_error(error, f"they could not be read again: {failure}")
+            return _not_omitted_error(error, f"they could not be read again: {failure}")
         if not records:
-            return _not_left_out_error(error, "it did not fail when they were read again")
+            return _not_omitted_error(error, "it did not fail when they were read again")
         self._records += records
-        reasons = {index: dict(of_slice) for index, of_slice in self.settings.left_out.items()}
+        reasons = {index: dict(of_slice) for index, of_slice in self.settings.omitted.items()}
         for record in records:
             slice_ = record.slice
             reasons.setdefault(slice_.index, {})[slice_.from_offset] = str(record.raised)
             where = partition_fields(slice_.partition, slice_.from_offset)
             logger.warning("The transform fails on a record: %s", record.raised, extra=where)
-        self.settings = replace(self.settings, left_out=reasons)
+        self.settings = replace(self.settings, omitted=reasons)
         return None
 
     def check_some_pass(self, receipts: Iterable[Receipt]) -> None:
@@ -100,6 +100,6 @@ class OmittedRecords:
         )
 
 
-def _not_left_out_error(error: TransformFailed, why: str) -> TransformFailed:
+def _not_omitted_error(error: TransformFailed, why: str) -> TransformFailed:
     policy = "`policy.undecodable` only leaves out single records on which it fails"
     return error.with_words(why=f"{error.why}; {policy}, and {why}")

@@ -46,7 +46,7 @@ class SeenOffsets:
         self._record = [columns.offset]
         if capabilities.offsets_are_bytes:
             self._record.append(columns.position)
-        self._seen: dict[Partition, list[pa.Table]] = {}
+        self._tables: dict[Partition, list[pa.Table]] = {}
         self._is_known = True
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -68,7 +68,7 @@ class SeenOffsets:
             )
             is_valid = pc.is_valid(of_partition.column(columns.offset))
             records = self._distinct(of_partition.select(self._record).filter(is_valid))
-            self._seen.setdefault(partition, []).append(records)
+            self._tables.setdefault(partition, []).append(records)
 
     def _distinct(self, rows: pa.Table) -> pa.Table:
         return rows.group_by(self._record).aggregate([])
@@ -82,7 +82,7 @@ class SeenOffsets:
             partition: np.sort(
                 self._distinct(pa.concat_tables(tables)).column(self._columns.offset).to_numpy()
             )
-            for partition, tables in self._seen.items()
+            for partition, tables in self._tables.items()
         }
         for slice_ in self._slices:
             offsets = distinct.get(slice_.partition)

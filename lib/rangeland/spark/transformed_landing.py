@@ -53,8 +53,8 @@ def run_transformed(
     TasksStopped if ``stop`` has ended it, and TransformFailed for exceptions of the transform, with
     the records that it fails on.
 
-    If the policy leaves out records that cannot be decoded, single records on which the transform
-    fails are left out too, and the rest is read again; but not in a plan that replaces rows.
+    If the policy drops records that cannot be decoded, single records on which the transform
+    fails are omitted, and the rest is read again; but not in a plan that replaces rows.
 
     If the rows still have topic, partition and offset, offsets without a row count as filtered. An
     offset whose rows a transform spreads over several tasks is counted in each of them, so too few

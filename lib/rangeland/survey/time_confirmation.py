@@ -1,4 +1,4 @@
-"""Checks a broker's claim that no record of a log is as late as a time. One may be.
+"""Checks a broker's claim that a log has no record at or after a time.
 
 A broker looks for a time only in the first segment that may contain it. If all records of that
 segment are deleted, and the segment itself is not yet (``DeleteRecords`` or retention moved the
@@ -24,15 +24,19 @@ from rangeland.survey.broker_requests import request_offsets
 from rangeland.survey.record_times import FirstRecord, RecordTime, confirmed_times
 
 UNREAD = OffsetResult(
-    ErrorMeaning.RETRY, "that no record is as late as that, which could not be checked", None
+    ErrorMeaning.RETRY,
+    "that it has no record at or after that time, which could not be checked",
+    None,
 )
 """The result where the records or responses that could contradict the broker were not read."""
-CONTRADICTION = "that no record is as late as that, and that the latest one is at offset"
+CONTRADICTION = (
+    "that it has no record at or after that time, although its latest record is at offset"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class DeniedLog:
-    """A log whose broker finds no record as late as ``time_ms``, although the latest timestamp may
+    """A log whose broker finds no record at or after ``time_ms``, although the latest timestamp may
     be. ``latest_offset``: the record with that timestamp, deleted or not."""
 
     time_ms: int
@@ -76,7 +80,7 @@ def judge_denial(
 def denied_logs(
     leaders: Mapping[Partition, Leader], results: Mapping[Partition, OffsetResult]
 ) -> dict[Partition, Leader]:
-    """The leaders of the logs in which no record is found to be as late as the time."""
+    """The leaders of the logs in which no record is found at or after the time."""
     return {
         p: leader
         for p, leader in leaders.items()
@@ -91,7 +95,7 @@ def contradicted_denials(
     when: AtTime,
     isolation: Isolation,
 ) -> dict[Partition, OffsetResult]:
-    """Other results for the logs that have a record as late as the time, and for those where that
+    """Other results for the logs that have a record at or after the time, and for those where that
     could not be checked now. ``denied``: logs in which the broker at ``address``, their leader,
     finds none. One request, if their latest timestamps agree with it."""
     if not denied:

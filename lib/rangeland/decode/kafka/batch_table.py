@@ -43,7 +43,7 @@ class BatchColumn(IntEnum):
     CRC = 9
 
 
-class BatchRun(NamedTuple):
+class BatchWalk(NamedTuple):
     """The result of a walk over batches. ``batches`` were found; the last ends at byte ``end`` and
     offset ``last_offset``. Without a batch these are the values that were passed in. ``is_all``: no
     complete entry follows."""

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.kafka.batch_table import BatchRun, Heads, Payloads, StoredBatches
+from rangeland.decode.kafka.batch_table import BatchWalk, Heads, Payloads, StoredBatches
 from rangeland.decode.kafka.layout import (
     Fault,
-    MessageRun,
+    MessageWalk,
     Payload,
     TooManyHeaders,
     UndecodableRecord,
@@ -74,13 +74,13 @@ class KafkaKernel:
         self._rows = KernelFunction(library, "rangeland_decode_rows", decode, _Decoded)
         self._headers = KernelFunction(library, "rangeland_decode_headers", decode, _Decoded)
         self._walk = KernelFunction(
-            library, "rangeland_walk_messages", walk, MessageRun, is_void=True
+            library, "rangeland_walk_messages", walk, MessageWalk, is_void=True
         )
         self._walk_batches = KernelFunction(
-            library, "rangeland_walk_batches", walk_batches, BatchRun, is_void=True
+            library, "rangeland_walk_batches", walk_batches, BatchWalk, is_void=True
         )
 
-    def walk_messages(self, data: Any, max_bytes: int) -> MessageRun:
+    def walk_messages(self, data: Any, max_bytes: int) -> MessageWalk:
         """The uncompressed messages of format 0 or 1 at the start of ``data``, as long as their
         offsets rise, up to the first that ends past ``max_bytes``. Only their lengths are
         checked."""
@@ -89,16 +89,16 @@ class KafkaKernel:
 
     def walk_batches(
         self, data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
-    ) -> BatchRun:
+    ) -> BatchWalk:
         """The consecutive v2 batches from byte ``begin`` on, with offsets above ``last_offset``,
         whose headers are consistent in themselves and with the next entry. ``heads``: a table for
         their rows; the walk ends when it is full."""
         buffer = as_buffer(data)
         capacity, table = (0, None) if heads is None else (len(heads), heads.ctypes.data)
-        run, _ = self._walk_batches(
+        walk, _ = self._walk_batches(
             buffer.address, buffer.size, begin, last_offset, capacity, table
         )
-        return run._replace(is_all=bool(run.is_all))
+        return walk._replace(is_all=bool(walk.is_all))
 
     def decode_records(
         self,

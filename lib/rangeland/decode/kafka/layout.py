@@ -56,9 +56,10 @@ class Payload(NamedTuple):
     """The most headers of all records together."""
 
 
-class MessageRun(NamedTuple):
-    """Consecutive uncompressed messages of format 0 or 1: how many there are, and at which byte,
-    from the first, the next entry begins (``end``). Offsets are as stored, -1 without a message."""
+class MessageWalk(NamedTuple):
+    """The result of a walk over consecutive uncompressed messages of format 0 or 1: how many there
+    are, and at which byte, from the first, the next entry begins (``end``). Offsets are as stored,
+    -1 without a message."""
 
     messages: int
     end: int

@@ -151,7 +151,7 @@ class RowDecoder:
         for name in self._decoders:
             decoded[name] = yield from self._decode_part(name, rows.column(name))
             rows = rows.slice(0, len(decoded[name].values))
-        return self._typed(
+        return self._make_rows(
             rows, {name: part.first(rows.num_rows) for name, part in decoded.items()}
         )
 
@@ -167,7 +167,9 @@ class RowDecoder:
             raise Bug(f"the schemas {decoded.ids} were asked for and not added")
         return decoded
 
-    def _typed(self, rows: pa.RecordBatch, decoded: Mapping[str, DecodedPayloads]) -> DecodedRows:
+    def _make_rows(
+        self, rows: pa.RecordBatch, decoded: Mapping[str, DecodedPayloads]
+    ) -> DecodedRows:
         """The rows with these keys and values."""
         schema = self._format.schema(rows.schema)
         values = decoded.get(VALUE.name)
@@ -185,10 +187,10 @@ class RowDecoder:
         batch = pa.RecordBatch.from_arrays(
             [_cast(by_name[f.name], f.type) for f in schema], schema=schema
         )
-        return DecodedRows(batch, _undecodable(decoded), values.schema_ids if values else {})
+        return DecodedRows(batch, _undecodable_rows(decoded), values.schema_ids if values else {})
 
 
-def _undecodable(parts: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
+def _undecodable_rows(parts: Mapping[str, DecodedPayloads]) -> list[UndecodableRow]:
     """The first reason for each row, in order of rows."""
     by_row: dict[int, UndecodableRow] = {}
     for name, decoded in parts.items():

@@ -84,21 +84,21 @@ class Ledger:
     @property
     def view(self) -> LedgerView:
         """The events of the ledger."""
-        return self._seen().view
+        return self._seen_version().view
 
     @property
     def table_id(self) -> str:
         """Delta's own id of the ledger: a ledger that is removed and created again gets a new
         one."""
-        return self._seen().snapshot.table_id
+        return self._seen_version().snapshot.table_id
 
     @property
     def version(self) -> int:
-        return self._seen().snapshot.version
+        return self._seen_version().snapshot.version
 
     def entered(self) -> int:
         """The number of plans that were ever entered, by all jobs of this table."""
-        return self._seen().snapshot.transaction_version(PLANS) or 0
+        return self._seen_version().snapshot.transaction_version(PLANS) or 0
 
     # --- writing ------------------------------------------------------------------------
 
@@ -143,13 +143,13 @@ class Ledger:
         while True:
             recorded = self.view.losses()
             new = [x for x in losses if not any(x.is_same(other) for other in recorded)]
-            number = (self._seen().snapshot.transaction_version(LOSSES) or 0) + 1
+            number = (self._seen_version().snapshot.transaction_version(LOSSES) or 0) + 1
             if not new or self._append(new[0], (LOSSES, number), new[1:]):
                 return
 
     def missing_columns_sql(self) -> list[str]:
         """The columns that this ledger lacks because an earlier version created it, in SQL."""
-        return missing_columns_sql(names_in(self._seen().snapshot.schema_json))
+        return missing_columns_sql(names_in(self._seen_version().snapshot.schema_json))
 
     def compact(self) -> bool:
         """Moves the rows of older files into one, if there are many files. True if they were
@@ -157,7 +157,7 @@ class Ledger:
         if not is_due({key.path for key in self.view.keys}):
             return False
         self.refresh()
-        compacted = compact_files(self._delta, self._seen().snapshot, self._files)
+        compacted = compact_files(self._delta, self._seen_version().snapshot, self._files)
         if compacted is None:
             return False
         self.refresh()
@@ -171,7 +171,7 @@ class Ledger:
     def _append(
         self, event: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
     ) -> bool:
-        seen = self._seen()
+        seen = self._seen_version()
         groups: list[list[LedgerEvent]] = [[event], [*losses]]
         if isinstance(event, LossEvent):  # a file has the events of one kind
             groups = [[event, *losses]]
@@ -186,7 +186,7 @@ class Ledger:
         self.refresh()
         if any(key.path == files[0].path for key in self.view.keys):
             return True  # the conflict was with our own commit, whose response was lost
-        snapshots = (seen.snapshot, self._seen().snapshot)
+        snapshots = (seen.snapshot, self._seen_version().snapshot)
         if len({each.transaction_version(COMPACTIONS) for each in snapshots}) == 1:
             for file in files:  # unless a compaction has moved their rows: others still read them
                 self._files.remove(file)
@@ -204,7 +204,7 @@ class Ledger:
 
     # --- versions -----------------------------------------------------------------------
 
-    def _seen(self) -> _Version:
+    def _seen_version(self) -> _Version:
         if self._current is None:
             snapshot = self._delta.load(self.path)
             known_id = self._stale and self._stale.snapshot.table_id

@@ -23,16 +23,16 @@ from rangeland.wire.bounded_decompression import NotDecompressible, check_within
 from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
 
 
-def open_run(
-    run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+def open_group(
+    group: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     """Adds the contents of the batches to ``payloads``, up to the one with which ``max_bytes`` are
     reached; none may take more than ``max_batch_bytes``. Returns how many batches were opened and
     the memory they take without headers: the decompressed bytes, and ``RECORD_BYTES`` for each
     record. Raises BadRecord."""
-    if (run.heads[:, BatchColumn.ATTRIBUTES] & CODEC).any():
-        return _open_packed(run, payloads, max_bytes, max_batch_bytes)
-    return _open_stored(run, payloads, max_bytes, max_batch_bytes)
+    if (group.heads[:, BatchColumn.ATTRIBUTES] & CODEC).any():
+        return _open_packed(group, payloads, max_bytes, max_batch_bytes)
+    return _open_stored(group, payloads, max_bytes, max_batch_bytes)
 
 
 def is_control(heads: Heads) -> npt.NDArray[np.bool_]:
@@ -42,10 +42,10 @@ def is_control(heads: Heads) -> npt.NDArray[np.bool_]:
 
 
 def _open_stored(
-    run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+    group: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     """Adds uncompressed batches, whose records stay where they are."""
-    records, heads = run
+    records, heads = group
     sizes = heads[:, BatchColumn.END] - heads[:, BatchColumn.BYTE_INDEX] - HEAD_BYTES
     costs = sizes + RECORD_BYTES * heads[:, BatchColumn.RECORD_COUNT]
     totals = np.cumsum(np.where(is_control(heads), 0, costs))
@@ -56,32 +56,32 @@ def _open_stored(
     )
     for row, (byte_index, end, crc) in enumerate(zip(*places, strict=True)):
         if crc32c(records[byte_index + CHECKED : end]) != crc:
-            run.entry(row).check()
+            group.entry(row).check()
     for full in np.flatnonzero(
         heads[:, BatchColumn.RECORD_COUNT] > max_batch_bytes // RECORD_BYTES
     ):
-        run.entry(int(full)).payload(max_batch_bytes)  # raises the error
+        group.entry(int(full)).payload(max_batch_bytes)  # raises the error
     payloads.extend(records, heads[~is_control(heads)], max_batch_bytes // HEADER_BYTES)
     return len(heads), int(totals[len(heads) - 1])
 
 
 def _open_packed(
-    run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+    group: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     """Adds batches of which some are compressed."""
-    records, heads = run
+    records, heads = group
     batches = size = 0
     max_headers = max_batch_bytes // HEADER_BYTES
     for byte_index, end, base, last, count, _, attributes, base_ms, max_ms, crc in heads.tolist():
         if crc32c(records[byte_index + CHECKED : end]) != crc:
-            run.entry(batches).check()
+            group.entry(batches).check()
         batches += 1
         if attributes & CONTROL:
             continue
         body = records[byte_index + HEAD_BYTES : end]
         data = _unpack(attributes & CODEC, body, count, max_batch_bytes)
         if data is None:  # the entry raises the error
-            data = run.entry(batches - 1).payload(max_batch_bytes).data
+            data = group.entry(batches - 1).payload(max_batch_bytes).data
         stamp = max_ms if attributes & LOG_APPEND else None
         payload = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
         payloads.append(payload)

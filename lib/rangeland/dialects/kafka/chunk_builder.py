@@ -15,10 +15,10 @@ from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.batch_table import BatchColumn, Payloads
 from rangeland.decode.kafka.layout import UndecodableRecord
 from rangeland.dialects.fetch_values import DecodedChunk, miscount_error
-from rangeland.dialects.kafka.batch_opening import is_control, open_run
+from rangeland.dialects.kafka.batch_opening import is_control, open_group
 from rangeland.dialects.kafka.entry_records import entry_error, records_of
 from rangeland.dialects.kafka.entry_scan import BatchGroup
-from rangeland.dialects.kafka.legacy_messages import Run
+from rangeland.dialects.kafka.legacy_messages import StoredMessages
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.model import Counts
 from rangeland.wire.memory_budget import RECORD_BYTES
@@ -37,7 +37,7 @@ class ChunkBuilder:
     """The memory that the payloads take, without the headers of their records."""
     payloads: Payloads = field(default_factory=Payloads)
     ends: dict[int, int | None] = field(default_factory=dict)
-    """The beginning of the entry after a run of messages, by the index of the run's payload."""
+    """The beginning of the entry after plain messages, by the index of their payload."""
     control: int = 0
     aborted: int = 0
     compacted: int = 0
@@ -58,7 +58,7 @@ class ChunkBuilder:
         """Adds the offsets ``[first, until)`` of an entry to land. Raises BadRecord if the entry
         cannot be opened."""
         payload = entry.payload(self.max_batch_bytes)
-        if isinstance(entry, Run):
+        if isinstance(entry, StoredMessages):
             self.ends[len(self.payloads)] = entry.after
         self.payloads.append(payload)
         self.unpacked_bytes += len(payload.data) + RECORD_BYTES * entry.record_count
@@ -73,7 +73,7 @@ class ChunkBuilder:
         """Adds all offsets from ``next_offset`` to the end of the batch with which ``max_bytes``
         are decompressed, and returns how many batches that takes. All batches must be in the range,
         and in no aborted transaction."""
-        batches, size = open_run(
+        batches, size = open_group(
             group, self.payloads, max_bytes - self.unpacked_bytes, self.max_batch_bytes
         )
         self.unpacked_bytes += size

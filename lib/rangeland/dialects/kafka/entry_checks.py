@@ -24,7 +24,7 @@ from rangeland.dialects.kafka.entry_spans import (
     spans,
 )
 from rangeland.dialects.kafka.legacy_messages import (
-    Run,
+    StoredMessages,
     Wrapper,
     batch_error,
     is_plain,
@@ -68,7 +68,11 @@ def read_entry(
         if own_end is None and (floor or after is not None):
             begin = floor or from_offset  # its own is impossible
         raise batch_error(begin, error.why, after, **error.own_facts) from None
-    if isinstance(entry, Run) and end + MAGIC < len(records) and records[end + MAGIC] == 2:
+    if (
+        isinstance(entry, StoredMessages)
+        and end + MAGIC < len(records)
+        and records[end + MAGIC] == 2
+    ):
         return entry._replace(after=max(first_of(records, end), entry.last_offset + 1))
     if isinstance(entry, Wrapper):
         entry.max_bytes = max_bytes
@@ -132,7 +136,7 @@ def has_gap(entry: LogEntry, floor: int) -> bool:
     for a wrapper that cannot be opened."""
     if isinstance(entry, Wrapper):
         return not floor or (first := _first_packed(entry)) is None or first > floor
-    if not isinstance(entry, Run):
+    if not isinstance(entry, StoredMessages):
         return False
     return (
         not floor
@@ -168,7 +172,7 @@ def _is_misplaced(records: memoryview, end: int, entry: LogEntry, base: int, low
         entry.check()
     except BadRecord:
         return True
-    if isinstance(entry, Run) and first_of(records, end) > entry.last_offset:
+    if isinstance(entry, StoredMessages) and first_of(records, end) > entry.last_offset:
         return True  # shown by the wrapper after it, which has a checksum
     return base > lowest or (base != lowest and _is_confirmed(records, end))
 
@@ -218,7 +222,7 @@ def _stand_in(stored: memoryview, floor: int, after: int) -> LogEntry:
     """An entry of the offsets ``[floor, after)`` in place of one that is skipped. A batch keeps its
     producer."""
     if stored[MAGIC] != 2:
-        return Run(stored, floor, after - 1, 0)
+        return StoredMessages(stored, floor, after - 1, 0)
     batch = batch_of(stored)
     header = batch.header._replace(base_offset=floor)
     return batch._replace(header=header, base_offset=floor, last_offset=after - 1)

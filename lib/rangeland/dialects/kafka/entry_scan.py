@@ -1,7 +1,7 @@
 """Finds the entries in the bytes that were fetched from a Kafka log.
 
 An entry is a v2 batch, or one of the older forms (``legacy_messages``): a wrapper, which is a
-message that contains compressed ones, or a run of plain messages. One log may have all of them.
+message that contains compressed ones, or consecutive plain messages. One log may have all of them.
 
 A fetch response has whole entries and perhaps, at its end, an incomplete one, which is ignored: the
 next fetch returns it again. Finding entries only reads their prefixes. Checksums and decompression
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rangeland.decode import kafka_decoder
-from rangeland.decode.kafka.batch_table import BatchColumn, BatchRun, Heads
+from rangeland.decode.kafka.batch_table import BatchColumn, BatchWalk, Heads
 from rangeland.dialects.fetch_values import (
     DEFAULT_OPTIONS,
     NO_CONTEXT,
@@ -93,32 +93,32 @@ def entries(
         yield entry
 
 
-def runs(
+def grouped_entries(
     records: memoryview, from_offset: int = 0, options: DecodeOptions = DEFAULT_OPTIONS
 ) -> Iterator[BatchGroup | LogEntry]:
     """Like ``entries``, with consecutive batches in groups where possible."""
     begin, floor, requested = 0, options.floor or 0, options.requested_offset or 0
-    for run, heads in _batch_steps(records, floor):
+    for walk, heads in _batch_steps(records, floor):
         if begin == 0 and len(heads) and int(heads[0, BatchColumn.LAST_OFFSET]) < requested:
             break
-        begin, floor = run.end, run.last_offset + 1
+        begin, floor = walk.end, walk.last_offset + 1
         if len(heads):
             yield BatchGroup(records, heads)
-        if run.is_all:
+        if walk.is_all:
             return
     for _, _, entry in _one_by_one(records, begin, floor, from_offset, options):
         yield entry
 
 
-def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchRun, Heads]]:
-    """Walks over the batches at the beginning, up to the first entry that is none or contradicts
-    its neighbours. Yields the state of the walk and the rows of each step."""
-    run = BatchRun(0, 0, floor - 1, is_all=False)
+def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchWalk, Heads]]:
+    """Walks over the batches at the beginning, up to the first entry that is not a batch or
+    contradicts its neighbours. Yields the state of the walk and the rows of each step."""
+    walk = BatchWalk(0, 0, floor - 1, is_all=False)
     while True:
         heads = np.empty((HEADS, len(BatchColumn)), np.int64)
-        run = kafka_decoder().walk_batches(records, run.end, run.last_offset, heads)
-        yield run, heads[: run.batches]
-        if run.is_all or run.batches < HEADS:
+        walk = kafka_decoder().walk_batches(records, walk.end, walk.last_offset, heads)
+        yield walk, heads[: walk.batches]
+        if walk.is_all or walk.batches < HEADS:
             return
 
 
@@ -127,10 +127,12 @@ def locate_entries(
     from_offset: int,
     options: DecodeOptions = DEFAULT_OPTIONS,
     *,
-    with_runs: bool = True,
+    join_messages: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """Like ``entries``, with the bytes at which each begins and ends."""
-    return _one_by_one(records, 0, options.floor or 0, from_offset, options, with_runs=with_runs)
+    return _one_by_one(
+        records, 0, options.floor or 0, from_offset, options, join_messages=join_messages
+    )
 
 
 def _one_by_one(
@@ -140,13 +142,13 @@ def _one_by_one(
     from_offset: int,
     options: DecodeOptions,
     *,
-    with_runs: bool = True,
+    join_messages: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """Like ``locate_entries``, from the byte ``begin`` on; the entries before it end at the offset
     ``floor``."""
     requested, max_bytes = options.requested_offset or 0, options.max_batch_bytes
     base = first_of(records, begin)
-    for byte_index, end in spans(records, begin, with_runs=with_runs):
+    for byte_index, end in spans(records, begin, join_messages=join_messages):
         following = first_of(records, end)
         entry = read_entry(records, byte_index, end, floor, from_offset, max_bytes)
         is_needed = entry.last_offset >= from_offset
@@ -178,8 +180,8 @@ def scan(
     offsets do not rise."""
     floor, requested = options.floor or 0, options.requested_offset or 0
     tail = np.empty((0, len(BatchColumn)), np.int64)  # of the last two batches
-    for run, heads in _batch_steps(records, floor):
-        tail, walk = np.concatenate((tail, heads[-2:]))[-2:], run
+    for walk_so_far, heads in _batch_steps(records, floor):
+        tail, walk = np.concatenate((tail, heads[-2:]))[-2:], walk_so_far
     if not walk.is_all:
         return KafkaScan(_last_end(records, from_offset, options))
     if not len(tail):
@@ -201,7 +203,7 @@ def _last_end(records: memoryview, from_offset: int, options: DecodeOptions) -> 
     """The offset after the last complete entry, found entry by entry; None if there is none."""
     last, rises = None, True
     floor, requested = options.floor or 0, options.requested_offset or 0
-    for last in spans(records, with_runs=True):
+    for last in spans(records, join_messages=True):
         byte_index, end = last
         base, delta = first_and_delta(records, byte_index, end)
         rises = rises and base >= floor
@@ -255,7 +257,7 @@ def _begin(records: memoryview, first: int, options: DecodeOptions) -> int:
     """The byte at which the entry with the offset ``first`` begins, or the first bad entry."""
     begins = 0
     try:
-        for byte_index, end, entry in locate_entries(records, first, options, with_runs=False):
+        for byte_index, end, entry in locate_entries(records, first, options, join_messages=False):
             if entry.last_offset >= first:
                 return byte_index
             begins = end

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from struct import Struct
 
 from rangeland.decode import kafka_decoder
-from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES, batch_error, is_plain
+from rangeland.dialects.kafka.legacy_messages import MAX_JOINED_BYTES, batch_error, is_plain
 from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 
 LENGTH_END = BATCH_PREFIX.size
@@ -22,11 +22,11 @@ _OFFSETS = Struct(f">q{BATCH_V2.byte_index_of('last_offset_delta') - 8}xi")
 
 
 def spans(
-    records: memoryview, begin: int = 0, *, with_runs: bool = False
+    records: memoryview, begin: int = 0, *, join_messages: bool = False
 ) -> Iterator[tuple[int, int]]:
-    """The bytes at which complete entries begin and end, from ``begin`` on. With ``with_runs``
-    a run of plain messages is one entry, otherwise each message is. Raises BadRecord for an
-    impossible length."""
+    """The bytes at which complete entries begin and end, from ``begin`` on. With
+    ``join_messages`` consecutive plain messages are one entry, otherwise each is one. Raises
+    BadRecord for an impossible length."""
     byte_index, size = begin, len(records)
     unpack = BATCH_PREFIX.unpack_from
     while byte_index + LENGTH_END <= size:
@@ -36,16 +36,16 @@ def spans(
         end = byte_index + LENGTH_END + length
         if end > size:
             return
-        if with_runs and is_plain(records, byte_index):
-            run = kafka_decoder().walk_messages(records[byte_index:], MAX_RUN_BYTES)
-            end = max(end, byte_index + run.end)
+        if join_messages and is_plain(records, byte_index):
+            walk = kafka_decoder().walk_messages(records[byte_index:], MAX_JOINED_BYTES)
+            end = max(end, byte_index + walk.end)
         yield byte_index, end
         byte_index = end
 
 
 def first_of(records: memoryview, byte_index: int) -> int:
     """The offset stored in the entry that begins there, even if the entry is incomplete: the first
-    of a batch or a run, the last of a wrapper. Larger than any offset if nothing is there."""
+    of a batch or of messages, the last of a wrapper. Larger than any offset if nothing is there."""
     if byte_index + LENGTH_END > len(records):
         return MAX_OFFSET + 1
     base_offset, _ = BATCH_PREFIX.unpack_from(records, byte_index)

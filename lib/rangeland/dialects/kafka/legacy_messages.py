@@ -1,7 +1,7 @@
 """Log formats 0 and 1, which have no batches: messages, and messages that contain others.
 
-A *run* is consecutive plain messages, taken as one entry so that Python does not touch each of
-them. A *wrapper* is one message whose value is a compressed run. It has the offset of its last
+Consecutive plain messages are taken as one entry, so that Python does not touch each of them. A
+*wrapper* is one message whose value is such messages, compressed. It has the offset of its last
 message, and a broker returns it whole for any offset inside, so where it begins is only known when
 it is opened. In format 0 the messages inside have their own offsets; in format 1 they count from
 the wrapper's beginning, which is its offset minus that of its last message. If a wrapper is
@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from rangeland.decode import kafka_decoder
-from rangeland.decode.kafka.layout import MessageRun, Payload, RecordFormat, UndecodableRecord
+from rangeland.decode.kafka.layout import MessageWalk, Payload, RecordFormat, UndecodableRecord
 from rangeland.errors import BadRecord, Damage
 from rangeland.wire.bounded_decompression import CODECS, NotDecompressible, decompress, mend_lz4
 from rangeland.wire.fixed_layouts import (
@@ -31,8 +31,8 @@ from rangeland.wire.fixed_layouts import (
 )
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
-MAX_RUN_BYTES: Final = 8 << 20
-"""A run ends with the message that exceeds this."""
+MAX_JOINED_BYTES: Final = 8 << 20
+"""Consecutive messages are one entry up to the one with which they exceed this."""
 
 _MAGIC = MESSAGE_V0.byte_index_of("magic")
 _ATTRIBUTES = MESSAGE_V0.byte_index_of("attributes")
@@ -65,7 +65,7 @@ def is_plain(records: memoryview, byte_index: int) -> bool:
     return not records[byte_index + _ATTRIBUTES] & _CODEC
 
 
-def read_messages(stored: memoryview, floor: int) -> Run | Wrapper:
+def read_messages(stored: memoryview, floor: int) -> StoredMessages | Wrapper:
     """The entry that fills ``stored``. ``floor`` is the offset after the previous entry. Raises
     BadRecord."""
     layout = _LAYOUTS[stored[_MAGIC]]
@@ -74,14 +74,14 @@ def read_messages(stored: memoryview, floor: int) -> Run | Wrapper:
         raise batch_error(offset, f"its length is {length}", length=length)
     if not is_plain(stored, 0):
         return Wrapper(layout.read(stored), stored, floor)
-    run = kafka_decoder().walk_messages(stored, _ENTIRE)
-    if run.messages == 0 or run.end != len(stored):
+    walk = kafka_decoder().walk_messages(stored, _ENTIRE)
+    if walk.messages == 0 or walk.end != len(stored):
         offset = layout.read(stored).offset
         raise batch_error(offset, "its offsets are impossible")
-    return Run(stored, run.first_offset, run.last_offset, run.messages)
+    return StoredMessages(stored, walk.first_offset, walk.last_offset, walk.messages)
 
 
-class Run(NamedTuple):
+class StoredMessages(NamedTuple):
     """Consecutive plain messages; a ``LogEntry``. Each has its own checksum, which the decoder
     verifies."""
 
@@ -98,13 +98,15 @@ class Run(NamedTuple):
     def check(self) -> None:
         kafka_decoder().decode_records([self.payload()], self.base_offset, self.last_offset + 1)
 
-    def messages(self) -> Iterator[Run]:
-        """Each message as a separate run."""
+    def messages(self) -> Iterator[StoredMessages]:
+        """Each message as a separate entry."""
         byte_index = 0
         while byte_index < len(self.stored):
             message = kafka_decoder().walk_messages(self.stored[byte_index:], 1)
             end = byte_index + message.end
-            yield Run(self.stored[byte_index:end], message.first_offset, message.last_offset, 1)
+            yield StoredMessages(
+                self.stored[byte_index:end], message.first_offset, message.last_offset, 1
+            )
             byte_index = end
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
@@ -114,28 +116,30 @@ class Run(NamedTuple):
         )
 
 
-def split_run(run: Run, until_offset: int) -> list[Run]:
+def split_messages(entry: StoredMessages, until_offset: int) -> list[StoredMessages]:
     """The messages before ``until_offset``, and the first one from there on as a separate entry: if
-    offsets are missing before it, only it accounts for them, so it must be verified. A run without
-    gaps stays as it is."""
-    if run.last_offset < until_offset:
-        return [run]
-    if run.base_offset < until_offset and run.record_count == _width(run):
-        return [run]
+    offsets are missing before it, only it accounts for them, so it must be verified. Messages
+    without gaps stay together."""
+    if entry.last_offset < until_offset:
+        return [entry]
+    if entry.base_offset < until_offset and entry.record_count == _width(entry):
+        return [entry]
     byte_index = count = 0
-    last = run.base_offset
+    last = entry.base_offset
     while True:
-        offset, length = BATCH_PREFIX.unpack_from(run.stored, byte_index)
+        offset, length = BATCH_PREFIX.unpack_from(entry.stored, byte_index)
         end = byte_index + BATCH_PREFIX.size + length
         if offset >= until_offset:
             break
         byte_index, count, last = end, count + 1, offset
-    before = [Run(run.stored[:byte_index], run.base_offset, last, count)] if count else []
-    return [*before, Run(run.stored[byte_index:end], offset, offset, 1)]
+    before = (
+        [StoredMessages(entry.stored[:byte_index], entry.base_offset, last, count)] if count else []
+    )
+    return [*before, StoredMessages(entry.stored[byte_index:end], offset, offset, 1)]
 
 
-def _width(run: Run) -> int:
-    return run.last_offset + 1 - run.base_offset
+def _width(entry: StoredMessages) -> int:
+    return entry.last_offset + 1 - entry.base_offset
 
 
 class Wrapper:
@@ -162,11 +166,11 @@ class Wrapper:
 
     @property
     def base_offset(self) -> int:
-        return self._run.first_offset + self._shift
+        return self._walk.first_offset + self._shift
 
     @property
     def record_count(self) -> int:
-        return self._run.messages
+        return self._walk.messages
 
     def check(self) -> None:
         crc = zlib.crc32(self._stored[_MAGIC:])
@@ -185,11 +189,11 @@ class Wrapper:
             stamp = header.timestamp_ms
         base = self.base_offset
         return Payload(
-            self._unpacked,
+            self._unpacked_messages,
             base,
             0,
             stamp,
-            self._run.messages,
+            self._walk.messages,
             self.last_offset - base,
             RecordFormat.PACKED,
             self._shift,
@@ -206,10 +210,10 @@ class Wrapper:
     @property
     def _shift(self) -> int:
         """The difference between offsets in the log and those inside the wrapper."""
-        return self.last_offset - self._run.last_offset if self._header.magic else 0
+        return self.last_offset - self._walk.last_offset if self._header.magic else 0
 
     @cached_property
-    def _unpacked(self) -> Any:
+    def _unpacked_messages(self) -> Any:
         """The messages in it, decompressed. Raises BadRecord."""
         self.check()
         value = self._value()
@@ -221,34 +225,34 @@ class Wrapper:
             raise self._wrapper_error(str(error), codec=self._codec) from None
 
     @cached_property
-    def _run(self) -> MessageRun:
+    def _walk(self) -> MessageWalk:
         """The contents: plain messages that fill it, with possible offsets."""
-        data = self._unpacked
-        run = kafka_decoder().walk_messages(data, _ENTIRE)
+        data = self._unpacked_messages
+        walk = kafka_decoder().walk_messages(data, _ENTIRE)
         size = memoryview(data).nbytes
-        if run.end != size:
+        if walk.end != size:
             raise self._wrapper_error(
-                f"its contents have no plain message at byte {run.end} of {size}",
+                f"its contents have no plain message at byte {walk.end} of {size}",
                 codec=self._codec,
             )
-        if run.messages == 0:
+        if walk.messages == 0:
             raise self._wrapper_error("it is empty", codec=self._codec)
-        if (why := beyond(self.max_bytes, size, run.messages)) is not None:
+        if (why := beyond(self.max_bytes, size, walk.messages)) is not None:
             raise self._wrapper_error(why, codec=self._codec)
-        shift = self.last_offset - run.last_offset if self._header.magic else 0
-        if run.first_offset + shift < self._floor or run.last_offset + shift > self.last_offset:
+        shift = self.last_offset - walk.last_offset if self._header.magic else 0
+        if walk.first_offset + shift < self._floor or walk.last_offset + shift > self.last_offset:
             # They exclude those of the previous entry, so neither is believed.
             raise self._misplaced_error(
-                f"it contains offsets {run.first_offset + shift} to {run.last_offset + shift}, but "
-                f"only {self._floor} to {self.last_offset} are possible there",
-                max(0, min(run.first_offset + shift, self._floor)),
+                f"it contains offsets {walk.first_offset + shift} to {walk.last_offset + shift}, "
+                f"but only {self._floor} to {self.last_offset} are possible there",
+                max(0, min(walk.first_offset + shift, self._floor)),
             )
-        if run.last_offset + shift != self.last_offset:  # format 0: brokers and cleaners agree
+        if walk.last_offset + shift != self.last_offset:  # format 0: brokers and cleaners agree
             raise self._misplaced_error(
-                f"it is at offset {self.last_offset}, but its last message at {run.last_offset}",
+                f"it is at offset {self.last_offset}, but its last message at {walk.last_offset}",
                 min(self._floor, self.last_offset),
             )
-        return run
+        return walk
 
     def _value(self) -> memoryview:
         """The compressed messages: the value, which must fill the rest of the wrapper."""
@@ -277,8 +281,8 @@ class Wrapper:
 def message_error(
     error: UndecodableRecord, payload: Payload, after: int | None = None
 ) -> BadRecord:
-    """The decoder's error for a run, as one for the bad message in it. If that is the last message,
-    it may have been a longer entry: ``after`` is where the next entry begins."""
+    """The decoder's error for plain messages, as one for the bad message among them. If that is the
+    last, it may have been a longer entry: ``after`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     offset = _offset_of(payload, error.record)
     why = f"it is one message, and {error.fault.reason}"

@@ -30,8 +30,8 @@ from rangeland.dialects.fetch_values import (
 from rangeland.dialects.kafka.aborted_transactions import Aborted, AbortedTransactions
 from rangeland.dialects.kafka.chunk_builder import ChunkBuilder
 from rangeland.dialects.kafka.entry_records import entry_error
-from rangeland.dialects.kafka.entry_scan import BatchGroup, runs
-from rangeland.dialects.kafka.legacy_messages import Run, batch_error, split_run
+from rangeland.dialects.kafka.entry_scan import BatchGroup, grouped_entries
+from rangeland.dialects.kafka.legacy_messages import StoredMessages, batch_error, split_messages
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
@@ -93,7 +93,7 @@ def walk_from(
     """A walk over these records, to the offsets ``[from_offset, until_offset)``."""
     reads_committed = isolation is Isolation.READ_COMMITTED
     transactions = AbortedTransactions(aborted if reads_committed else ())
-    entries = runs(records, from_offset, options)
+    entries = grouped_entries(records, from_offset, options)
     return LogWalk(entries, transactions, options, from_offset, until_offset)
 
 
@@ -116,7 +116,7 @@ class LogWalk:
     rest: BatchGroup | None = None
     """The batches of a group that are still to be taken."""
     pending: deque[LogEntry] = field(default_factory=deque)
-    """Entries to take before the rest of the group: the one after a gap, or messages of a run."""
+    """Entries to take before the rest of the group: the one after a gap, or single messages."""
 
     def fill_chunk(self, max_bytes: int) -> ChunkBuilder:
         """Begins a chunk, and walks to the end of the range or of the entries, to a gap, or until
@@ -157,8 +157,8 @@ class LogWalk:
                 batches = self._take_group(item, max_bytes)
                 heads = item.heads[batches:]
                 self.rest = item._replace(heads=heads) if len(heads) else None
-            elif isinstance(item, Run):
-                for part in split_run(item, self.until_offset):
+            elif isinstance(item, StoredMessages):
+                for part in split_messages(item, self.until_offset):
                     self._take(part)
             else:
                 self._take(item)
@@ -233,14 +233,17 @@ class LogWalk:
 
     def _stops_before(self, entry: LogEntry) -> bool:
         """Whether there is a gap before this entry or inside it; then the entry is taken later.
-        The messages of a run are separate: no header accounts for the offsets between them."""
+        Plain messages are separate: no header accounts for the offsets between them."""
         first = min(entry.base_offset, self.until_offset)
         if first > self.next_offset:
             _check(entry)  # only it shows that there is nothing before it
             self.gap = Gap(first)
             self.pending.appendleft(entry)
             return True
-        if not isinstance(entry, Run) or entry.record_count > entry.last_offset - entry.base_offset:
+        if (
+            not isinstance(entry, StoredMessages)
+            or entry.record_count > entry.last_offset - entry.base_offset
+        ):
             return False
         self.pending.extendleft(reversed(list(entry.messages())))
         return True

@@ -29,11 +29,11 @@ class CoordinatorClient:
 
     def __init__(self, io: GroupIO) -> None:
         self.io = io
-        self._known: dict[str, Address] = {}
+        self._addresses: dict[str, Address] = {}
 
     def of(self, group: str) -> Address | None:
         """The coordinator that was asked last."""
-        return self._known.get(group)
+        return self._addresses.get(group)
 
     def ask(
         self,
@@ -55,22 +55,22 @@ class CoordinatorClient:
             address = self._find(group)
             response = self.io.ask(address, request)
         except Unreachable:
-            self._known.pop(group, None)
+            self._addresses.pop(group, None)
             raise
         code = error_code_of(code_of(response))
         if not code.meaning.may_pass:
             return response, code
         if code.meaning is ErrorMeaning.FIND_LEADER:
-            self._known.pop(group, None)
+            self._addresses.pop(group, None)
         who = f"the coordinator of group {group} at {address}"
         raise backend.not_ready_error(who, code, group=group, broker=str(address))
 
     def _find(self, group: str) -> Address:
         """The known coordinator, or the one that the first seed with a response names. Raises
         Unreachable if none answers."""
-        if group not in self._known:
-            self._known[group] = self._look_up(group)
-        return self._known[group]
+        if group not in self._addresses:
+            self._addresses[group] = self._look_up(group)
+        return self._addresses[group]
 
     def _look_up(self, group: str) -> Address:
         failures: dict[str, str] = {}

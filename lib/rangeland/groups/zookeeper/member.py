@@ -86,7 +86,7 @@ class ZooKeeperMember(BackendMembership):
         self._lease: _Lease | None = None
         self._last_status = HeartbeatStatus.HOLDS
         self._held: frozenset[Partition] = frozenset()  # partitions that may have to be released
-        self._seen: tuple[object, ...] = ()  # the state that the last heartbeat found intact
+        self._intact_state: tuple[object, ...] = ()  # as of the last heartbeat
 
     @property
     def member_id(self) -> str:
@@ -134,11 +134,11 @@ class ZooKeeperMember(BackendMembership):
         """Whether all owner nodes are its own. They are read only after a change."""
         folders = {parent(self._owner_path(p)) for p in lease.claims}
         changes = zookeeper.last_changes(sorted(folders), within_ms)
-        if self._seen != (lease, changes):
+        if self._intact_state != (lease, changes):
             owners = zookeeper.read_all(map(self._owner_path, lease.claims), within_ms)
             if self._why_taken(lease, owners) is not None:
                 return False
-            self._seen = (lease, changes)
+            self._intact_state = (lease, changes)
         return True
 
     # --- rejoin ------------------------------------------------------------------------

@@ -16,23 +16,23 @@ from rangeland.delta.table_schema.arrow_schema import fields_of
 from rangeland.errors import TableRefused
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.model import Partition
-from rangeland.planning.table_audit import CountedRange, LandedRange, Runs
+from rangeland.planning.table_audit import CountedRange, LandedRange, OffsetSpans
 from rangeland.spark.deferred_session import DeferredSession
-from rangeland.spark.offset_runs import (
+from rangeland.spark.offset_scan import (
+    files_with,
+    no_positions_error,
+    rows_of_entries,
+    spans_in,
+    table_frame,
+)
+from rangeland.spark.offset_spans import (
     COUNTED,
     KEYS,
     borders_of,
     count_ranges,
     counted_ranges,
-    runs_by_partition,
-    runs_of_rows,
-)
-from rangeland.spark.offset_scan import (
-    files_with,
-    no_positions_error,
-    rows_of_entries,
-    runs_in,
-    table_frame,
+    spans_by_partition,
+    spans_of_rows,
 )
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ _ALWAYS = ("topic", "partition", "offset")
 class TableRows(Protocol):
     """The rows of one version of a table."""
 
-    def runs(self, *, by_broker: bool) -> dict[Partition, Runs]:
-        """See ``offset_scan.runs_in``."""
+    def spans(self, *, by_broker: bool) -> dict[Partition, OffsetSpans]:
+        """See ``offset_scan.spans_in``."""
 
     def entries(
         self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]
@@ -105,8 +105,8 @@ class SparkRows:
         self._frame = frame
         self._columns = columns
 
-    def runs(self, *, by_broker: bool) -> dict[Partition, Runs]:
-        return runs_in(self._spark, self._frame, self._columns, by_broker=by_broker)
+    def spans(self, *, by_broker: bool) -> dict[Partition, OffsetSpans]:
+        return spans_in(self._spark, self._frame, self._columns, by_broker=by_broker)
 
     def entries(
         self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]
@@ -126,10 +126,10 @@ class DriverRows:
         self._path = TablePath.parse(path)
         self._columns = columns
 
-    def runs(self, *, by_broker: bool) -> dict[Partition, Runs]:
+    def spans(self, *, by_broker: bool) -> dict[Partition, OffsetSpans]:
         rows = self._select([*_ALWAYS, *(["broker"] if by_broker else [])])
-        runs = list(runs_of_rows(rows.to_batches()))
-        return runs_by_partition(pa.Table.from_batches(runs)) if runs else {}
+        spans = list(spans_of_rows(rows.to_batches()))
+        return spans_by_partition(pa.Table.from_batches(spans)) if spans else {}
 
     def entries(
         self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]

@@ -21,11 +21,11 @@ from rangeland.planning.table_audit import (
     Audit,
     LandedRange,
     LocatedHoles,
-    Runs,
+    OffsetSpans,
     audit,
-    leave_out_replaced,
     locate_holes,
     ranges_in_bytes,
+    ranges_in_force,
 )
 
 if TYPE_CHECKING:
@@ -38,34 +38,34 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 class Verification:
     """The result of a verification. ``landed_ranges`` are the landed ranges in force, ``audit``
     compares them with the table, ``gone_files`` are files that the table names and its store no
-    longer has. ``runs`` are the runs of offsets that have rows, except where offsets are bytes."""
+    longer has. ``spans`` are spans of offsets that have rows, except where offsets are bytes."""
 
     landings: int = 0
     landed_ranges: tuple[LandedRange, ...] = ()
     audit: Audit = field(default_factory=Audit)
     gone_files: tuple[str, ...] = ()
-    runs: Mapping[Partition, Runs] = field(default_factory=dict)
+    spans: Mapping[Partition, OffsetSpans] = field(default_factory=dict)
 
 
 def examine(spark: SparkSession, target: LandingTarget) -> Verification:
     """Compares the table with all its landings. Reads three columns of the whole table, in the
     version that the target last read: rows that land in the meantime are in a later one."""
     landings = target.history.landings()
-    landed_ranges = leave_out_replaced(landed_ranges_of(landings, target.history.losses()))
+    landed_ranges = ranges_in_force(landed_ranges_of(landings, target.history.losses()))
     by_broker = any(landed_range.range.partition.broker for landed_range in landed_ranges)
     rows = table_rows(spark, target.table)
     in_bytes = ranges_in_bytes(landed_ranges)
     counted = rows.entries(in_bytes) if in_bytes else {}
-    # If all logs are of that kind, every entry would be a run, which is useless.
+    # If all logs are of that kind, every entry would be a span, which is useless.
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in landed_ranges})
-    runs = rows.runs(by_broker=by_broker) if dense else {}
-    runs = {p: partition_runs for p, partition_runs in runs.items() if p not in in_bytes}
+    spans = rows.spans(by_broker=by_broker) if dense else {}
+    spans = {p: of_partition for p, of_partition in spans.items() if p not in in_bytes}
     return Verification(
         landings=len(landings),
         landed_ranges=tuple(landed_ranges),
-        audit=audit(landed_ranges, runs, counted),
+        audit=audit(landed_ranges, spans, counted),
         gone_files=tuple(f.path for f in target.table.gone_files()),
-        runs=runs,
+        spans=spans,
     )
 
 
@@ -95,7 +95,7 @@ def holes_of_job(
 ) -> LocatedHoles:
     """The holes in the topics that a job reads."""
     verification = examine(spark, target)
-    located = locate_holes(verification.landed_ranges, verification.audit.holes, verification.runs)
+    located = locate_holes(verification.landed_ranges, verification.audit.holes, verification.spans)
     if located.shared:
         warn(
             f"{located.shared[0]} was landed from two topics of that name, one made after the "

@@ -29,7 +29,7 @@ def find_damage(
     losses = []
     for loss in _held_losses(target, position).values():
         log = survey.logs.get(loss.partition)
-        if log is None or settings.policy.decide(loss) is not Action.HOLD:
+        if log is None or settings.policy.action_for(loss) is not Action.HOLD:
             continue
         if log.leader.topic_id not in (None, loss.topic_id or log.leader.topic_id):
             continue  # another incarnation of the topic, which a survey shows

@@ -26,7 +26,7 @@ from rangeland.landing.special_plans.redrive import (
     ReadFilter,
     draft_from_log,
     draft_from_quarantine,
-    in_quarantine,
+    quarantined_ranges,
 )
 from rangeland.landing.special_plans.replacement import Replacement, check_whole_slices
 from rangeland.landing.target.loss_records import losses_in
@@ -162,7 +162,7 @@ class Planner:
 
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
         """A draft that reads quarantined batches from the log again."""
-        quarantined = in_quarantine(self._job, self._target, self._row_format)
+        quarantined = quarantined_ranges(self._job, self._target, self._row_format)
         now_ms = time.time_ns() // 1_000_000
         survey = self._surveys.new(position) if quarantined else Survey(now_ms, {})
 

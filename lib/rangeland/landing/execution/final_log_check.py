@@ -57,7 +57,7 @@ class FinalLogCheck:
 
     def __init__(self, job: Job, known: Callable[[], Iterable[Cluster]]) -> None:
         self._job = job
-        self._known = known
+        self._known_clusters = known
 
     def fingerprint(self, settings: ReadSettings, plan: Plan) -> Fingerprints:
         """The fingerprints of logs before they are read, where topics have no ids. Logs for which
@@ -128,7 +128,9 @@ class FinalLogCheck:
         cluster, planned_for = self._job.source.name_cluster(surveyed), plan.cluster
         if cluster is None or planned_for is None or not cluster.is_other(planned_for):
             return
-        if not with_known_addresses(cluster, [*self._known(), planned_for]).is_other(planned_for):
+        if not with_known_addresses(cluster, [*self._known_clusters(), planned_for]).is_other(
+            planned_for
+        ):
             return
         raise Conflict(
             f"the plan {plan.id} belongs to another cluster",

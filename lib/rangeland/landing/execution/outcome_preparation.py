@@ -21,7 +21,7 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
 from rangeland.landing.target.landing_target import Prepared
 from rangeland.landing.target.loss_records import losses_in
-from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
@@ -151,7 +151,7 @@ class OutcomePreparer:
 def check_covers_outcome(old: OutcomeEvent, results: Sequence[RangeResult]) -> None:
     """Raises RangeLost if a new attempt lacks ranges of the old outcome, which count as landed."""
     coverage = coverage_of(one.range for one in results)
-    if lost := leave_out([one.range for one in old.ranges], coverage):
+    if lost := uncovered_parts([one.range for one in old.ranges], coverage):
         raise RangeLost(
             f"{lost[0]} was prepared, its files are gone, and it cannot be read again",
             why="the log has lost it since, or its bytes are damaged, and a policy holds it",

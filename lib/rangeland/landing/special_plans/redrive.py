@@ -37,7 +37,7 @@ from rangeland.loss import (
     UndecodableRecords,
 )
 from rangeland.model import Isolation, Partition, Range, Slice
-from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_draft import PlanDraft
@@ -86,7 +86,7 @@ class QuarantinedRange:
         return not self.why
 
 
-def in_quarantine(
+def quarantined_ranges(
     job: Job, target: LandingTarget, row_format: RowFormat | None
 ) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
@@ -151,7 +151,7 @@ def _ranges_in_force(
     for planned, outcome in target.history.landings():
         landed = coverage_of(one.range for one in outcome.ranges)
         for key, request in list(requests.items()):
-            requests[key] = replace(request, ranges=tuple(leave_out(request.ranges, landed)))
+            requests[key] = replace(request, ranges=tuple(uncovered_parts(request.ranges, landed)))
         if planned.job != job.name:
             continue
         plan = Plan.parse(planned.document)
@@ -269,7 +269,7 @@ def _draft_with(
     lost = _read_on_trial(draft.plan.slices, settings.with_filter(*read_filter))
     losses = (*draft.held, *lost)
     if lost:
-        readable = leave_out(ranges, coverage_of(loss.range for loss in lost))
+        readable = uncovered_parts(ranges, coverage_of(loss.range for loss in lost))
         draft = draft_ranges(list(readable), read_filter)
     notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in losses]
     return replace(draft, held=(), notes=(*draft.notes, *notes))

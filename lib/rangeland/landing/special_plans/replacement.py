@@ -26,8 +26,8 @@ from rangeland.planning.table_audit import (
     LandedRange,
     ReplacedRange,
     cut_ranges,
-    leave_out_replaced,
     other_incarnations,
+    ranges_in_force,
 )
 from rangeland.spark.offset_scan import has_rows, table_frame
 from rangeland.spark.replace_where import (
@@ -163,7 +163,7 @@ def check_whole_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
             coverage_of(one.range for one in outcome.ranges),
         )
     ]
-    requested, landed_pieces = list(ranges), leave_out_replaced(slices)
+    requested, landed_pieces = list(ranges), ranges_in_force(slices)
     for r in requested:
         if earlier := other_incarnations(landed_pieces, r):
             raise UsageError(

@@ -21,13 +21,13 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.coverage import Coverage, leave_out
+from rangeland.planning.coverage import Coverage, uncovered_parts
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.proof import RangeResult
-from rangeland.planning.table_audit import Runs
+from rangeland.planning.table_audit import OffsetSpans
 from rangeland.result_json import JsonResult
-from rangeland.spark.offset_scan import runs_in, table_frame
+from rangeland.spark.offset_scan import spans_in, table_frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
     capabilities = load_dialect(job.source.dialect).capabilities
     frame = table_frame(spark, table.uri, table.log_columns)
     by_broker = capabilities.numbered_per_broker
-    by_partition = runs_in(spark, frame, table.log_columns, by_broker=by_broker)
+    by_partition = spans_in(spark, frame, table.log_columns, by_broker=by_broker)
     ranges = [
         r
-        for partition, runs in sorted(by_partition.items())
+        for partition, spans in sorted(by_partition.items())
         if job.source.reads(partition.topic)
-        for r in _ranges(partition, runs)
+        for r in _ranges(partition, spans)
     ]
-    unknown = leave_out(ranges, landed)
+    unknown = uncovered_parts(ranges, landed)
     if unknown and capabilities.offsets_are_bytes:
         raise Conflict(
             f"rows of {unknown[0].partition} in {job.sink.table} cannot count as landed",
@@ -105,10 +105,10 @@ def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
     return unknown
 
 
-def _ranges(partition: Partition, runs: Runs) -> list[Range]:
-    """The runs as ranges, merged where they touch or overlap: an offset may have several rows."""
+def _ranges(partition: Partition, spans: OffsetSpans) -> list[Range]:
+    """The spans as ranges, merged where they touch or overlap: an offset may have several rows."""
     joined: list[Range] = []
-    for first, until in sorted(zip(*(side.tolist() for side in runs), strict=True)):
+    for first, until in sorted(zip(*(side.tolist() for side in spans), strict=True)):
         if joined and first <= joined[-1].until_offset:
             first, until = joined[-1].from_offset, max(until, joined.pop().until_offset)
         joined.append(Range(partition, first, until))

@@ -36,7 +36,7 @@ class IdentityCheck:
         self._application = application
         self._table = table
         self._ledger = ledger
-        self._known: dict[tuple[PlanId, int | None], int] = {}
+        self._sequences: dict[tuple[PlanId, int | None], int] = {}
 
     # --- what has landed ----------------------------------------------------------------
 
@@ -54,9 +54,9 @@ class IdentityCheck:
             raise self._contradiction_error(application, landed_last, last)
         plan_id = PlanId(application, last)
         key = (plan_id, self._table.version)
-        if key not in self._known:
-            self._known[key] = self._without_transaction(plan_id)
-        return self._known[key]
+        if key not in self._sequences:
+            self._sequences[key] = self._without_transaction(plan_id)
+        return self._sequences[key]
 
     def _without_transaction(self, plan_id: PlanId) -> int:
         last, ledger = plan_id.sequence, self._ledger.view

@@ -20,7 +20,7 @@ from rangeland.landing.target.target_ledger import TargetLedger
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.loss import Action
 from rangeland.model import Cluster, Isolation, Partition, Range
-from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, leave_out
+from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, uncovered_parts
 from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanId
@@ -142,7 +142,7 @@ class JobHistory:
                 reads += [
                     LandedRead(part, options, plan.id, marks.get(part.partition)) for part in parts
                 ]
-                remaining = leave_out(remaining, covered)
+                remaining = uncovered_parts(remaining, covered)
         return reads
 
     def _marks_reached(
@@ -223,7 +223,7 @@ class JobHistory:
         if outcome is None or landed < event.sequence or not _plan_of(event).repairs_all:
             return False
         planned = [one.range for one in event.ranges]
-        return not leave_out(planned, coverage_of(one.range for one in outcome.ranges))
+        return not uncovered_parts(planned, coverage_of(one.range for one in outcome.ranges))
 
     def removal_error(self, removal: table_commit.Restored | CommitMetadata) -> Conflict:
         """The error for the rows that this commit removed."""
