@@ -56,32 +56,30 @@ def first_times(
 def confirmed_times(
     brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, RecordTime | None]:
-    """The times of these records; None where the broker has returned everything up to
-    ``until_offset``, and no record. Left out is only what could not be read, not even by a request
-    of its own: a full response is empty for the last of several partitions."""
+    """The times of these records; None where entries up to ``until_offset`` were read, and have no
+    record. Left out is what could not be read. A full response is empty for the last of several
+    partitions, so those are asked for again as long as others get an answer."""
     times: dict[Partition, RecordTime | None] = {}
     wanted = dict(records)
     while wanted:
-        read = _read_times(brokers, wanted)
-        for p in wanted.keys() - read.keys():
-            read |= _read_times(brokers, {p: wanted[p]}, is_alone=True)
         rest: dict[Partition, FirstRecord] = {}
-        for p, x in read.items():
+        for p, x in _read_times(brokers, wanted).items():
             if isinstance(x, RecordTime):
                 times[p] = x
             elif x.offset >= wanted[p].until_offset:
                 times[p] = None
             else:
                 rest[p] = replace(wanted[p], from_offset=x.offset)
+        if rest == wanted:
+            break
         wanted = rest
     return times
 
 
 def _read_times(
-    brokers: ConnectionPool, records: Mapping[Partition, FirstRecord], *, is_alone: bool = False
+    brokers: ConnectionPool, records: Mapping[Partition, FirstRecord]
 ) -> dict[Partition, RecordTime | NoRecordBefore]:
-    """What responses show of these records; without what they do not show. ``is_alone``: each
-    request is for one partition, so an empty response shows that there is no record."""
+    """What responses show of these records; without what they do not show."""
     without_record: dict[Partition, NoRecordBefore] = {}
 
     def fetch_for(partition: Partition, record: FirstRecord, size: int) -> PartitionFetch:
@@ -90,7 +88,7 @@ def _read_times(
 
     def read_time(fetched: FetchedPartition) -> dict[Partition, RecordTime]:
         partition = fetched.partition
-        match _time_in(brokers, fetched, records[partition], is_alone=is_alone):
+        match _time_in(brokers, fetched, records[partition]):
             case RecordTime() as time:
                 return {partition: time}
             case NoRecordBefore() as nothing:
@@ -102,16 +100,17 @@ def _read_times(
 
 
 def _time_in(
-    brokers: ConnectionPool, fetched: FetchedPartition, record: FirstRecord, *, is_alone: bool
+    brokers: ConnectionPool, fetched: FetchedPartition, record: FirstRecord
 ) -> RecordTime | NoRecordBefore | None:
-    """What a response shows of the record, None if nothing."""
+    """What a response shows of the record; None for an error, and for an entry that is damaged or
+    incomplete."""
     if fetched.meaning is not ErrorMeaning.OK:
         return None
     isolation, until = brokers.settings.isolation, record.until_offset
-    if fetched.is_empty:
-        has_all = is_alone and (fetched.readable_end or 0) >= until
-        return NoRecordBefore(until) if has_all else None
     next_offset = record.from_offset
+    if fetched.is_empty:
+        # A full response, a quota and slow remote storage look like this, too: it shows nothing.
+        return NoRecordBefore(next_offset)
     try:
         for chunk in brokers.dialect.decode_chunks(
             fetched.records, next_offset, until, isolation, fetched.aborted
