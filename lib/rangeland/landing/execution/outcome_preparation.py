@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
-from rangeland.delta.transaction_log.table_commit import FilesUnfit, NotCommitted, gone_files
+from rangeland.delta.transaction_log.table_commit import NotCommitted, gone_files
 from rangeland.errors import RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
@@ -58,11 +58,9 @@ class OutcomePreparer:
 
     def read_again(self, plan: Plan, old: OutcomeEvent, failure: NotCommitted) -> OutcomeEvent:
         """Reads a plan again because its outcome could not be committed: its files are gone, or
-        another commit has changed the types of the table's columns. Raises TableRefused if this
-        job's rows do not fit either."""
+        another commit has changed the types of the table's columns. Call it with a
+        refreshed table. Raises TableRefused if this job's rows do not fit that either."""
         self._warn(read_again_warning(failure))
-        if isinstance(failure, FilesUnfit):
-            self._target.table.refresh_same_table()
         return self._read(plan, partial(self._reader.read, plan, is_new=False), old)
 
     def give_up(self, plan: Plan, error: RangelandError, attempt: int) -> OutcomeEvent | None:

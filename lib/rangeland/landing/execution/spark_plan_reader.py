@@ -122,6 +122,6 @@ class SparkPlanReader:
     ) -> None:
         if not plan.kind.traits.reads_log:
             return
-        # Reading may take hours: the brokers may have other addresses by now.
+        # Reading may have taken hours, and brokers may have moved since.
         settings = look_up_log_settings(self._context, plan)
         self.log_check.check_same_logs(settings, plan, receipts.values(), fingerprints, after)
