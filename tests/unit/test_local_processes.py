@@ -64,6 +64,24 @@ def test_a_line_is_waited_for_and_returned(tmp_path: Path) -> None:
         assert process.wait_for_line(r"up at \d", timeout_s=20) == "up at 7"
 
 
+def test_a_line_counts_when_it_is_whole(tmp_path: Path) -> None:
+    text = (
+        "import sys, time\n"
+        "for part in ('up at 7', '1', '\\n'):\n"
+        "    sys.stdout.write(part); sys.stdout.flush(); time.sleep(.3)\n"
+        "time.sleep(99)"
+    )
+    with Process("halting", python(text), log=tmp_path / "log") as process:
+        assert process.wait_for_line(r"up at \d", timeout_s=20) == "up at 71"
+
+
+def test_the_last_line_counts_without_its_end_once_the_process_has_ended(tmp_path: Path) -> None:
+    text = "import sys; sys.stdout.write('up at 7')"
+    with Process("brief", python(text), log=tmp_path / "log") as process:
+        process.wait_for_end()
+        assert process.wait_for_line("up at") == "up at 7"
+
+
 def test_a_line_of_an_earlier_start_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("up at 6\n")
     with Process("silent", SLEEPER, log=tmp_path / "log") as process:

@@ -105,12 +105,18 @@ class Process:
         self.wait_until(lambda: is_listening(port), f"port {port} to open", timeout_s)
 
     def wait_for_line(self, pattern: str, timeout_s: float = PATIENCE_S) -> str:
-        """Waits for a line, printed since the start, that matches; returns it."""
+        """Waits for a line, printed since the start, that matches; returns it.
+
+        A line counts once it is whole: programs write its text and its end apart.
+        """
         regex = re.compile(pattern)
         lines: list[str] = []
 
         def look() -> bool:
-            lines.extend(line for line in self._printed_lines() if regex.search(line))
+            ended = not self.running  # asked first: nothing is printed after it
+            printed = self._printed_text().splitlines(keepends=True)
+            whole = [line.rstrip("\r\n") for line in printed if ended or line.endswith("\n")]
+            lines.extend(line for line in whole if regex.search(line))
             return bool(lines)
 
         self.wait_until(look, f"a line like {pattern!r}", timeout_s)
@@ -121,8 +127,11 @@ class Process:
     ) -> None:
         """Waits until ``condition()``, as long as the process runs."""
         deadline = time.monotonic() + timeout_s
-        while not condition():
-            if not self.running:
+        while True:
+            running = self.running  # asked first: the condition may come true with its end
+            if condition():
+                return
+            if not running:
                 raise self.process_error(f"it ended with code {self.exit_code} before {goal}")
             if time.monotonic() > deadline:
                 raise self.process_error(f"waited {timeout_s:g} s for {goal}")
@@ -183,9 +192,12 @@ class Process:
         return Unreachable(what, why=reason, do=f"read {log}", log=log, pid=self.pid)
 
     def _printed_lines(self) -> list[str]:
+        return self._printed_text().splitlines()
+
+    def _printed_text(self) -> str:
         with self.log.open("rb") as log:
             log.seek(self._log_start)
-            return log.read().decode(errors="replace").splitlines()
+            return log.read().decode(errors="replace")
 
     def _is_stopped(self) -> bool:
         """Whether all threads are stopped; True if the system lists none."""
