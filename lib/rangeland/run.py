@@ -29,7 +29,7 @@ from rangeland.landing.special_plans.redrive import (
     quarantined_schema_ids,
 )
 from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.loss import DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
@@ -60,7 +60,7 @@ def open_landing(
     began_at = time.monotonic()
     transform = load_transform(job.sink.transform) if job.sink.transform else None
     progress.step(f"looking at the table {job.sink.table}")
-    target = LandingTarget(spark, job)
+    target = open_target(spark, job)
     speed = speed_of(target.history.pace(job.application))
     surveys = PlanSurveys(job, target.history, progress, survey or survey_of, speed)
     row_format = _row_format(job, kind, target, surveys)
@@ -78,7 +78,7 @@ def _row_format(
     """The row format of the records to land: of those in quarantine, if only these are read."""
     ids: SeenIds = {}
     if not kind.traits.reads_log:
-        ids = quarantined_schema_ids(job, target)
+        ids = quarantined_schema_ids(job, target.history, target.quarantine)
     if not ids and job.decode.fields_with_schema_ids:
         ids = schema_ids_in_logs(job, surveys.early())
     return row_format_of(job, ids)
@@ -139,8 +139,9 @@ def redrive(
     context = open_landing(job, spark, progress, kind)
     done = None if dry_run else land_plans(context)
     progress.step("reading the quarantine")
-    context.target.refresh()
-    batches = quarantined_ranges(job, context.target, context.row_format)
+    target = context.target
+    target.ledger.refresh()
+    batches = quarantined_ranges(job, target.history, target.quarantine, context.row_format)
     seconds = time.monotonic() - context.began_at
     return RedriveResult(job.name, job.sink.table, tuple(batches), seconds, done)
 
@@ -227,6 +228,6 @@ def _with_lease(
 
 def checkpoint_offsets(context: LandingContext) -> dict[Partition, int]:
     """The offsets up to which logs have landed, as a group commits them. Reads the table again."""
-    context.target.refresh()
+    context.target.ledger.refresh()
     position = context.target.history.position(context.job.application)
     return offsets_to_commit(position.checkpoint, context.surveys.last.logs)

@@ -16,14 +16,16 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rangeland import run as commands
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.target_quarantine import TargetQuarantine
+from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress, Progress
@@ -87,19 +89,22 @@ class WatchedQuarantine(TargetQuarantine):
         return missing
 
 
-class Watched(LandingTarget):
-    """A Target that says when its commit has been made."""
+class Watched(TargetWriter):
+    """A writer that says when its commit has been made."""
 
     moments: Moments
-
-    def __init__(self, spark: Any, job: Job) -> None:
-        super().__init__(spark, job)
-        self.quarantine = WatchedQuarantine(self.table)
 
     def land(self, outcome: Any, since: int | None, dead: Any = ()) -> Any:
         landed = super().land(outcome, since, dead)
         self.moments.reach(COMMITTED)
         return landed
+
+
+def open_watched(spark: Any, job: Job) -> LandingTarget:
+    target = open_target(spark, job)
+    quarantine = WatchedQuarantine(target.table)
+    writer = Watched(job, target.table, target.ledger)
+    return replace(target, quarantine=quarantine, writer=writer)
 
 
 def wait_for(path: Path) -> None:
@@ -126,7 +131,7 @@ def perform(spark: Any, task: dict[str, Any], moments: Moments) -> dict[str, Any
 def main(folder: Path, master: str, settings: dict[str, str]) -> None:
     from tests.spark_sessions import open_session
 
-    commands.LandingTarget = Watched  # type: ignore[misc, assignment]
+    commands.open_target = open_watched
     spark = open_session(folder / "spark", master, settings)
     (folder / "ready").touch()
     number = 0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress, Progress
 
 
 def landing_context(
-    target: Any,
+    parts: Any,
     job: Any = None,
     kind: PlanKind = PlanKind.RUN,
     *,
@@ -18,6 +20,8 @@ def landing_context(
     progress: Progress | None = None,
     spark: Any = None,
 ) -> LandingContext:
+    """The context of a command whose target has these parts, and None for the others."""
+    target = LandingTarget(*[getattr(parts, part.name, None) for part in fields(LandingTarget)])
     return LandingContext(
         spark, job, kind, target, surveys, progress or NoProgress(), None, row_schema=None
     )

@@ -40,7 +40,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "the outcome of the second driver counts",
         Change(
-            "landing.target.landing_target:LandingTarget._prepare",
+            "landing.target.target_writer:TargetWriter._prepare",
             "return Prepared(theirs, is_mine=False)",
             "return Prepared(mine, is_mine=True)",
         ),
@@ -132,8 +132,8 @@ TABLE = (
         "files that are gone stay in the table",
         Change(
             "landing.execution.committer:PlanCommitter._add",
-            "self._target.land(outcome, version, self._target.table.gone_files())",
-            "self._target.land(outcome, version)",
+            "self._writer.land(outcome, version, self._table.gone_files())",
+            "self._writer.land(outcome, version)",
         ),
     ),
     Mutation(
@@ -202,7 +202,7 @@ LOSSES = (
     Mutation(
         "losses are not recorded",
         Change(
-            "landing.target.landing_target:LandingTarget._prepare",
+            "landing.target.target_writer:TargetWriter._prepare",
             "if ledger.prepare(mine, self._with_columns(losses)):",
             "if ledger.prepare(mine, []):",
         ),

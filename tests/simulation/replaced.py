@@ -30,7 +30,7 @@ from rangeland.landing import landing_steps
 from rangeland.landing.audit import row_checks, table_rows
 from rangeland.landing.execution import slice_tasks
 from rangeland.landing.special_plans import replacement, table_adoption
-from rangeland.landing.target import landing_target, target_ledger, target_table
+from rangeland.landing.target import target_ledger, target_table, target_writer
 from rangeland.model import Address
 from rangeland.planning.plan import PlanId
 from rangeland.spark import spark_jobs, task_context
@@ -173,7 +173,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield compaction, "NEWEST", 2
     yield StoreSettings, "open", _opened
     yield target_table, "DeltaKernel", SimulatedKernel
-    yield landing_target, "ThreadPoolExecutor", InlinePool
+    yield target_writer, "ThreadPoolExecutor", InlinePool
     yield broker_connection, "Stream", _stream
     threads = SimpleNamespace(Condition=Condition, Event=Event, Thread=spark.InlineThread)
     yield fetch_thread, "threading", threads

@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.decode.columns import row_schema
 from rangeland.errors import Conflict
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import open_target
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 from tests.spark.landings import job_of
 
@@ -48,13 +48,13 @@ def test_a_table_and_its_ledger_are_made_and_found_by_name(
     catalog: None, spark: Any, name: str
 ) -> None:
     job = job_of(["127.0.0.1:9"], name, "orders")
-    assert LandingTarget(spark, job).table.path is None
+    assert open_target(spark, job).table.path is None
     try:
-        made = LandingTarget(spark, job)
-        made.open_or_create(row_schema())
-        found = LandingTarget(spark, job)
+        made = open_target(spark, job)
+        made.writer.open_or_create(row_schema())
+        found = open_target(spark, job)
         assert (found.table.path, found.table.version) == (made.table.path, 0)
-        found.open_or_create(row_schema())
+        found.writer.open_or_create(row_schema())
         last = parts_of(name)[-1]
         tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN default").collect()}
         assert {last, last + LEDGER_SUFFIX} <= tables
@@ -72,6 +72,6 @@ def test_spark_reads_the_parts_that_were_meant(spark: Any, name: str) -> None:
 
 
 def test_a_name_that_the_catalog_does_not_take_is_a_conflict(spark: Any) -> None:
-    target = LandingTarget(spark, job_of(["127.0.0.1:9"], "default.orders-2024", "orders"))
+    target = open_target(spark, job_of(["127.0.0.1:9"], "default.orders-2024", "orders"))
     with pytest.raises(Conflict, match=re.escape("default.orders-2024 could not be created")):
-        target.open_or_create(row_schema())
+        target.writer.open_or_create(row_schema())

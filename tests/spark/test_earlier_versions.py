@@ -12,7 +12,7 @@ import pytest
 from rangeland.delta.ledger.events import LossEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan
 from tests.golden.test_golden_landings import JOB, VERSIONS, entries_of
@@ -39,7 +39,7 @@ def test_a_ledger_is_opened_and_read(kernel: DeltaKernel, version: Path, tmp_pat
 
 
 def landing_target(spark: Any, table: Path) -> LandingTarget:
-    return LandingTarget(spark, job_of(["b:1"], table, "golden", name="golden"))
+    return open_target(spark, job_of(["b:1"], table, "golden", name="golden"))
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
@@ -52,14 +52,14 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     assert target.history.last_removal() is None
     last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
-    assert target.enter(plan, target.history.unfinished_plans())
-    prepared = target.prepare(plan, (), (), {})
+    assert target.writer.enter(plan, target.history.unfinished_plans())
+    prepared = target.writer.prepare(plan, (), (), {})
     assert prepared.is_mine
-    target.land(prepared.outcome, target.table.version)
+    target.writer.land(prepared.outcome, target.table.version)
     ledger = spark.read.format("delta").load(f"{table}/_rangeland/ledger")
     (named,) = ledger.where(f"event = 'plan' AND plan = '{plan.hash}'").select("table_id").collect()
     assert named.table_id == target.table.table_id
-    target.refresh()
+    target.ledger.refresh()
     assert target.identity.disagreement_error() is None
     assert target.identity.landed_sequence(JOB) == last + 1
 

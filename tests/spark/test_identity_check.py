@@ -16,7 +16,7 @@ from rangeland import run
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import open_target
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, job_status, verify_and_find
@@ -64,7 +64,7 @@ class Lake:
         assert offsets_of(table_of(self.spark, where)) == before
 
     def plan(self, sequence: int) -> Plan:
-        ledger = LandingTarget(self.spark, self.job()).ledger
+        ledger = open_target(self.spark, self.job()).ledger
         entered = ledger.view.plan(PlanId(APPLICATION, sequence))
         assert entered is not None
         return Plan.from_json(json.loads(entered.document))
@@ -206,7 +206,7 @@ def test_rows_that_were_overwritten_are_noticed_and_rows_that_were_deleted_are_n
 
 
 def test_an_outcome_of_another_plan_is_not_taken_for_ones_own(lake: Lake) -> None:
-    target = LandingTarget(lake.spark, lake.job())
+    target = open_target(lake.spark, lake.job())
     other = replace(lake.plan(2), made_at_ms=1)
     with pytest.raises(Conflict, match="belongs to another plan"):
-        target.prepare(other, [], [], {})
+        target.writer.prepare(other, [], [], {})

@@ -13,7 +13,7 @@ from rangeland.cluster_access.cluster_lookup import cluster_settings
 from rangeland.errors import JobFileError, UsageError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import open_target
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
@@ -382,6 +382,4 @@ def test_the_checkpoint_is_of_entries_that_are_landed(
         for p in job_status.status(landed, spark, NoProgress()).to_json()["partitions"]
     }
     assert lag == {**dict.fromkeys(seen, 0), "2-0": 4 * (10 + len(b"later-00000"))}
-    assert LandingTarget(spark, landed).history.position(landed.application).topics == {
-        written.topic
-    }
+    assert open_target(spark, landed).history.position(landed.application).topics == {written.topic}

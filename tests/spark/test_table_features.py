@@ -17,7 +17,7 @@ import rangeland
 from rangeland import run
 from rangeland.errors import TableRefused
 from rangeland.job import Job
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.model import Partition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
@@ -255,7 +255,7 @@ def test_rows_that_were_prepared_before_a_constraint_are_checked_too(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as dying:
-        dying.setattr(LandingTarget, "land", killed)
+        dying.setattr(TargetWriter, "land", killed)
         with pytest.raises(KeyboardInterrupt):
             rangeland.land(job, spark)
     sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT small CHECK (offset < 25)")

@@ -288,7 +288,7 @@ def test_a_schema_that_was_planned_is_committed_by_whoever_finishes(
     orders_topic(kafka, topic, 3)
     rangeland.land(typed(kafka, table, topic, OLD, decode=FLAT), spark)
     produced(kafka, topic, orders([3]))
-    from rangeland.landing.target.landing_target import LandingTarget
+    from rangeland.landing.target.target_writer import TargetWriter
 
     class Killed(Exception):
         pass
@@ -297,7 +297,7 @@ def test_a_schema_that_was_planned_is_committed_by_whoever_finishes(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(LandingTarget, "land", killed)
+        patch.setattr(TargetWriter, "land", killed)
         with pytest.raises(Killed):
             rangeland.land(typed(kafka, table, topic, decode=FLAT), spark)
     assert "price" not in rows_in(table, "_offset")[0]

@@ -20,7 +20,8 @@ from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import open_target
+from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
@@ -514,11 +515,11 @@ def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
         more, refusal = {"policy": {"recreated": "skip"}}, UsageError
         rangeland.land(job_of(kafka.bootstrap, table, topic, **more), spark)
     job = job_of(kafka.bootstrap, table, topic, **more)
-    version = LandingTarget(spark, job).table.version
+    version = open_target(spark, job).table.version
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)), **more)
     with pytest.raises(refusal):
         rangeland.backfill(part, spark, replace=True)
-    seen = LandingTarget(spark, job)
+    seen = open_target(spark, job)
     assert (seen.table.version, seen.history.unfinished_plans()) == (version, [])
     assert rangeland.land(job, spark).state == "nothing"
 
@@ -538,7 +539,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(LandingTarget, "land", die)
+        patch.setattr(TargetWriter, "land", die)
         with pytest.raises(Died):
             rangeland.backfill(landed, spark, missing=True)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {whole}")
@@ -567,7 +568,7 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
     def die(*_: object) -> None:
         raise Died
 
-    commits: type = {"missing": LandingTarget, "replace": Replacement}[step]
+    commits: type = {"missing": TargetWriter, "replace": Replacement}[step]
     asked = landed if step == "missing" else part
     with monkeypatch.context() as patch:
         patch.setattr(commits, "land", die)

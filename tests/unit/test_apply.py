@@ -17,6 +17,7 @@ from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.target_schema import TargetSchema
 from rangeland.landing.target.target_table import TargetTable
+from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Counts, Partition, Survey
 from rangeland.planning.coverage import coverage_of, uncovered_parts
@@ -57,7 +58,7 @@ class Driving(landing_steps.LandingSteps):
 
     def __init__(self, target: LandingTarget, seen: tuple[DecidedLoss, ...] = SEEN) -> None:
         surveys = SimpleNamespace(last=Survey(0, {}), speed=None, forget_early=lambda: None)
-        context = landing_context(target, target._job, surveys=surveys)
+        context = landing_context(target, target.writer._job, surveys=surveys)
         super().__init__(context)
         self.target = target
         self._planner = cast(
@@ -96,7 +97,7 @@ def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landing_steps, "check_table_and_ledger_agree", lambda context: None)
     left_out = (
         (TargetSchema, "layout"),
-        (LandingTarget, "open_or_create"),
+        (TargetWriter, "open_or_create"),
         (TargetTable, "store_warning"),
     )
     for holder, name in left_out:
@@ -104,7 +105,7 @@ def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(target: LandingTarget) -> list[tuple[Any, ...]]:
-    target.refresh()
+    target.ledger.refresh()
     return sorted(
         (x.partition, x.from_offset, x.until_offset, x.kind, x.action)
         for x in (event.loss for event in target.history.losses())
@@ -133,9 +134,9 @@ class Killed(BaseException): ...
 
 
 STEPS = [
-    (Ledger, "record_losses"), (LandingTarget, "enter"),
+    (Ledger, "record_losses"), (TargetWriter, "enter"),
     (test_landing_target.Failing, "read_all"),
-    (LandingTarget, "prepare"), (LandingTarget, "land"),
+    (TargetWriter, "prepare"), (TargetWriter, "land"),
 ]  # fmt: skip
 
 
@@ -197,17 +198,17 @@ def test_a_plan_of_losses_alone_is_reported_and_not_entered(
 def test_two_who_apply_the_same_plan_at_once_land_it_once_and_neither_is_refused(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch, comes_to: str
 ) -> None:
-    enter, first, second = LandingTarget.enter, drivers.another(), Driving(drivers.another())
+    enter, first, second = TargetWriter.enter, drivers.another(), Driving(drivers.another())
 
-    def outrun(target: LandingTarget, plan: Plan, unfinished: Any) -> bool:
-        monkeypatch.setattr(LandingTarget, "enter", enter)
+    def outrun(writer: TargetWriter, plan: Plan, unfinished: Any) -> bool:
+        monkeypatch.setattr(TargetWriter, "enter", enter)
         if comes_to == "its end":
             Driving(first).applied(plan, SEEN)
         else:
-            assert first.enter(plan, [])
-        return target.enter(plan, unfinished)
+            assert first.writer.enter(plan, [])
+        return writer.enter(plan, unfinished)
 
-    monkeypatch.setattr(LandingTarget, "enter", outrun)
+    monkeypatch.setattr(TargetWriter, "enter", outrun)
     result = second.applied(PLAN, SEEN)
     assert result.state == ("landed" if comes_to == "its entry" else "already-landed")
     assert told(second.target) == BOTH
@@ -217,14 +218,14 @@ def test_two_who_apply_the_same_plan_at_once_land_it_once_and_neither_is_refused
 def test_another_plan_that_was_entered_at_the_same_time_is_in_the_way(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enter, first = LandingTarget.enter, drivers.another()
+    enter, first = TargetWriter.enter, drivers.another()
 
-    def outrun(target: LandingTarget, plan: Plan, unfinished: Any) -> bool:
-        monkeypatch.setattr(LandingTarget, "enter", enter)
-        assert first.enter(plan_of(made_at_ms=9), [])
-        return target.enter(plan, unfinished)
+    def outrun(writer: TargetWriter, plan: Plan, unfinished: Any) -> bool:
+        monkeypatch.setattr(TargetWriter, "enter", enter)
+        assert first.writer.enter(plan_of(made_at_ms=9), [])
+        return writer.enter(plan, unfinished)
 
-    monkeypatch.setattr(LandingTarget, "enter", outrun)
+    monkeypatch.setattr(TargetWriter, "enter", outrun)
     with pytest.raises(Conflict, match="another plan was entered"):
         Driving(drivers.another()).applied(PLAN, SEEN)
 
@@ -238,10 +239,10 @@ def test_a_plan_whose_basis_has_changed_tells_nothing(drivers: Drivers) -> None:
 
 def prepared(target: LandingTarget, of: Plan) -> OutcomeEvent:
     """What a driver leaves behind that is killed before it commits."""
-    assert target.enter(of, target.history.unfinished_plans())
+    assert target.writer.enter(of, target.history.unfinished_plans())
     r = of.ranges[0]
     receipts = {0: Receipt(0, P0, r.from_offset, r.until_offset, Counts(landed=r.width))}
-    prepared = target.prepare(of, prove(of, receipts), (), receipts)
+    prepared = target.writer.prepare(of, prove(of, receipts), (), receipts)
     assert prepared.is_mine
     return prepared.outcome
 
@@ -256,8 +257,8 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
     drivers: Drivers,
 ) -> None:
     first = drivers.another()
-    first.land(prepared(first, plan_of(first=0, until=10)), None)
-    first.refresh()
+    first.writer.land(prepared(first, plan_of(first=0, until=10)), None)
+    first.ledger.refresh()
     prepared(first, BESIDE)
     driving = Driving(drivers.another())
     driving.reading.receipts = {0: Receipt(0, P0, 50, 100, Counts(landed=50))}
@@ -270,9 +271,9 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
 
 def test_a_plan_that_leaves_out_what_was_given_up_since_is_refused(drivers: Drivers) -> None:
     first = drivers.another()
-    first.land(prepared(first, plan_of(first=0, until=10)), None)
-    first.refresh()
+    first.writer.land(prepared(first, plan_of(first=0, until=10)), None)
+    first.ledger.refresh()
     outcome = prepared(first, BESIDE)
-    first.land(first.give_up(BESIDE, (), outcome.attempt + 1), None)
+    first.writer.land(first.writer.give_up(BESIDE, (), outcome.attempt + 1), None)
     with pytest.raises(Conflict, match=r"it leaves out orders/0 \[10, 50\), which has not landed"):
         Driving(drivers.another()).applied(NEXT, ())

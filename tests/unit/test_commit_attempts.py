@@ -40,8 +40,8 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
         return f"{old} read again"
 
     made: Any = PlanCommitter.__new__(PlanCommitter)
-    table = SimpleNamespace(refresh_same_table=lambda: None)
-    made._target, made.attempts, made.failures = SimpleNamespace(table=table), [], []
+    made._table = SimpleNamespace(refresh_same_table=lambda: None)
+    made.attempts, made.failures = [], []
     monkeypatch.setattr(made, "_attempt", attempt)
     monkeypatch.setattr(made, "_find_landing", lambda *_: made.landing)
     made._outcomes = SimpleNamespace(read_again=read_again)

@@ -102,9 +102,8 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    delta = SimpleNamespace(wait_for_maintenance=tuple)
-    target = SimpleNamespace(table=SimpleNamespace(delta=delta), history=None)
-    context = landing_context(target, job_of(plain()))
+    table = SimpleNamespace(wait_for_maintenance=tuple)
+    context = landing_context(SimpleNamespace(table=table), job_of(plain()))
     steps = LandingSteps(context)
     (note,) = steps._planner._with_kind(PlanDraft(plan=cast(Any, None), requested=())).notes
     assert "sent to the brokers in the clear" in note

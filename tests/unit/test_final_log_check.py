@@ -186,7 +186,7 @@ def test_it_is_recorded_with_the_outcome_and_the_next_run_begins_in_the_later_ep
 ) -> None:
     columns_are_there(monkeypatch)
     target = drivers.another()
-    assert target.enter(PLAN, [])
+    assert target.writer.enter(PLAN, [])
     finisher_of(Reading("truncated: skip", [{loss(): 8}, {}], target)).finish_entered(
         EnteredPlan(PLAN, None, None)
     )
@@ -214,7 +214,7 @@ def test_a_driver_of_a_group_reads_alone_once_more_what_has_changed(
 ) -> None:
     columns_are_there(monkeypatch)
     target = drivers.another()
-    assert target.enter(PLAN, [])
+    assert target.writer.enter(PLAN, [])
     reading = Reading("truncated: skip", [{loss(): 8}, {}], target, Sharing())
     done = finisher_of(reading).finish_new(PLAN)
     assert (done.landed.is_new, done.is_shared) == (True, False)

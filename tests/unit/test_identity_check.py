@@ -121,7 +121,7 @@ def test_what_reads_a_landed_table_without_its_ledger_does_not_advise_to_land_fi
 ) -> None:
     columns_are_there(monkeypatch)
     target = drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     land_until_30(target, plan())
     del lake.tables[f"{drivers.path}/_rangeland/ledger"]
     with pytest.raises(Conflict, match="rangeland/orders has landed 1 in it") as caught:
@@ -136,12 +136,12 @@ def test_what_landed_after_the_table_was_read_is_not_in_it(
     """A first landing has no earlier transaction to go by, and the log of the table shows it."""
     columns_are_there(monkeypatch)
     first, entered = drivers.another(), plan(application=application)
-    assert first.enter(entered, [])
-    outcome = first.prepare(entered, (), (), {}).outcome
+    assert first.writer.enter(entered, [])
+    outcome = first.writer.prepare(entered, (), (), {}).outcome
     second = drivers.another()
-    first.land(outcome, None)
+    first.writer.land(outcome, None)
     assert second.history.landings() == []
-    second.refresh()
+    second.ledger.refresh()
     assert [found.sequence for found, _ in second.history.landings()] == [1]
 
 
@@ -153,10 +153,10 @@ def test_a_plan_that_was_made_after_the_table_was_read_is_not_in_it(
     asleep, first = drivers.another(), drivers.another()
     for number, (start, until) in enumerate([(0, 30), (30, 60)], start=1):
         made = plan(number, start, until)
-        first.refresh()
-        assert first.enter(made, [])
-        outcome = first.prepare(made, (), (), {}).outcome
-        first.land(outcome, None)
+        first.ledger.refresh()
+        assert first.writer.enter(made, [])
+        outcome = first.writer.prepare(made, (), (), {}).outcome
+        first.writer.land(outcome, None)
     asleep.ledger.require().refresh()
     assert asleep.identity.landed_sequence(APP) == 1
 
@@ -166,7 +166,7 @@ def test_ledger_and_table_are_read_again_until_they_are_of_one_moment(
 ) -> None:
     columns_are_there(monkeypatch)
     first, second = drivers.another(), drivers.another()
-    assert first.enter(plan(), [])
+    assert first.writer.enter(plan(), [])
     land_until_30(first, plan())
     second.ledger.refresh_as_one()
     assert [found.sequence for found, _ in second.history.landings()] == [1]

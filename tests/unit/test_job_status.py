@@ -35,13 +35,15 @@ def test_a_table_that_was_dropped_and_created_again_is_reported(
 ) -> None:
     columns_are_there(monkeypatch)
     target = drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     land_until_30(target, plan())
-    target.refresh()
+    target.ledger.refresh()
     second = plan(2, 30, 40)
-    assert target.enter(second, [])
+    assert target.writer.enter(second, [])
     receipts = {0: Receipt(0, P0, 30, 40, Counts(landed=10))}
-    target.land(target.prepare(second, prove(second, receipts), (), receipts).outcome, None)
+    target.writer.land(
+        target.writer.prepare(second, prove(second, receipts), (), receipts).outcome, None
+    )
     lake.tables[drivers.path].versions = [Version(drivers.path, 0)]
     found = job_status.status(drivers.job, None, NoProgress())
     (seen,) = found.partitions

@@ -39,7 +39,7 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.landing.target import target_schema as schema_module
 from rangeland.landing.target import target_table as table_module
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
@@ -118,7 +118,7 @@ class Drivers:
         lake.create(f"{path}/_rangeland/ledger")
 
     def another(self) -> LandingTarget:
-        return LandingTarget(None, self.job)
+        return open_target(None, self.job)
 
 
 @pytest.fixture
@@ -143,9 +143,9 @@ def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Pl
 def land_until_30(target: LandingTarget, of: Plan) -> None:
     held = DecidedLoss(P0, 30, 100, LossKind.CORRUPT, "its checksum is wrong", action=Action.HOLD)
     receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), losses=(held,))}
-    prepared = target.prepare(of, prove(of, receipts), (), receipts)
+    prepared = target.writer.prepare(of, prove(of, receipts), (), receipts)
     assert prepared.is_mine
-    target.land(prepared.outcome, None)
+    target.writer.land(prepared.outcome, None)
 
 
 def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,27 +159,27 @@ def test_what_is_landed_between_two_looks_counts_with_what_it_has_held_back(
 ) -> None:
     columns_are_there(monkeypatch)
     first, entered = drivers.another(), plan()
-    assert first.enter(entered, [])
+    assert first.writer.enter(entered, [])
     second = drivers.another()
     # The second has looked at the ledger, and the table comes next.
     lake.looking = (drivers.path, lambda: land_until_30(first, entered))
-    second.refresh()
+    second.ledger.refresh()
     assert lake.looking is None
     position = second.history.position(application)
     assert position.checkpoint[P0].until_offset == 30
     assert position.landed.of(P0, "id") == [(0, 30)]
     assert second.history.unfinished_plans() == []
-    assert second.enter(plan(2, 30, 100, application=application), [])
+    assert second.writer.enter(plan(2, 30, 100, application=application), [])
 
 
 def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
     lake: LakeInMemory, drivers: Drivers
 ) -> None:
     target = drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     table = lake.tables[drivers.path]
     table.commit(table.versions[-1], CommitRequest(APP, 1))
-    target.refresh()
+    target.ledger.refresh()
     assert target.history.position(APP).sequence == 2
 
 
@@ -219,7 +219,7 @@ class Sharing(Failing):
 
 
 def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
-    job = target._job
+    job = target.writer._job
     surveys = PlanSurveys(job, target.history, progress, survey_of, ReadSpeed())
     return landing_context(target, job, surveys=surveys, progress=progress)
 
@@ -245,7 +245,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     target = drivers.another()
     application = f"{APP}/replace/0123"
     replacing = plan(application=application, kind=PlanKind.REPLACE)
-    assert target.enter(replacing, [])
+    assert target.writer.enter(replacing, [])
     reading = reading_of(target)
     reading.error = error
     skipped = (
@@ -255,12 +255,12 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     reading.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
     with pytest.raises((RangeLost, BadRecord)):
         finisher_of(reading).finish_new(replacing)
-    target.refresh()
+    target.ledger.refresh()
     assert target.history.unfinished_plans() == []
     assert target.history.position(APP).landed.of(P0, "id") == []
     (loss,) = target.history.losses(PlanId(application, 1))
     assert (loss.loss.action, loss.plan_hash) == ("fail", replacing.hash)
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
 
 
 @pytest.mark.parametrize("error", [DAMAGED, EXPIRED])
@@ -270,14 +270,14 @@ def test_a_replacement_that_another_driver_gives_up_does_not_end_it(
     columns_are_there(monkeypatch)
     target = drivers.another()
     replacing = plan(application=f"{APP}/replace/0123", kind=PlanKind.REPLACE)
-    assert target.enter(replacing, [])
-    target.refresh()
+    assert target.writer.enter(replacing, [])
+    target.ledger.refresh()
     (left,) = target.history.unfinished_plans()
     reading = reading_of(target)
     reading.error = error
     done = finisher_of(reading).finish_entered(left)
     assert (done.outcome.ranges, done.recovered) == ((), True)
-    target.refresh()
+    target.ledger.refresh()
     assert target.history.unfinished_plans() == []
 
 
@@ -287,13 +287,13 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     columns_are_there(monkeypatch)
     target = drivers.another()
     replacing = plan(application=f"{APP}/replace/0123", kind=PlanKind.REPLACE)
-    assert target.enter(replacing, [])
-    target.give_up(replacing, [])
-    target.refresh()
+    assert target.writer.enter(replacing, [])
+    target.writer.give_up(replacing, [])
+    target.ledger.refresh()
     (left,) = target.history.unfinished_plans()
     done = finisher_of(reading_of(target)).finish_entered(left)
     assert (done.outcome.ranges, done.landed.is_new) == ((), True)
-    target.refresh()
+    target.ledger.refresh()
     assert target.history.unfinished_plans() == []
 
 
@@ -303,7 +303,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     columns_are_there(monkeypatch)
     target, other = drivers.another(), drivers.another()
     replacing = plan(application=f"{APP}/replace/0123", kind=PlanKind.REPLACE)
-    assert target.enter(replacing, [])
+    assert target.writer.enter(replacing, [])
     theirs = whole_reading(drivers, other, "theirs.parquet")
     finisher = finisher_of(whole_reading(drivers, target, "mine.parquet"))
     tried: list[int] = []
@@ -311,10 +311,10 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     def land(_plan: Plan, outcome: OutcomeEvent, planned_at_version: int | None) -> Any:
         tried.append(outcome.attempt)
         if outcome.attempt:
-            return target.land(outcome, planned_at_version)
-        other.refresh()
+            return target.writer.land(outcome, planned_at_version)
+        other.ledger.refresh()
         proved = prove(replacing, theirs.receipts)
-        other.prepare(replacing, proved, theirs.files, theirs.receipts, instead_of=outcome)
+        other.writer.prepare(replacing, proved, theirs.files, theirs.receipts, instead_of=outcome)
         raise StorageFailed("the table's file old.parquet cannot be read")
 
     monkeypatch.setattr(target.table, "gone_files", lambda: [SimpleNamespace(path="old.parquet")])
@@ -342,7 +342,7 @@ class Steps(NoProgress):
 @pytest.mark.parametrize(("count", "said"), [(1, "committing 1 file"), (2, "committing 2 files")])
 def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str) -> None:
     target, steps = drivers.another(), Steps()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     reading = reading_of(target, steps)
     reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
     names = [f"{number}.parquet" for number in range(count)]
@@ -358,18 +358,18 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
 ) -> None:
     columns_are_there(monkeypatch)
     target, other = drivers.another(), drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     reading = whole_reading(drivers, target, "rows.parquet")
-    prepare = target.prepare
+    prepare = target.writer.prepare
 
     def prepared(*about: Any, **more: Any) -> Any:
         found = prepare(*about, **more)
-        other.refresh()
-        other.land(found.outcome, None)
+        other.ledger.refresh()
+        other.writer.land(found.outcome, None)
         (Path(drivers.path) / "rows.parquet").unlink()
         return found
 
-    monkeypatch.setattr(target, "prepare", prepared)
+    monkeypatch.setattr(target.writer, "prepare", prepared)
     done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.outcome.attempt) == (False, 0)
     assert other.ledger.view.outcome(PlanId(APP, 1)) == done.outcome
@@ -406,12 +406,12 @@ def test_rows_that_a_constraint_refuses_get_no_outcome(
     drivers: Drivers, refused_rows: set[str]
 ) -> None:
     target = drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     reading = whole_reading(drivers, target, "bad.parquet")
     refused_rows.add("bad.parquet")
     with pytest.raises(TableRefused, match="orders/0 at offset 9 violates the constraint small"):
         finisher_of(reading).finish_new(plan())
-    target.refresh()
+    target.ledger.refresh()
     (left,) = target.history.unfinished_plans()
     assert left.outcome is None
 
@@ -440,12 +440,12 @@ def test_a_shared_plan_whose_rows_violate_a_constraint_gets_no_outcome(
     drivers: Drivers, refused_rows: set[str]
 ) -> None:
     target = drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     reading = sharing(drivers, target, "bad.parquet")
     refused_rows.add("bad.parquet")
     with pytest.raises(TableRefused, match="orders/0 at offset 9 violates the constraint small"):
         finisher_of(reading).finish_new(plan())
-    target.refresh()
+    target.ledger.refresh()
     (left,) = target.history.unfinished_plans()
     assert left.outcome is None
 
@@ -454,7 +454,7 @@ def test_a_shared_plan_whose_rows_a_constraint_allows_lands(
     drivers: Drivers, refused_rows: set[str]
 ) -> None:
     target = drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     reading = sharing(drivers, target, "good.parquet")
     done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.is_shared) == (True, True)
@@ -464,7 +464,7 @@ def test_a_shared_plan_whose_parts_have_lost_files_is_read_again_before_constrai
     drivers: Drivers, refused_rows: set[str]
 ) -> None:
     target = drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     reading = sharing(drivers, target, "lost.parquet")
     (Path(drivers.path) / "lost.parquet").unlink()
     refused_rows.add("lost.parquet")  # nobody reads it
@@ -478,11 +478,11 @@ def test_an_outcome_that_was_prepared_before_a_constraint_is_read_again(
     drivers: Drivers, refused_rows: set[str]
 ) -> None:
     target = drivers.another()
-    assert target.enter(plan(), [])
+    assert target.writer.enter(plan(), [])
     old = whole_reading(drivers, target, "old.parquet")
-    target.prepare(plan(), prove(plan(), old.receipts), old.files, old.receipts)
+    target.writer.prepare(plan(), prove(plan(), old.receipts), old.files, old.receipts)
     refused_rows.add("old.parquet")
-    target.refresh()
+    target.ledger.refresh()
     (left,) = target.history.unfinished_plans()
     new = whole_reading(drivers, target, "new.parquet")
     done = finisher_of(new).finish_entered(left)
@@ -518,7 +518,7 @@ def old_ledger(
     monkeypatch.setattr(
         "rangeland.delta.ledger.ledger_table.Ledger.missing_columns_sql", lambda self: spark.lacking
     )
-    return LandingTarget(spark, drivers.job), spark
+    return open_target(spark, drivers.job), spark
 
 
 class Locked:
@@ -546,7 +546,7 @@ def test_a_ledger_gets_its_new_columns_from_one_driver(
     monkeypatch.setattr(
         "rangeland.landing.target.target_ledger.lock_table", Locked(lambda: spark.lacking.clear())
     )
-    target.record_losses(1, LOSS)
+    target.writer.record_losses(1, LOSS)
     assert (spark.asked, len(target.history.losses())) == ([], 1)
 
 
@@ -556,7 +556,7 @@ def test_columns_that_another_host_has_added_meanwhile_are_no_error(
     target, spark = old_ledger
     monkeypatch.setattr("rangeland.landing.target.target_ledger.lock_table", Locked(lambda: None))
     spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
-    target.record_losses(1, LOSS)
+    target.writer.record_losses(1, LOSS)
     assert (len(spark.asked), len(target.history.losses())) == (1, 1)
 
 
@@ -567,5 +567,5 @@ def test_columns_that_cannot_be_added_are_an_error_of_ours(
     monkeypatch.setattr("rangeland.landing.target.target_ledger.lock_table", Locked(lambda: None))
     spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
     with pytest.raises(Conflict, match="no such grant") as caught:
-        target.record_losses(1, LOSS)
+        target.writer.record_losses(1, LOSS)
     assert caught.value.facts["columns"] == list(SCHEMA.names[-3:])

@@ -43,12 +43,9 @@ def state_of(
     files = [f"{TABLE}/date=1/{name}" for name in rows_in]
     rows = SimpleNamespace(files_with=lambda partition, offset: files)
     monkeypatch.setattr(offset_lookup, "table_rows", lambda *about: rows)
-    monkeypatch.setattr(offset_lookup, "landing_commit", lambda *about: None)
-    target: Any = SimpleNamespace(
-        history=SimpleNamespace(landings=lambda: landings, losses=lambda *about: []),
-        table=SimpleNamespace(delta=None, uri=TABLE),
-    )
-    found = find_offset(None, target, P, 7)
+    table: Any = SimpleNamespace(landing_commit=lambda *about: None)
+    history: Any = SimpleNamespace(landings=lambda: landings, losses=lambda *about: [])
+    found = find_offset(None, table, history, P, 7)
     return found.state, [name.rpartition("/")[2] for name in found.files]
 
 

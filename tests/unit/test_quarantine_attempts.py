@@ -22,7 +22,7 @@ class Target:
     def __init__(self, landed: int) -> None:
         self.landed = landed
         self.asked: list[str] = []
-        self.table = self.identity = self.schema = self.quarantine = self
+        self.table = self.identity = self.schema = self.quarantine = self.writer = self
 
     def constraints(self) -> tuple[object, ...]:
         return ()

@@ -11,7 +11,6 @@ import pytest
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, TableRefused
 from rangeland.landing.audit import row_checks
-from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import Plan
@@ -53,7 +52,7 @@ class Table:
 
     def land(self, first: Plan) -> None:
         target = self._drivers.another()
-        assert target.enter(first, [])
+        assert target.writer.enter(first, [])
         land_until_30(target, first)
 
     def remove(self, removal: CommitMetadata, missing: list[Range] | None) -> None:
@@ -67,7 +66,7 @@ class Table:
         made = plan(sequence, 0, 30, application=application, kind=kind)
         found = replace(made, **more)
         target = self._drivers.another()
-        assert target.enter(found, target.history.unfinished_plans())
+        assert target.writer.enter(found, target.history.unfinished_plans())
         return found
 
     def prepare(self, repair: Plan, *, until: int = 30) -> None:
@@ -78,11 +77,11 @@ class Table:
         losses = (held,) if until < 30 else ()
         read = {0: Receipt(0, P0, 0, until, Counts(landed=until), losses=losses)}
         receipts = read if repair.slices else {}
-        self._target = self._drivers.another()
-        self._outcome = self._target.prepare(repair, prove(repair, receipts), (), receipts).outcome
+        self._writer = self._drivers.another().writer
+        self._outcome = self._writer.prepare(repair, prove(repair, receipts), (), receipts).outcome
 
     def commit(self) -> None:
-        self._target.land(self._outcome, None)
+        self._writer.land(self._outcome, None)
 
     def expect_refusal(self) -> None:
         with pytest.raises(Conflict, match="was restored"):
@@ -92,7 +91,7 @@ class Table:
         target = self._drivers.another()
         row_checks.check_rows_remain(None, target, self._drivers.job, NoProgress())
 
-    def _examine(self, spark: object, target: LandingTarget) -> SimpleNamespace:
+    def _examine(self, *about: object) -> SimpleNamespace:
         self.looked += 1
         if self.missing is None:
             raise TableRefused("a file is gone")

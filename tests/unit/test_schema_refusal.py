@@ -12,7 +12,7 @@ from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
 from rangeland.landing.drafts.schema_refusal import naming_schemas
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.job_history import JobHistory
 
 VALUES = SubjectFormats("avro", pa.struct([]), {}, {"orders-value": 9})
 
@@ -20,9 +20,8 @@ VALUES = SubjectFormats("avro", pa.struct([]), {}, {"orders-value": 9})
 def refused(row_format: RowFormat | None, *landed: tuple[tuple[int, int], ...]) -> TableRefused:
     """The refusal, after landings with these ids."""
     outcomes = [(None, SimpleNamespace(schema_ids=ids)) for ids in landed]
-    history = SimpleNamespace(landings=lambda: outcomes)
-    target = cast(LandingTarget, SimpleNamespace(history=history))
-    with pytest.raises(TableRefused) as raised, naming_schemas(target, row_format):
+    history = cast(JobHistory, SimpleNamespace(landings=lambda: outcomes))
+    with pytest.raises(TableRefused) as raised, naming_schemas(history, row_format):
         raise TableRefused("column id is BIGINT", why="the rows have STRING there", do="Convert it")
     return raised.value
 

@@ -195,8 +195,8 @@ def test_what_others_have_landed_meanwhile_is_not_held_against_an_older_look(
 ) -> None:
     test_landing_target.columns_are_there(monkeypatch)
     target = drivers.another()
-    assert target.enter(plan(), [])
-    target.refresh()
+    assert target.writer.enter(plan(), [])
+    target.ledger.refresh()
     cluster.looks = 3  # the next look would be from after that plan's end
     driver = Grouped(target)
     driver.run()

@@ -33,7 +33,7 @@ from rangeland.job.topic_tables import (
 )
 from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.landing.drafts.plan_file import ReviewedPlan
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import open_target
 from rangeland.patterns import match_topics
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 
@@ -177,7 +177,7 @@ def _key(name: str) -> tuple[str, ...]:
 
 def topics_in(job: Job, spark: SparkSession) -> frozenset[str]:
     """The topics that this job has landed in its table."""
-    return LandingTarget(spark, job).history.last_known(job.application).topics
+    return open_target(spark, job).history.last_known(job.application).topics
 
 
 def _with_table(template: Job, table: str) -> Job:

@@ -22,7 +22,7 @@ from rangeland.groups.offset_mirror import MirroredOffsets, mirror, offsets_to_c
 from rangeland.job import Group, Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.audit.row_checks import check_rows_remain
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import open_target
 from rangeland.model import LogState, Partition
 from rangeland.progress_events import Progress
 from rangeland.result_json import JsonResult
@@ -80,7 +80,7 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     started = time.monotonic()
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
-    target = LandingTarget(spark, job)
+    target = open_target(spark, job)
     target.identity.check_table_and_ledger_agree()
     check_rows_remain(spark, target, job, progress)
     position = target.history.position(job.application)

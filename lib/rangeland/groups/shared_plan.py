@@ -67,7 +67,7 @@ class SharedRead:
         """Whether other members held partitions while this one worked."""
         self._work = work
         self._plan = work.plan
-        self._target = work.target
+        self._writer = work.writer
         self._lease = lease
         self._progress = progress
         self._partitions = frozenset(s.partition for s in work.plan.slices)
@@ -84,7 +84,7 @@ class SharedRead:
                 return outcome
 
     def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
-        parts, outcome = self._target.parts_so_far(self._plan)
+        parts, outcome = self._writer.parts_so_far(self._plan)
         # Parts of a plan that must be read whole were read without its present transform.
         return ([] if self._work.whole else parts), outcome
 
@@ -166,7 +166,7 @@ class SharedRead:
             self._work.check_part_is_valid(receipts)
             self._progress.step(f"handing in {len(receipts)} slices")
             part = (self._lease.member_id, len(parts) + 1)
-            if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
+            if self._writer.append_part(self._plan, *part, kept, self._work.files_of(kept)):
                 logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None
 

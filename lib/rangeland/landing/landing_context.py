@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class LandingContext:
     """A command that lands, or that shows what one would land, once its table has been read. A step
-    keeps it, or what it needs of it as private attributes of the same names."""
+    keeps it, or what it needs of it and of its target as private attributes of the same names."""
 
     spark: SparkSession
     job: Job
@@ -48,7 +48,7 @@ class LandingContext:
 
     def schema_to_merge(self) -> str:
         """The schema of the written rows, if the table may have to follow it."""
-        return self.target.schema.schema_to_merge(self.row_schema)
+        return self.target.table.schema.schema_to_merge(self.row_schema)
 
     def warn(self, text: str) -> None:
         """Reports a warning, unless it has been reported before."""

@@ -68,7 +68,8 @@ class LandingSteps:
         mirror: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
-        self._job, self._target, self._surveys = context.job, context.target, context.surveys
+        self._job, self._surveys, target = context.job, context.surveys, context.target
+        self._ledger, self._history, self._writer = target.ledger, target.history, target.writer
         self._mirror = mirror
         self.reader = SparkPlanReader(context, shared_reader)
         self._committer = PlanCommitter(context, self.reader)
@@ -110,7 +111,7 @@ class LandingSteps:
                         lost_ranges = draft.plan.ranges
                         lost_races += 1
             self._surveys.forget_early()
-            self._target.refresh()
+            self._ledger.refresh()
             if self.finished:
                 self._mirror()
         raise Conflict(
@@ -125,13 +126,13 @@ class LandingSteps:
         finds it entered has nothing left to record. Returns a draft with the plan, or None if it
         was entered by another driver."""
         check_table_and_ledger_agree(self._context)
-        if (entered := self._target.history.entered_plan(plan)) is not None:
+        if (entered := self._history.entered_plan(plan)) is not None:
             self._finish_entered(entered)
             return None
         if plan.schema_json != self._context.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
         self._finish_prepared()
-        unfinished = self._target.history.unfinished_plans()
+        unfinished = self._history.unfinished_plans()
         draft = self._draft_of(plan, unfinished, unplanned_losses)
         if draft.is_without_effect:
             self._record_losses(unplanned_losses, plan.made_at_ms)
@@ -140,8 +141,8 @@ class LandingSteps:
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
             self._finish_new(plan)
             return draft
-        self._target.refresh()
-        if (entered := self._target.history.entered_plan(plan)) is not None:
+        self._ledger.refresh()
+        if (entered := self._history.entered_plan(plan)) is not None:
             self._finish_entered(entered)
             return None
         raise outdated_error(plan, "another plan was entered at the same time")
@@ -151,7 +152,7 @@ class LandingSteps:
     def _unfinished_plans(self) -> Sequence[EnteredPlan]:
         """The plans that are unfinished, in a table that agrees with its ledger."""
         check_table_and_ledger_agree(self._context)
-        return self._target.history.unfinished_plans()
+        return self._history.unfinished_plans()
 
     def _finish_new(self, plan: Plan) -> None:
         self.finished.append(self._committer.finish_new(plan))
@@ -161,10 +162,9 @@ class LandingSteps:
 
     def _finish_prepared(self) -> None:
         """Commits prepared outcomes: a plan that was made since counts them as landed."""
-        history = self._target.history
-        while plans := [u for u in history.unfinished_plans() if u.outcome is not None]:
+        while plans := [u for u in self._history.unfinished_plans() if u.outcome is not None]:
             self._finish_entered(plans[0])
-            self._target.refresh()
+            self._ledger.refresh()
             check_table_and_ledger_agree(self._context)
 
     # --- entering a plan ----------------------------------------------------------------
@@ -177,7 +177,7 @@ class LandingSteps:
     ) -> PlanDraft:
         """A draft with a plan that was made earlier. Raises Conflict if the plan no longer applies,
         and RangeLost if its offsets are gone and the policy is to fail."""
-        position = self._target.history.position(plan.application)
+        position = self._history.position(plan.application)
         check_still_current(plan, unfinished, position)
         self.reader.log_check.check_same_cluster(look_up_read_settings(self._job), plan)
         self._planner.check_still_there(plan)
@@ -202,23 +202,23 @@ class LandingSteps:
         seen_at_ms: int | None = None,
     ) -> bool:
         """False if another driver has entered a plan since the target was refreshed."""
-        context, target = self._context, self._target
+        context = self._context
         context.progress.step("entering the plan")
         # Workers import what tasks need while the table is checked.
         start_workers(context.spark, login_packages(self._job))
         check_table_can_take_rows(context)
         wait_for_workers(context)
-        target.open_or_create(context.row_schema)
-        if warning := target.table.store_warning(replaces=plan.replaces):
+        self._writer.open_or_create(context.row_schema)
+        if warning := context.target.table.store_warning(replaces=plan.replaces):
             context.warn(warning)
         self._record_losses(unplanned_losses, seen_at_ms)
-        return target.enter(plan, unfinished)
+        return self._writer.enter(plan, unfinished)
 
     # --- losses and results -------------------------------------------------------------
 
     def _record_losses(self, losses: Sequence[DecidedLoss], seen_at_ms: int | None = None) -> None:
-        sequence = self._target.identity.landed_sequence(self._job.application) + 1
-        self._target.record_losses(sequence, losses, seen_at_ms)
+        sequence = self._context.target.identity.landed_sequence(self._job.application) + 1
+        self._writer.record_losses(sequence, losses, seen_at_ms)
 
     @contextmanager
     def recording_losses(self) -> Iterator[None]:
@@ -244,11 +244,11 @@ class LandingSteps:
     def result(self, draft: PlanDraft | None) -> RunResult:
         """The result of the command, once the last upkeep of table and ledger is done. ``draft`` is
         the last one, if any."""
-        context, target = self._context, self._target
+        context = self._context
         notes = draft.notes if draft is not None else plaintext_secret_warnings(self._job)
-        if self.finished and (warning := target.ledger.compact()):
+        if self.finished and (warning := self._ledger.compact()):
             context.warn(warning)
-        for text in (*target.table.delta.wait_for_maintenance(), *notes):
+        for text in (*context.target.table.wait_for_maintenance(), *notes):
             context.warn(text)
         return replace(
             result_of_plans(context, self.finished, draft),

@@ -122,7 +122,7 @@ def _spark(spark: SparkSession) -> str:
 
 def _table(context: LandingContext) -> str:
     """Whether the table accepts the job's rows and can be written, as a sentence with notes."""
-    table, schema = context.target.table, context.target.schema
+    table, schema = context.target.table, context.target.table.schema
     schema.layout(context.row_schema)
     notes = (*schema.notes(context.row_schema), *table.warnings())
     if table.version is None:

@@ -18,7 +18,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.landing.drafts.held_partitions import find_hold
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.planning.job_position import JobPosition
@@ -37,7 +37,7 @@ LOSSES = 10
 def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     """The job's checkpoint compared with the logs as they are now, and its last landings."""
     progress.step(f"reading the state of the table {job.sink.table}")
-    target = LandingTarget(spark, job)
+    target = open_target(spark, job)
     disagreement = target.identity.disagreement_error()
     try:
         position = target.history.position(job.application)

@@ -9,7 +9,8 @@ from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.audit.offset_lookup import find_offset
 from rangeland.landing.audit.verification import Verification, examine
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.job_history import JobHistory
+from rangeland.landing.target.landing_target import open_target
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.progress_events import Progress
@@ -23,12 +24,12 @@ def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
     """Compares the table with everything that jobs have landed in it. Asks no broker."""
     began_at = time.monotonic()
     progress.step(f"reading the state of the table {job.sink.table}")
-    target = LandingTarget(spark, job)
+    target = open_target(spark, job)
     verification = Verification()
     if not target.history.is_untouched:
         progress.step(f"reading the offsets in {job.sink.table}")
         target.ledger.refresh_as_one()
-        verification = examine(spark, target)
+        verification = examine(spark, target.table, target.history)
     return VerifyResult(
         job=job.name,
         table=job.sink.table,
@@ -38,15 +39,15 @@ def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
         audit=verification.audit,
         gone_files=verification.gone_files,
         seconds=time.monotonic() - began_at,
-        passed_over=_passed_over(target, job),
+        passed_over=_passed_over(target.history, job),
     )
 
 
-def _passed_over(target: LandingTarget, job: Job) -> tuple[Range, ...]:
+def _passed_over(history: JobHistory, job: Job) -> tuple[Range, ...]:
     """The ranges that runs of the job will never land, by their checkpoint and the ledger; none if
     the checkpoint is unknown."""
     try:
-        position = target.history.position(job.application)
+        position = history.position(job.application)
     except Conflict:
         return ()
     return tuple(
@@ -63,7 +64,7 @@ def find(
 ) -> Finding:
     """Finds the landing that brought an offset, and the file that has its row."""
     progress.step(f"reading the state of the table {job.sink.table}")
-    target = LandingTarget(spark, job)
+    target = open_target(spark, job)
     if target.history.is_untouched:
         return Finding(partition, offset, FindState.NOT_LANDED, why="nothing has landed in it yet")
-    return find_offset(spark, target, partition, offset)
+    return find_offset(spark, target.table, target.history, partition, offset)

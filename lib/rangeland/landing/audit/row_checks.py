@@ -32,7 +32,7 @@ def check_rows_remain(
         return
     progress.step(f"rows of {job.sink.table} were removed or replaced: reading its offsets")
     try:
-        holes = examine(spark, target).audit.holes
+        holes = examine(spark, target.table, target.history).audit.holes
     except TableRefused:  # its rows cannot be read, so the table's history decides
         raise target.history.removal_error(removal) from None
     if any(job.source.reads(hole.partition.topic) for hole in holes):

@@ -14,7 +14,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk
 from rangeland.fetch.slice_reading import read_slices
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.job_history import JobHistory
 from rangeland.loss import Action, DecidedLoss
 from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_still_lost
@@ -22,12 +22,12 @@ from rangeland.planning.job_position import JobPosition
 
 
 def find_damage(
-    target: LandingTarget, settings: ReadSettings, position: JobPosition, survey: Survey
+    history: JobHistory, settings: ReadSettings, position: JobPosition, survey: Survey
 ) -> list[DecidedLoss]:
     """The damage or gaps for which partitions are held at the job's checkpoint and that are still
     there. Reads a few records of each; raises what reading raises."""
     losses = []
-    for loss in _held_losses(target, position).values():
+    for loss in _held_losses(history, position).values():
         log = survey.logs.get(loss.partition)
         if log is None or settings.policy.action_for(loss) is not Action.HOLD:
             continue
@@ -48,10 +48,10 @@ def find_hold(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) 
     return holds[-1] if holds and is_still_lost(holds[-1].loss.kind, mark, log) else None
 
 
-def _held_losses(target: LandingTarget, position: JobPosition) -> dict[Partition, DecidedLoss]:
+def _held_losses(history: JobHistory, position: JobPosition) -> dict[Partition, DecidedLoss]:
     """The last damage or gap for which each partition is held at its checkpoint."""
     losses = {}
-    for loss in (event.loss for event in target.history.losses()):
+    for loss in (event.loss for event in history.losses()):
         mark = position.checkpoint.get(loss.partition)
         is_held = loss.kind.traits.is_found_by_reading and loss.action is Action.HOLD
         if is_held and mark is not None and mark.until_offset == loss.from_offset:

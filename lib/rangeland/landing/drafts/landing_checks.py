@@ -31,5 +31,5 @@ def check_draft_can_land(context: LandingContext, draft: PlanDraft) -> None:
 
 def check_table_can_take_rows(context: LandingContext) -> None:
     """Raises TableRefused if the table cannot take the columns of the rows to land."""
-    with naming_schemas(context.target, context.row_format):
-        context.target.schema.layout(context.row_schema)
+    with naming_schemas(context.target.history, context.row_format):
+        context.target.table.schema.layout(context.row_schema)

@@ -28,7 +28,10 @@ from rangeland.landing.special_plans.redrive import (
     draft_from_quarantine,
     quarantined_ranges,
 )
-from rangeland.landing.special_plans.replacement import Replacement, check_whole_slices
+from rangeland.landing.special_plans.replacement import (
+    check_rows_can_be_replaced,
+    check_whole_slices,
+)
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, Loss
@@ -73,7 +76,8 @@ class Planner:
 
     def __init__(self, context: LandingContext) -> None:
         self._spark, self._job, self._kind = context.spark, context.job, context.kind
-        self._target, self._surveys = context.target, context.surveys
+        self._table, self._history = context.target.table, context.target.history
+        self._quarantine, self._surveys = context.target.quarantine, context.surveys
         self._progress, self._warn = context.progress, context.warn
         self._row_format, self._schema_to_merge = context.row_format, context.schema_to_merge
 
@@ -87,7 +91,7 @@ class Planner:
 
     def draft(self) -> PlanDraft:
         """A plan of the command's kind, for table and logs as they are now."""
-        position = self._target.history.position(self._job.application)
+        position = self._history.position(self._job.application)
         match self._kind:
             case PlanKind.HOLES:
                 draft = self._draft_holes(position)
@@ -148,7 +152,7 @@ class Planner:
         ones."""
         survey = self._surveys.new(position)
         self._progress.step(f"reading the offsets in {self._job.sink.table}")
-        holes = holes_of_job(self._spark, self._target, self._job, self._warn)
+        holes = holes_of_job(self._spark, self._table, self._history, self._job, self._warn)
         landed = self._landed_reads(holes.ranges)
         self._check_landed_options_are_same(landed, survey.cluster)
         losses = self._find_overwritten(landed, survey, position)
@@ -158,11 +162,14 @@ class Planner:
 
     def _draft_from_quarantine(self, position: JobPosition) -> PlanDraft:
         now_ms = time.time_ns() // 1_000_000
-        return draft_from_quarantine(self._job, self._target, self._row_format, position, now_ms)
+        kept = self._history, self._quarantine
+        return draft_from_quarantine(self._job, *kept, self._row_format, position, now_ms)
 
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
         """A draft that reads quarantined batches from the log again."""
-        quarantined = quarantined_ranges(self._job, self._target, self._row_format)
+        quarantined = quarantined_ranges(
+            self._job, self._history, self._quarantine, self._row_format
+        )
         now_ms = time.time_ns() // 1_000_000
         survey = self._surveys.new(position) if quarantined else Survey(now_ms, {})
 
@@ -181,7 +188,7 @@ class Planner:
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[DecidedLoss]:
         if not self._kind.traits.moves_checkpoint:
             return []
-        return find_damage(self._target, self._look_up_settings(survey), position, survey)
+        return find_damage(self._history, self._look_up_settings(survey), position, survey)
 
     def _look_up_settings(self, survey: Survey) -> ReadSettings:
         # Records that are held or in quarantine have been judged before.
@@ -234,7 +241,7 @@ class Planner:
 
     def _landed_reads(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, if that is known."""
-        return self._target.history.landed_reads(ranges, self._options) if ranges else []
+        return self._history.landed_reads(ranges, self._options) if ranges else []
 
     def _check_landed_options_are_same(
         self,
@@ -273,14 +280,14 @@ class Planner:
         ``earlier``. Reads all landings only in that case."""
         if cluster is None or not any(one is not None and cluster.is_other(one) for one in earlier):
             return cluster
-        return with_known_addresses(cluster, self._target.history.clusters())
+        return with_known_addresses(cluster, self._history.clusters())
 
     def _check_lands_all_it_replaces(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""
-        Replacement(self._spark, self._target).check_rows_can_be_replaced()
+        check_rows_can_be_replaced(self._spark, self._table)
         if plan.losses:
             raise range_lost_error(list(plan.losses))
-        check_whole_slices(self._target, plan.ranges)
+        check_whole_slices(self._history, plan.ranges)
 
 
 def _log_made(plan: Plan) -> None:

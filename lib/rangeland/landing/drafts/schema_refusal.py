@@ -16,14 +16,14 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField, To
 from rangeland.decode.payload.schema_ids.subject_formats import SubjectFormats
 from rangeland.errors import TableRefused
 from rangeland.grouping import group_by
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.job_history import JobHistory
 from rangeland.loss import Action, LossKind
 from rangeland.model import Slice
 from rangeland.planning.policy import Policy
 
 
 @contextmanager
-def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Iterator[None]:
+def naming_schemas(history: JobHistory, row_format: RowFormat | None) -> Iterator[None]:
     """Adds the schemas of the rows, and those of the last landing, to the error of a table that
     refuses the rows inside this."""
     try:
@@ -31,7 +31,7 @@ def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Itera
     except TableRefused as error:
         values = None if row_format is None else row_format.value
         new = values.latest if isinstance(values, SubjectFormats) else {}
-        old = _last_schema_ids(target) if new else ()
+        old = _last_schema_ids(history) if new else ()
         if not old or set(old) == set(new.values()):
             raise
         latest = ", ".join(f"schema {number}, the latest of {name}" for name, number in new.items())
@@ -41,9 +41,9 @@ def naming_schemas(target: LandingTarget, row_format: RowFormat | None) -> Itera
         raise error.with_words(why=why).with_facts(schema_ids=ids) from error
 
 
-def _last_schema_ids(target: LandingTarget) -> tuple[int, ...]:
+def _last_schema_ids(history: JobHistory) -> tuple[int, ...]:
     """The ids of the newest landing that has any."""
-    for _, outcome in reversed(target.history.landings()):
+    for _, outcome in reversed(history.landings()):
         if outcome.schema_ids:
             return tuple(schema_id for schema_id, _ in outcome.schema_ids)
     return ()

@@ -37,7 +37,7 @@ from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.job_history import EnteredPlan
-from rangeland.landing.target.landing_target import check_same_plan
+from rangeland.landing.target.target_writer import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
 from rangeland.planning.table_audit import ReplacedRange
@@ -92,17 +92,20 @@ class PlanCommitter:
     """Finishes plans for one job's table. ``replaced`` counts what replacements have changed."""
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
-        self._target, self._progress, self._warn = context.target, context.progress, context.warn
+        target = context.target
+        self._table, self._ledger, self._quarantine = target.table, target.ledger, target.quarantine
+        self._identity, self._history, self._writer = target.identity, target.history, target.writer
+        self._progress, self._warn = context.progress, context.warn
         self._row_schema = context.row_schema
-        self._replacement = Replacement(context.spark, self._target)
-        self._constraints = ConstraintCheck(context.spark, self._target)
+        self._replacement = Replacement(context.spark, self._table, self._writer)
+        self._constraints = ConstraintCheck(context.spark, self._table)
         self._outcomes = OutcomePreparer(context, reader, self._replacement, self._constraints)
         self.replaced: ReplacedRange | None = None
 
     def finish_new(self, plan: Plan) -> CommittedPlan:
         """Reads a plan that this driver has just entered, and commits it. A plan that can never
         succeed is given up if its kind allows that."""
-        return self._finish(EnteredPlan(plan, self._target.table.version, None), is_new=True)
+        return self._finish(EnteredPlan(plan, self._table.version, None), is_new=True)
 
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
         """Finishes a plan that another run left unfinished. If it is given up, the error is only a
@@ -111,8 +114,8 @@ class PlanCommitter:
         try:
             return self._finish(entered, is_new=False)
         except plan.kind.traits.given_up_for as error:
-            self._target.refresh()
-            given_up = self._target.history.plan_with_outcome(plan)
+            self._ledger.refresh()
+            given_up = self._history.plan_with_outcome(plan)
             if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
                 raise
             self._warn(f"{plan.application} was given up, its {plan.kind.traits.stays}: {error}")
@@ -134,7 +137,7 @@ class PlanCommitter:
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            layout = self._target.schema.layout(self._row_schema)
+            layout = self._table.schema.layout(self._row_schema)
             for text in null_time_warnings(nulls, layout):
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
@@ -156,12 +159,12 @@ class PlanCommitter:
                     if conflicts == MAX_ATTEMPTS:
                         raise conflict
                     logger.info("Committing plan %s again: %s", plan.id, conflict.why)
-                    self._target.table.refresh_same_table()
+                    self._table.refresh_same_table()
                 case failure if was_read_again:
                     raise commit_error(plan, failure)
                 case failure:
                     # Another driver may have landed the files before they disappeared.
-                    self._target.table.refresh_same_table()
+                    self._table.refresh_same_table()
                     if (landing := self._find_landing(prepared)) is not None:
                         return prepared.outcome, landing
                     outcome = self._outcomes.read_again(plan, prepared.outcome, failure)
@@ -187,12 +190,12 @@ class PlanCommitter:
         if outcome.quarantine_files:
             count = count_noun(len(outcome.quarantine_files), "file")
             self._progress.step(f"keeping {count} in quarantine")
-        return self._target.quarantine.commit(outcome)
+        return self._quarantine.commit(outcome)
 
     def _constraint_failure(self, outcome: OutcomeEvent) -> FilesGone | RowsRefused | None:
         """What prevents a commit if the table has constraints against which these rows have not
         been checked."""
-        if self._constraints.are_any and (paths := self._target.table.gone_prepared_files(outcome)):
+        if self._constraints.are_any and (paths := self._table.gone_prepared_files(outcome)):
             return FilesGone(paths)
         refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
@@ -203,17 +206,17 @@ class PlanCommitter:
         plan, outcome, version = prepared.plan, prepared.outcome, prepared.planned_at_version
         self._progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
         if not plan.kind.traits.repairs:
-            return self._target.land(outcome, version)
+            return self._writer.land(outcome, version)
         if self._replacement.has_rows_of(plan):
             return self._replacement.land(plan, outcome, version)
-        return self._target.land(outcome, version, self._target.table.gone_files())
+        return self._writer.land(outcome, version, self._table.gone_files())
 
     def _find_landing(self, prepared: PreparedPlan) -> CommittedOutcome | None:
         """The landing of a plan, if the table had it when it was last read."""
         plan = prepared.plan
-        if self._target.identity.landed_sequence(plan.application) < plan.sequence:
+        if self._identity.landed_sequence(plan.application) < plan.sequence:
             return None
-        version = self._target.table.landed_at(plan.id, prepared.planned_at_version)
+        version = self._table.landed_at(plan.id, prepared.planned_at_version)
         return CommittedOutcome(version, is_new=False)
 
     def _replace(self, prepared: PreparedPlan) -> Attempt:
@@ -222,8 +225,8 @@ class PlanCommitter:
         plan, outcome, version = prepared.plan, prepared.outcome, prepared.planned_at_version
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
-            return self._target.land(outcome, version)
-        if paths := self._target.table.gone_prepared_files(outcome):
+            return self._writer.land(outcome, version)
+        if paths := self._table.gone_prepared_files(outcome):
             return FilesGone(paths)
         if (unfit := self._replacement.unfit(outcome)) is not None:
             return unfit
@@ -232,8 +235,8 @@ class PlanCommitter:
         try:
             landed = self._replacement.land(plan, outcome, version)
         except StorageFailed as error:
-            self._target.table.refresh()
-            if not (files := self._target.table.gone_files()):
+            self._table.refresh()
+            if not (files := self._table.gone_files()):
                 raise
             gone_error = gone_rows_error(plan, files, error)
             theirs = self._outcomes.give_up(plan, gone_error, outcome.attempt + 1)

@@ -19,8 +19,8 @@ from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
-from rangeland.landing.target.landing_target import Prepared
 from rangeland.landing.target.loss_records import losses_in
+from rangeland.landing.target.target_writer import Prepared
 from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
@@ -38,7 +38,8 @@ class OutcomePreparer:
         constraints: ConstraintCheck,
     ) -> None:
         self._context, self._reader = context, reader
-        self._target, self._progress, self._warn = context.target, context.progress, context.warn
+        self._table, self._writer = context.target.table, context.target.writer
+        self._progress, self._warn = context.progress, context.warn
         self._replacement, self._constraints = replacement, constraints
 
     def prepare(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
@@ -67,10 +68,10 @@ class OutcomePreparer:
         """Ends a plan that cannot succeed, without changing the table. If another driver has read
         it successfully, does nothing and returns that driver's outcome."""
         self._progress.step("giving up the plan")
-        outcome = self._target.give_up(plan, losses_in(error), attempt)
+        outcome = self._writer.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
             return outcome
-        self._target.land(outcome, None)
+        self._writer.land(outcome, None)
         return None
 
     def _read(
@@ -121,9 +122,9 @@ class OutcomePreparer:
         if plan.replaces and is_new:
             self._replacement.check_rows_inside(plan, files)
         data_files = [f.file for f in files]
-        if not self._constraints.are_any or gone_files(self._target.table.storage(), data_files):
+        if not self._constraints.are_any or gone_files(self._table.storage(), data_files):
             return
-        schema_json = self._target.schema.as_written(self._context.schema_to_merge())
+        schema_json = self._table.schema.as_written(self._context.schema_to_merge())
         if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:
             raise refusal
 
@@ -135,7 +136,7 @@ class OutcomePreparer:
         instead_of: OutcomeEvent | None = None,
     ) -> Prepared:
         self._progress.step("preparing the outcome")
-        return self._target.prepare(
+        return self._writer.prepare(
             plan,
             results,
             reading.files,

@@ -18,7 +18,7 @@ from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.landing.execution.plan_settings import look_up_plan_settings
 from rangeland.landing.execution.slice_tasks import FinishedTasks, SliceTasks
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove_part
@@ -40,8 +40,8 @@ class PlanToRead:
     prepare_outcome: PrepareOutcome
 
     @property
-    def target(self) -> LandingTarget:
-        return self.context.target
+    def writer(self) -> TargetWriter:
+        return self.context.target.writer
 
     @property
     def whole(self) -> bool:

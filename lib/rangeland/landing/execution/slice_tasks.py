@@ -19,7 +19,6 @@ from rangeland.grouping import sum_by_key
 from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.loss_records import whole_log_error
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan
@@ -53,7 +52,8 @@ class SliceTasks:
 
     def __init__(self, context: LandingContext) -> None:
         self._context = context
-        self._spark, self._job, self._target = context.spark, context.job, context.target
+        self._spark, self._job = context.spark, context.job
+        self._table, self._quarantine = context.target.table, context.target.quarantine
         self._progress, self._transform = context.progress, context.transform
 
     def read_all(
@@ -72,7 +72,7 @@ class SliceTasks:
             else:
                 results = [_run_transformed(plan, tasks, self._transform)]
         files = self.files_of(plan, results)
-        check_files_are_visible(self._spark, self._target, files)
+        check_files_are_visible(self._spark, self._table.uri, files)
         receipts = {r.slice_index: r for result in results for r in result.receipts}
         logger.info("Read %d slices of plan %s: %d files", len(receipts), plan.id, len(files))
         return receipts, files
@@ -97,7 +97,7 @@ class SliceTasks:
             else:
                 with suppress(TasksStopped):
                     results = [_run_transformed(plan, tasks, self._transform)]
-        check_files_are_visible(self._spark, self._target, self.files_of(plan, results))
+        check_files_are_visible(self._spark, self._table.uri, self.files_of(plan, results))
         return results, whole_log_error(plan, error) if isinstance(error, RangeLost) else error
 
     def files_of(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
@@ -127,15 +127,15 @@ class SliceTasks:
         is_new: bool = False,
     ) -> TasksToRun:
         files = FileWriterSettings(
-            table=self._target.table.delta.storage(str(self._target.table.path)),
-            layout=self._target.schema.layout(self._context.row_schema),
+            table=self._table.storage(),
+            layout=self._table.schema.layout(self._context.row_schema),
             compression=self._job.sink.compression,
             compression_level=self._job.sink.compression_level,
             target_file_bytes=self._job.sink.target_file_bytes,
             name_prefix=plan.hash[:12],
-            columns=self._target.table.log_columns,
+            columns=self._table.log_columns,
         )
-        writer = WriterSettings(files, self._target.quarantine.writer_settings(plan))
+        writer = WriterSettings(files, self._quarantine.writer_settings(plan))
         tasks = self._tasks_of(slices)
         if rate := self._job.limits.broker_bytes_per_second:
             rates = shared_rates(tasks, parallelism_of(self._spark), rate)
@@ -190,12 +190,9 @@ def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
     return files
 
 
-def check_files_are_visible(
-    spark: SparkSession, target: LandingTarget, files: Sequence[EventFile]
-) -> None:
+def check_files_are_visible(spark: SparkSession, where: str, files: Sequence[EventFile]) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
-    where = str(target.table.path)
     is_local = str(spark.sparkContext.master).startswith("local")
     if is_local or not TablePath.parse(where).is_local:
         return

@@ -47,9 +47,9 @@ class SparkPlanReader:
         self, context: LandingContext, shared_reader: Callable[[], SharedReader | None]
     ) -> None:
         self._context = context
-        self._job, self._target, self._warn = context.job, context.target, context.warn
+        self._job, self._warn = context.job, context.warn
         self._tasks = SliceTasks(context)
-        self.log_check = FinalLogCheck(self._job, lambda: self._target.history.clusters())
+        self.log_check = FinalLogCheck(self._job, lambda: context.target.history.clusters())
         self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:

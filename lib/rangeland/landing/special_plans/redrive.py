@@ -27,7 +27,8 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.job_history import JobHistory
+from rangeland.landing.target.target_quarantine import TargetQuarantine
 from rangeland.loss import (
     Action,
     DamagedBytes,
@@ -87,21 +88,23 @@ class QuarantinedRange:
 
 
 def quarantined_ranges(
-    job: Job, target: LandingTarget, row_format: RowFormat | None
+    job: Job, history: JobHistory, quarantine: TargetQuarantine, row_format: RowFormat | None
 ) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
     trial. Raises Conflict if kept bytes are gone."""
-    return sorted(_try_batches(job, target, row_format), key=lambda one: one.batch.range)
+    return sorted(
+        _try_batches(job, history, quarantine, row_format), key=lambda one: one.batch.range
+    )
 
 
 def _try_batches(
-    job: Job, target: LandingTarget, row_format: RowFormat | None
+    job: Job, history: JobHistory, quarantine: TargetQuarantine, row_format: RowFormat | None
 ) -> Iterator[QuarantinedRange]:
     """The quarantined ranges in the order of their files. Bytes are released after the trial: there
     may be more of them than fit into the driver's memory."""
-    requests = _ranges_in_force(job, target)
+    requests = _ranges_in_force(job, history)
     remaining = set(requests)
-    for batch in target.quarantine.batches(lambda *key: key in remaining):
+    for batch in quarantine.batches(lambda *key: key in remaining):
         key = (batch.plan_id, batch.range)
         if key not in remaining:
             continue
@@ -118,14 +121,16 @@ def _try_batches(
         raise _no_bytes_error(where, why=f"{plan_id} put them there")
 
 
-def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
+def quarantined_schema_ids(
+    job: Job, history: JobHistory, quarantine: TargetQuarantine
+) -> dict[TopicField, set[int]]:
     """The schema ids of intact records in quarantine, by topic and field. Empty for a job without a
     schema registry."""
     ids: dict[TopicField, set[int]] = {}
     if not job.decode.fields_with_schema_ids:
         return ids
-    requests = _ranges_in_force(job, target)
-    for batch in target.quarantine.batches(lambda *key: key in requests):
+    requests = _ranges_in_force(job, history)
+    for batch in quarantine.batches(lambda *key: key in requests):
         kept = batch.quarantined_bytes
         if isinstance(kept, DamagedBytes):
             continue
@@ -141,14 +146,12 @@ class _RedriveRequest:
     read_filter: ReadFilter
 
 
-def _ranges_in_force(
-    job: Job, target: LandingTarget
-) -> dict[tuple[PlanId, Range], _RedriveRequest]:
+def _ranges_in_force(job: Job, history: JobHistory) -> dict[tuple[PlanId, Range], _RedriveRequest]:
     """The parts of each quarantined range that no later landing has."""
-    if not any(x.loss.action is Action.QUARANTINE for x in target.history.losses()):
+    if not any(x.loss.action is Action.QUARANTINE for x in history.losses()):
         return {}
     requests: dict[tuple[PlanId, Range], _RedriveRequest] = {}
-    for planned, outcome in target.history.landings():
+    for planned, outcome in history.landings():
         landed = coverage_of(one.range for one in outcome.ranges)
         for key, request in list(requests.items()):
             requests[key] = replace(request, ranges=tuple(uncovered_parts(request.ranges, landed)))
@@ -156,7 +159,7 @@ def _ranges_in_force(
             continue
         plan = Plan.parse(planned.document)
         read_filter = plan.isolation, plan.tags
-        for event in target.history.losses(planned.plan_id):
+        for event in history.losses(planned.plan_id):
             if event.loss.action is Action.QUARANTINE:
                 where = event.loss.range
                 requests[planned.plan_id, where] = _RedriveRequest((where,), read_filter)
@@ -199,7 +202,8 @@ def _why_not(
 
 def draft_from_quarantine(
     job: Job,
-    target: LandingTarget,
+    history: JobHistory,
+    quarantine: TargetQuarantine,
     row_format: RowFormat | None,
     position: JobPosition,
     now_ms: int,
@@ -208,7 +212,7 @@ def draft_from_quarantine(
     batches: list[QuarantinedBatch] = []
     read_filter: ReadFilter | None = None
     size = 0
-    for quarantined in _try_batches(job, target, row_format):
+    for quarantined in _try_batches(job, history, quarantine, row_format):
         if not quarantined.decodes or read_filter not in (None, quarantined.read_filter):
             continue
         size += quarantined.batch.size_bytes
@@ -284,7 +288,7 @@ def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[Deci
 
 
 def settings_of(
-    job: Job, plan: Plan, target: LandingTarget, row_format: RowFormat | None
+    job: Job, plan: Plan, quarantine: TargetQuarantine, row_format: RowFormat | None
 ) -> ReadSettings:
     """The settings with which tasks decode kept bytes. If offsets were kept more than once, the
     newest bytes count."""
@@ -295,7 +299,7 @@ def settings_of(
         last = bisect_left(slices, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
         return [s for s in slices[first:last] if s.until_offset <= where.until_offset]
 
-    batches = target.quarantine.batches(lambda _plan_id, where: bool(inside(where)))
+    batches = quarantine.batches(lambda _plan_id, where: bool(inside(where)))
     by_slice: dict[int, QuarantinedBytes] = {}
     for batch in sorted(batches, key=lambda batch: batch.quarantined_at_ms):
         by_slice |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}

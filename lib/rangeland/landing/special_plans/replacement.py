@@ -16,7 +16,9 @@ from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import TableRefused, UsageError
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.job_history import JobHistory
+from rangeland.landing.target.target_table import TargetTable
+from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.model import Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.loss_errors import range_lost_error
@@ -45,42 +47,27 @@ if TYPE_CHECKING:
 class Replacement:
     """Replaces rows of one table."""
 
-    def __init__(self, spark: SparkSession, target: LandingTarget) -> None:
-        self._spark = spark
-        self._target = target
+    def __init__(self, spark: SparkSession, table: TargetTable, writer: TargetWriter) -> None:
+        self._spark, self._table, self._writer = spark, table, writer
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """The changes that replacing the table's rows with this outcome would make."""
-        change = self._target.table.change_by(outcome.schema_json)
+        change = self._table.change_by(outcome.schema_json)
         table, new, where = self._swap(plan, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)
-        columns = self._target.table.log_columns
+        columns = self._table.log_columns
         return compare(table.where(where), new, columns, by_broker=by_broker)
 
     def has_rows_of(self, plan: Plan) -> bool:
         """Whether the table has rows of a plan's ranges."""
-        table = self._table()
+        table = self._frame()
         return has_rows(self._spark, table, self._condition(table, plan))
-
-    def check_rows_can_be_replaced(self) -> None:
-        """Raises TableRefused if rows of this table cannot be replaced, before a plan is entered
-        that could never be finished."""
-        metadata = self._target.table.metadata
-        if metadata is None:
-            return
-        if metadata.configuration.get("delta.appendOnly", "").lower() == "true":
-            raise TableRefused(
-                f"rows of {self._target.table.name} cannot be replaced",
-                why="its property delta.appendOnly is true",
-                do="unset it, or land the range into another table",
-            )
-        self._table()
 
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path, table = self._target.table.uri, self._table()
-        schema = self._target.schema.schema_of_files()
+        path, table = self._table.uri, self._frame()
+        schema = self._table.schema.schema_of_files()
         new = prepared_frame(self._spark, path, [f.file for f in files], schema)
         condition = f"coalesce({self._condition(table, plan)}, false)"
         if stray_rows := new.where(f"NOT ({condition})").count():
@@ -92,7 +79,7 @@ class Replacement:
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
         """The misfit of an outcome's files, if they do not fit the table as it is now."""
-        misfits = self._target.table.change_by(outcome.schema_json).misfits
+        misfits = self._table.change_by(outcome.schema_json).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def land(
@@ -101,13 +88,12 @@ class Replacement:
         """Replaces the table's rows in the plan's ranges with those of an outcome that is not in
         the table yet, in one commit, which also adds the columns that the table lacks. Returns a
         ConcurrentChange if another writer has changed the rows first."""
-        table, path = self._target.table, self._target.table.uri
-        self._target.set_ledger_property()
+        table, path = self._table, self._table.uri
+        self._writer.set_ledger_property()
         with lock_table(path):
             if paths := table.gone_prepared_files(outcome):
                 return table_commit.FilesGone(paths)
-            if table.snapshot is not None:
-                table_commit.check_same_table(table.delta, table.snapshot)
+            table.check_same_table()
             change = table.change_by(outcome.schema_json)
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
@@ -124,18 +110,31 @@ class Replacement:
         self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
-        path, table = self._target.table.uri, self._table()
-        schema = self._target.schema.schema_of_files(change)
+        path, table = self._table.uri, self._frame()
+        schema = self._table.schema.schema_of_files(change)
         new = prepared_frame(self._spark, path, outcome.data_files, schema)
         return table, new, self._condition(table, plan)
 
-    def _table(self) -> Any:
-        target = self._target.table
-        return table_frame(self._spark, target.uri, target.log_columns)
+    def _frame(self) -> Any:
+        return table_frame(self._spark, self._table.uri, self._table.log_columns)
 
     def _condition(self, table: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""
-        return condition(table, plan.ranges, self._target.table.log_columns)
+        return condition(table, plan.ranges, self._table.log_columns)
+
+
+def check_rows_can_be_replaced(spark: SparkSession, table: TargetTable) -> None:
+    """Raises TableRefused if rows of this table cannot be replaced, before a plan is entered that
+    could never be finished."""
+    if table.metadata is None:
+        return
+    if table.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
+        raise TableRefused(
+            f"rows of {table.name} cannot be replaced",
+            why="its property delta.appendOnly is true",
+            do="unset it, or land the range into another table",
+        )
+    table_frame(spark, table.uri, table.log_columns)  # raises if rows do not say their offsets
 
 
 def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
@@ -151,12 +150,12 @@ def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     )
 
 
-def check_whole_slices(target: LandingTarget, ranges: Iterable[Range]) -> None:
+def check_whole_slices(history: JobHistory, ranges: Iterable[Range]) -> None:
     """Raises UsageError for a range with only part of a slice: a slice was landed as a whole, and
     can only be replaced as a whole."""
     slices = [
         LandedRange(landed, None)
-        for plan, outcome in target.history.landings()
+        for plan, outcome in history.landings()
         for s in Plan.parse(plan.document).slices
         for landed in covered_parts(
             [Range(s.partition, *s.interval, s.topic_id)],

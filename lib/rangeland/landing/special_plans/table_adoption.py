@@ -18,8 +18,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.target.job_history import EnteredPlan
-from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.job_history import EnteredPlan, JobHistory
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage import Coverage, uncovered_parts
 from rangeland.planning.incarnation import LogMark
@@ -51,33 +50,33 @@ def adopt_table(context: LandingContext) -> AdoptResult:
     """Accepts the table as it is now, with all its rows, as the job's own."""
     job, target, step = context.job, context.target, context.progress.step
     step(f"looking at the table {job.sink.table}")
-    target.refresh()  # brokers may have been asked for schema ids since it was read
+    target.ledger.refresh()  # brokers may have been asked for schema ids since it was read
     last = target.history.last_known(job.application)
     ranges: list[Range] = []
     if target.table.version is not None:
         step(f"reading the offsets in {job.sink.table}")
         ranges = _unknown_ranges(context, last.landed)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
-    target.open_or_create(context.row_schema)
-    if not target.enter(plan, _unfinished_plans(target)):
+    target.writer.open_or_create(context.row_schema)
+    if not target.writer.enter(plan, _unfinished_plans(target.history)):
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
             why="another driver entered a plan at the same time",
             do="stop the runs of this table, then adopt it again",
         )
     results = [RangeResult(r, Counts(landed=r.width)) for r in ranges]
-    outcome = target.prepare(plan, results, (), {}).outcome
-    landed_at = target.land(outcome, target.table.version)
-    target.table.delta.wait_for_maintenance()
+    outcome = target.writer.prepare(plan, results, (), {}).outcome
+    landed_at = target.writer.land(outcome, target.table.version)
+    target.table.wait_for_maintenance()
     version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.table.version
     return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
-def _unfinished_plans(target: LandingTarget) -> list[EnteredPlan]:
+def _unfinished_plans(history: JobHistory) -> list[EnteredPlan]:
     """Plans that are known not to be in the table: later runs finish them. If that is not known,
     which may be the reason for adopting, they count as landed."""
     try:
-        return target.history.unfinished_plans()
+        return history.unfinished_plans()
     except Conflict:
         return []
 

@@ -1,7 +1,7 @@
 """A job's position and the fate of its plans, from its table and the ledger beside it.
 
 A plan has landed once the table has its transaction; the ledger shows what it landed, held and
-lost. Nothing here writes or asks a broker: see ``landing_target``.
+lost. Nothing here writes or asks a broker: see ``target_writer``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_kinds import StoreKind
 from rangeland.delta.stores.store_probe import foreign_entries, try_store
-from rangeland.delta.table_metadata import AddedFile, TableMetadata
+from rangeland.delta.table_metadata import AddedFile, CommitMetadata, TableMetadata
 from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
@@ -69,9 +69,18 @@ class TargetTable:
 
     def refresh_same_table(self) -> None:
         """Loads a new snapshot of the same table. Raises Conflict if another table is there now."""
+        self.check_same_table()
+        self.refresh()
+
+    def check_same_table(self) -> None:
+        """Raises Conflict if another table is there now than the one that was last looked at."""
         if self.snapshot is not None:
             table_commit.check_same_table(self.delta, self.snapshot)
-        self.refresh()
+
+    @property
+    def schema(self) -> TargetSchema:
+        """The table's schema as of the last snapshot, for rows of the job."""
+        return TargetSchema(self._job, self.snapshot)
 
     @property
     def metadata(self) -> TableMetadata | None:
@@ -151,6 +160,10 @@ class TargetTable:
         TargetSchema(self._job, created).layout(row_schema)
         self.snapshot = created
 
+    def wait_for_maintenance(self) -> tuple[str, ...]:
+        """See ``DeltaKernel.wait_for_maintenance``."""
+        return self.delta.wait_for_maintenance()
+
     def _create_in_catalog(self, row_schema: pa.Schema) -> None:
         from pyspark.sql.types import StructType
 
@@ -189,10 +202,17 @@ class TargetTable:
             return 0
         return self.snapshot.transaction_version(application) or 0
 
+    def landing_commit(
+        self, plan_id: PlanId, planned_at_version: int | None
+    ) -> CommitMetadata | None:
+        """See ``table_commit.landing_commit``. ``planned_at_version`` is a table version from
+        before the landing; None if the table did not exist yet."""
+        return table_commit.landing_commit(self.delta, self.uri, plan_id, planned_at_version or 0)
+
     def landed_at(self, plan_id: PlanId, planned_at_version: int | None) -> int | None:
-        """See ``table_commit.landed_at``. ``planned_at_version`` is a table version from before the
-        landing; None if the table did not exist yet."""
-        return table_commit.landed_at(self.delta, self.uri, plan_id, planned_at_version or 0)
+        """The version at which a plan landed, None if the log does not go back that far."""
+        commit = self.landing_commit(plan_id, planned_at_version)
+        return None if commit is None else commit.version
 
     def gone_files(self) -> list[AddedFile]:
         """The files that the table names and its store no longer has. Files that a shallow clone

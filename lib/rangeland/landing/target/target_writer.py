@@ -1,0 +1,299 @@
+"""Enters plans in the ledger, writes their parts and outcomes, and lands outcomes in the table.
+
+If two drivers write the same thing, the first one counts, and the other gets what the first one
+wrote. Nothing here reads a log or decides ranges.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from rangeland.delta.ledger.events import (
+    EventFile,
+    EventRange,
+    LossEvent,
+    OutcomeEvent,
+    PartEvent,
+    PlanEvent,
+)
+from rangeland.delta.table_metadata import AddedFile
+from rangeland.delta.transaction_log import table_commit
+from rangeland.delta.transaction_log.table_snapshot import CommitRequest
+from rangeland.errors import Bug, Conflict
+from rangeland.grouping import sum_by_key
+from rangeland.job import Job
+from rangeland.landing.target.identity_check import LEDGER_PROPERTY
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.loss_records import (
+    losses_of,
+    losses_of_given_up,
+    regrown_losses,
+    seen_losses,
+)
+from rangeland.landing.target.target_ledger import TargetLedger
+from rangeland.landing.target.target_table import TargetTable
+from rangeland.logging_setup import partition_fields
+from rangeland.loss import DecidedLoss, Loss
+from rangeland.model import Partition
+from rangeland.planning.plan import Plan
+from rangeland.planning.proof import RangeResult
+from rangeland.planning.slice_receipt import Receipt, TaskResult
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The outcome that counts for a plan. ``is_mine``: it was handed in here; otherwise another
+    driver had already prepared it."""
+
+    outcome: OutcomeEvent
+    is_mine: bool
+
+
+class TargetWriter:
+    """Writes to the ledger and the table of one job."""
+
+    def __init__(self, job: Job, table: TargetTable, ledger: TargetLedger) -> None:
+        self._job = job
+        self._table = table
+        self._ledger = ledger
+
+    def open_or_create(self, row_schema: pa.Schema) -> None:
+        """Creates table and ledger if they do not exist. Not a refresh: a plan that was entered
+        since the last one still makes ``enter`` return False."""
+        path = self._table.locate_or_create(row_schema)
+        if self._table.snapshot is None:
+            self._table.check_folder_is_free()
+        # Both mostly wait for the JVM and the store, so do them at the same time.
+        with ThreadPoolExecutor(2) as pool:
+            table = pool.submit(self._table.open_or_create, path, row_schema)
+            ledger = pool.submit(self._ledger.open_or_create, path)
+            table.result()
+            ledger.result()
+        self._ledger.register()
+
+    def enter(self, plan: Plan, unfinished: Sequence[EnteredPlan]) -> bool:
+        """Enters a plan that is based on the last ``refresh``. False if another plan came first:
+        then refresh and try again."""
+        ledger = self._ledger.require()
+        event = PlanEvent(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            plan_hash=plan.hash,
+            ranges=tuple(EventRange(r) for r in plan.ranges),
+            document=json.dumps(plan.to_json()),
+            written_at_ms=_now_ms(),
+            table_version=self._table.version,
+            table_id=self._table.table_id,
+        )
+        self._ledger.add_columns_if_lacking()
+        names = [u.plan.id for u in unfinished]
+        is_entered = ledger.enter(event, self._ledger.entered, names)
+        text = "Entered plan %s" if is_entered else "Did not enter plan %s: another came first"
+        logger.info(text, plan.id)
+        return is_entered
+
+    def prepare(
+        self,
+        plan: Plan,
+        results: Iterable[RangeResult],
+        files: Iterable[EventFile],
+        receipts: Mapping[int, Receipt],
+        regrown: Mapping[DecidedLoss, int] | None = None,
+        *,
+        instead_of: OutcomeEvent | None = None,
+        schema_json: str | None = None,
+    ) -> Prepared:
+        """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
+        gone, which this one replaces as a new attempt. ``schema_json``: the schema of its files, if
+        it is not the plan's."""
+        attempt, now_ms = 0, _now_ms()
+        leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
+        if instead_of is not None:
+            attempt = instead_of.attempt + 1
+            leaders = {e.range.partition: e.leader or "" for e in instead_of.ranges}
+        losses = losses_of(plan, receipts, now_ms, attempt)
+        losses += regrown_losses(plan, regrown or {}, now_ms)
+        schema_ids = sum_by_key(pair for r in receipts.values() for pair in r.schema_ids)
+        schema_json = plan.schema_json if schema_json is None else schema_json
+        outcome = replace(
+            self._empty_outcome(plan, attempt),
+            ranges=tuple(_event_range(result, leaders) for result in results),
+            files=tuple(files),
+            quarantine_files=tuple(f for r in receipts.values() for f in r.quarantine_files),
+            schema_ids=tuple(sorted(schema_ids.items())),
+            schema_json=self._table.schema.as_written(schema_json),
+        )
+        return self._prepare(plan, outcome, losses)
+
+    def _prepare(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> Prepared:
+        """Writes an outcome with its losses, or returns one that another driver wrote first."""
+        ledger = self._ledger.require()
+        if ledger.prepare(mine, self._with_columns(losses)):
+            _log_prepared(plan, mine, losses)
+            return Prepared(mine, is_mine=True)
+        ledger.refresh()
+        theirs = ledger.view.outcome(plan.id)
+        if theirs is None:
+            raise Bug(f"the outcome of {plan.id} exists and cannot be read")
+        check_same_plan(plan, theirs)
+        return Prepared(theirs, is_mine=False)
+
+    def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
+        """The parts of a plan that drivers have read so far, and its outcome if it has one."""
+        ledger = self._ledger.require()
+        ledger.refresh()
+        outcome = ledger.view.outcome(plan.id)
+        parts = [] if outcome is not None else ledger.view.parts(plan.id)
+        return parts, outcome
+
+    def append_part(
+        self,
+        plan: Plan,
+        member: str,
+        number: int,
+        results: Iterable[TaskResult],
+        files: Iterable[EventFile],
+    ) -> bool:
+        """Writes a part of a plan, False if another part has that number."""
+        return self._ledger.require().append_part(
+            PartEvent(
+                application=plan.application,
+                job=plan.job,
+                sequence=plan.sequence,
+                plan_hash=plan.hash,
+                number=number,
+                member=member,
+                receipts=tuple(receipt for result in results for receipt in result.receipts),
+                files=tuple(files),
+                written_at_ms=_now_ms(),
+            )
+        )
+
+    def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEvent:
+        """Writes an outcome that lands nothing, with the losses that caused it. Returns the outcome
+        that counts, which may be another driver's."""
+        events = losses_of_given_up(plan, losses, _now_ms(), attempt)
+        return self._prepare(plan, self._empty_outcome(plan, attempt), events).outcome
+
+    def record_losses(
+        self, sequence: int, seen: Iterable[DecidedLoss], seen_at_ms: int | None = None
+    ) -> None:
+        """Records losses that belong to no outcome, each once; without ``seen_at_ms``, as seen now.
+        Does nothing if there is no ledger: a run that is refused writes nothing."""
+        if (ledger := self._ledger.opened) is None:
+            return
+        now_ms = _now_ms()
+        job = self._job
+        if events := seen_losses(
+            job.application, job.name, sequence, seen, seen_at_ms or now_ms, now_ms
+        ):
+            ledger.refresh()
+            ledger.record_losses(self._with_columns(events))
+            _log_losses(events)
+
+    def _with_columns(self, losses: list[LossEvent]) -> list[LossEvent]:
+        """Returns the losses, after making sure that the ledger has columns for them."""
+        if losses:
+            self._ledger.add_columns_if_lacking()
+        return losses
+
+    def land(
+        self,
+        outcome: OutcomeEvent,
+        planned_at_version: int | None,
+        gone: Sequence[AddedFile] = (),
+    ) -> table_commit.CommittedOutcome | table_commit.NotCommitted:
+        """Commits all files of an outcome at once; does nothing if it has already landed. Its rows
+        have been checked against the table's constraints. ``planned_at_version`` is a table version
+        from before the landing, if one is known. ``gone`` are files that the table names and its
+        store has lost: the commit removes them, and until then nobody can read the table."""
+        table = self._table.snapshot or self._table.uri
+        request = CommitRequest(
+            outcome.application,
+            outcome.sequence,
+            outcome.data_files,
+            removed=gone,
+            properties={LEDGER_PROPERTY: self._ledger.require().table_id},
+            schema_json=outcome.schema_json,
+            checked=self._table.schema.constraints(),
+        )
+        return table_commit.land(self._table.delta, table, request, planned_at_version or 0)
+
+    def set_ledger_property(self) -> None:
+        """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
+        snapshot, ledger_id = self._table.snapshot, self._ledger.require().table_id
+        if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
+            return
+        request = CommitRequest(
+            f"{LEDGER_PROPERTY}/{ledger_id}",
+            1,
+            properties={LEDGER_PROPERTY: ledger_id},
+            checked=self._table.schema.constraints(),
+        )
+        table_commit.land(self._table.delta, snapshot, request)
+        self._table.refresh()
+
+    def _empty_outcome(self, plan: Plan, attempt: int) -> OutcomeEvent:
+        """An outcome of a plan that lands nothing."""
+        return OutcomeEvent(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            plan_hash=plan.hash,
+            ranges=(),
+            files=(),
+            written_at_ms=_now_ms(),
+            attempt=attempt,
+            table_id=self._table.table_id,
+        )
+
+
+def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> EventRange:
+    """The range of a result as the ledger records it. ``leaders`` fill in where the receipts do not
+    say which broker served it."""
+    address = result.address or leaders.get(result.range.partition)
+    return EventRange(
+        result.range, result.counts, address, result.rowless, result.offsets_are_bytes
+    )
+
+
+def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
+    logger.info(
+        "Prepared outcome %s, attempt %d: %d files", plan.id, outcome.attempt, len(outcome.files)
+    )
+    _log_losses(losses)
+
+
+def _log_losses(losses: Iterable[LossEvent]) -> None:
+    for loss in (event.loss for event in losses):
+        fields = partition_fields(loss.partition, loss.from_offset)
+        logger.warning(
+            "Recorded that %s, policy %s: %s", loss, loss.action, loss.evidence, extra=fields
+        )
+
+
+def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:
+    """Raises Conflict if the ledger's outcome for that sequence belongs to another plan, which
+    landed other records."""
+    if outcome.plan_hash != plan.hash:
+        raise Conflict(
+            f"the ledger's outcome for {plan.id} belongs to another plan",
+            why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
+            "transactions or the ledger's rows were lost in between",
+            do="read the newest rows of the ledger, then accept the table as it is with `rangeland "
+            "adopt JOB.yaml`",
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
