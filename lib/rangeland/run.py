@@ -30,6 +30,7 @@ from rangeland.landing.special_plans.redrive import (
 )
 from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
 from rangeland.landing.target.landing_target import LandingTarget, open_target
+from rangeland.landing.target.ledger_history import recent_checkpoints, recent_pace
 from rangeland.loss import DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
@@ -61,7 +62,7 @@ def open_landing(
     transform = load_transform(job.sink.transform) if job.sink.transform else None
     progress.step(f"looking at the table {job.sink.table}")
     target = open_target(spark, job)
-    speed = speed_of(target.history.pace(job.application))
+    speed = speed_of(recent_pace(target.ledger.view, job.application))
     surveys = PlanSurveys(job, target.history, progress, survey or survey_of, speed)
     row_format = _row_format(job, kind, target, surveys)
     row_schema = typed_rows(job.source.dialect, row_format)
@@ -203,7 +204,7 @@ class RunLease:
             return
         context = self._context
         offsets = partial(checkpoint_offsets, context)
-        earlier = partial(context.target.history.checkpoints, context.job.application, EARLIER)
+        earlier = partial(_recent_checkpoints, context)
         try:
             self._lease.mirror(offsets, earlier, to_the_end=to_the_end)
         except RangelandError as error:
@@ -224,6 +225,11 @@ def _with_lease(
             draft = work(steps)
         lease.mirror(to_the_end=True)
     return steps.result(draft)
+
+
+def _recent_checkpoints(context: LandingContext) -> set[tuple[Partition, int]]:
+    """The marks at which a group's offsets may be if no other client has moved them."""
+    return recent_checkpoints(context.target.ledger.view, context.job.application, EARLIER)
 
 
 def checkpoint_offsets(context: LandingContext) -> dict[Partition, int]:

@@ -80,8 +80,8 @@ PLANS_AND_LEDGER = (
     Mutation(
         "what has landed is landed again",
         Change(
-            "landing.target.job_history:JobHistory._coverage",
-            "self._ledger.view.coverage().items()",
+            "landing.target.ledger_history:coverage_in",
+            "ledger.coverage().items()",
             "{}.items()",
         ),
     ),
@@ -123,7 +123,7 @@ TABLE = (
     Mutation(
         "an overwritten table is landed in",
         Change(
-            "landing.target.job_history:JobHistory.last_removal",
+            "landing.target.row_removal:find_removal",
             "return restored or table_commit.last_replacement(commits)",
             "return restored",
         ),
@@ -139,7 +139,7 @@ TABLE = (
     Mutation(
         "a table that was restored is landed in",
         Change(
-            "landing.target.job_history:JobHistory.last_removal",
+            "landing.target.row_removal:find_removal",
             "return restored or table_commit.last_replacement(commits)",
             "return table_commit.last_replacement(commits)",
         ),
@@ -147,8 +147,8 @@ TABLE = (
     Mutation(
         "a repair counts as whole whatever it leaves missing",
         Change(
-            "landing.target.job_history:JobHistory._last_planned_at",
-            "if not _is_repair(event) or self._has_repaired_all(event):",
+            "landing.target.row_removal:_last_planned_at",
+            "if not _is_repair(event) or _has_repaired_all(table, ledger, event):",
             "if True:",
         ),
     ),

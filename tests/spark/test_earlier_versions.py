@@ -13,6 +13,7 @@ from rangeland.delta.ledger.events import LossEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.landing.target.landing_target import LandingTarget, open_target
+from rangeland.landing.target.row_removal import find_removal
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan
 from tests.golden.test_golden_landings import JOB, VERSIONS, entries_of
@@ -49,7 +50,7 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     table = unpacked(version, tmp_path / "orders")
     target = landing_target(spark, table)
     assert target.identity.disagreement_error() is None
-    assert target.history.last_removal() is None
+    assert find_removal("golden", target.table, target.ledger) is None
     last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
     assert target.writer.enter(plan, target.history.unfinished_plans())

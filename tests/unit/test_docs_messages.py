@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -124,12 +122,10 @@ def lost() -> None:
 
 
 def conflict() -> None:
-    from rangeland.landing.target.job_history import JobHistory
+    from rangeland.landing.audit.row_checks import removal_error
 
     found = table_commit.Restored(43, 41, 0, (PlanId("rangeland/orders-hourly", 17),))
-    table = SimpleNamespace(name="lake/orders")
-    history: Any = SimpleNamespace(_table=table)
-    raise JobHistory.removal_error(history, found)
+    raise removal_error("lake/orders", found)
 
 
 def refused() -> None:

@@ -58,8 +58,7 @@ def test_a_landing_is_believed_by_what_was_seen_and_denied_by_a_whole_history(
     )
     table = SimpleNamespace(
         version=9,
-        uri="lake/t",
-        delta=SimpleNamespace(commits=lambda uri, since: log),
+        commits=lambda since: log,
         snapshot=SimpleNamespace(files=lambda: [AddedFile(p, 1, 0, None, {}) for p in paths]),
     )
     check = IdentityCheck("app", cast(Any, table), cast(Any, SimpleNamespace(view=view)))

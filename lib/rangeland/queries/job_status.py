@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import cluster_settings
@@ -19,6 +20,7 @@ from rangeland.job.connection_settings import request_for_topics
 from rangeland.landing.drafts.held_partitions import find_hold
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.target.landing_target import LandingTarget, open_target
+from rangeland.landing.target.row_removal import find_removal
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.planning.job_position import JobPosition
@@ -67,20 +69,20 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
         unfinished_plans=plans_to_finish(job, plans),
         recent=tuple(
             _recent_landing(outcome)
-            for outcome in target.history.newest_outcomes(job.application, RECENT)
+            for outcome in islice(target.ledger.view.outcomes(job.application), RECENT)
         ),
         group=group,
         losses=tuple(losses[-LOSSES:]),
-        warnings=(*target.table.property_warnings(), *_disagreements(target, disagreement)),
+        warnings=(*target.table.property_warnings(), *_disagreements(job, target, disagreement)),
     )
 
 
-def _disagreements(target: LandingTarget, disagreement: Conflict | None) -> list[str]:
+def _disagreements(job: Job, target: LandingTarget, disagreement: Conflict | None) -> list[str]:
     """The reasons why a run may refuse to land anything. Only reading the table shows which rows it
     lacks."""
     if disagreement is not None:
         return [str(disagreement)]
-    removal = target.history.last_removal()
+    removal = find_removal(job.name, target.table, target.ledger)
     if removal is None:
         return []
     operation = removal.operation if isinstance(removal, CommitMetadata) else "RESTORE"

@@ -10,7 +10,7 @@ from rangeland.job import Job
 from rangeland.landing.audit.offset_lookup import find_offset
 from rangeland.landing.audit.verification import Verification, examine
 from rangeland.landing.target.job_history import JobHistory
-from rangeland.landing.target.landing_target import open_target
+from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.model import Partition, Range
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.progress_events import Progress
@@ -26,7 +26,7 @@ def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
     progress.step(f"reading the state of the table {job.sink.table}")
     target = open_target(spark, job)
     verification = Verification()
-    if not target.history.is_untouched:
+    if not _is_untouched(target):
         progress.step(f"reading the offsets in {job.sink.table}")
         target.ledger.refresh_as_one()
         verification = examine(spark, target.table, target.history)
@@ -41,6 +41,15 @@ def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
         seconds=time.monotonic() - began_at,
         passed_over=_passed_over(target.history, job),
     )
+
+
+def _is_untouched(target: LandingTarget) -> bool:
+    """Whether nothing can have landed here yet: there is no table, and the ledger is empty or
+    missing; or there is no ledger, and the table has never been written to."""
+    table, ledger = target.table, target.ledger
+    if table.snapshot is None:
+        return ledger.view.newest() is None
+    return ledger.opened is None and table.version == 0 and not any(table.snapshot.files())
 
 
 def _passed_over(history: JobHistory, job: Job) -> tuple[Range, ...]:
@@ -65,6 +74,6 @@ def find(
     """Finds the landing that brought an offset, and the file that has its row."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = open_target(spark, job)
-    if target.history.is_untouched:
+    if _is_untouched(target):
         return Finding(partition, offset, FindState.NOT_LANDED, why="nothing has landed in it yet")
     return find_offset(spark, target.table, target.history, partition, offset)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.landing.audit.verification import examine
 from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.row_removal import Removal, find_removal
 from rangeland.model import Range
 from rangeland.progress_events import Progress
 from rangeland.spark.catalog_names import literal
@@ -27,16 +29,41 @@ def check_rows_remain(
 ) -> None:
     """Raises Conflict if the table was restored, or all its rows were replaced, and rows of the
     job's topics have been missing since: the checkpoint is then ahead of the table."""
-    removal = target.history.last_removal()
+    removal = find_removal(job.name, target.table, target.ledger)
     if removal is None:
         return
     progress.step(f"rows of {job.sink.table} were removed or replaced: reading its offsets")
     try:
         holes = examine(spark, target.table, target.history).audit.holes
     except TableRefused:  # its rows cannot be read, so the table's history decides
-        raise target.history.removal_error(removal) from None
+        raise removal_error(job.sink.table, removal) from None
     if any(job.source.reads(hole.partition.topic) for hole in holes):
-        raise target.history.removal_error(removal)
+        raise removal_error(job.sink.table, removal)
+
+
+def removal_error(table: str, removal: Removal) -> Conflict:
+    """The error for the rows that this commit removed."""
+    do = (
+        f"restore the table to version {removal.version - 1}; or land them again with `rangeland "
+        "backfill JOB.yaml --missing`; or, if what is still missing is not wanted or cannot be "
+        "landed again, run `rangeland adopt JOB.yaml`"
+    )
+    ahead = "the checkpoint is ahead of the data, and landing on top would leave a hole"
+    if isinstance(removal, CommitMetadata):
+        return Conflict(
+            f"all rows of the table {table} were replaced at version {removal.version}",
+            why=f"{removal.operation} removed rows that were landed; {ahead}",
+            do=do,
+            at_version=removal.version,
+        )
+    lost = ", ".join(map(str, removal.lost))
+    return Conflict(
+        f"the table {table} was restored to version {removal.restored_to}",
+        why=f"rows of these landings are gone: {lost}; {ahead}",
+        do=do,
+        restored_to=removal.restored_to,
+        at_version=removal.version,
+    )
 
 
 def check_rows_are_known(

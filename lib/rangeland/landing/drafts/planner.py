@@ -32,6 +32,7 @@ from rangeland.landing.special_plans.replacement import (
     check_rows_can_be_replaced,
     check_whole_slices,
 )
+from rangeland.landing.target.ledger_history import landed_clusters, landed_reads
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, Loss
@@ -77,7 +78,8 @@ class Planner:
     def __init__(self, context: LandingContext) -> None:
         self._spark, self._job, self._kind = context.spark, context.job, context.kind
         self._table, self._history = context.target.table, context.target.history
-        self._quarantine, self._surveys = context.target.quarantine, context.surveys
+        self._quarantine, self._ledger = context.target.quarantine, context.target.ledger
+        self._surveys = context.surveys
         self._progress, self._warn = context.progress, context.warn
         self._row_format, self._schema_to_merge = context.row_format, context.schema_to_merge
 
@@ -241,7 +243,7 @@ class Planner:
 
     def _landed_reads(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, if that is known."""
-        return self._history.landed_reads(ranges, self._options) if ranges else []
+        return landed_reads(self._ledger.view, ranges, self._options)
 
     def _check_landed_options_are_same(
         self,
@@ -280,7 +282,7 @@ class Planner:
         ``earlier``. Reads all landings only in that case."""
         if cluster is None or not any(one is not None and cluster.is_other(one) for one in earlier):
             return cluster
-        return with_known_addresses(cluster, self._history.clusters())
+        return with_known_addresses(cluster, landed_clusters(self._ledger.view))
 
     def _check_lands_all_it_replaces(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""

@@ -22,6 +22,7 @@ from rangeland.landing.execution.shared_reader import (
 )
 from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.target.ledger_history import landed_clusters
 from rangeland.loss import DecidedLoss
 from rangeland.planning.log_identity import Changed, Fingerprints
 from rangeland.planning.plan import Plan
@@ -49,7 +50,8 @@ class SparkPlanReader:
         self._context = context
         self._job, self._warn = context.job, context.warn
         self._tasks = SliceTasks(context)
-        self.log_check = FinalLogCheck(self._job, lambda: context.target.history.clusters())
+        ledger = context.target.ledger
+        self.log_check = FinalLogCheck(self._job, lambda: landed_clusters(ledger.view))
         self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:

@@ -82,7 +82,7 @@ class IdentityCheck:
         if plan.plan_id not in self._ledger.view.possibly_unfinished():
             return True  # a later plan was entered by a driver that saw this one in the table
         made_at, version = plan.table_version or 0, self._table.version or 0
-        log = list(self._table.delta.commits(self._table.uri, made_at))
+        log = self._table.commits(made_at)
         commits = [c for c in log if made_at < c.version <= version]
         if any(c.transactions.get(plan.application) == plan.sequence for c in commits):
             return True

@@ -7,6 +7,7 @@ what has landed in it: see ``job_history``.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -201,6 +202,10 @@ class TargetTable:
         if self.snapshot is None:
             return 0
         return self.snapshot.transaction_version(application) or 0
+
+    def commits(self, since: int) -> Sequence[CommitMetadata]:
+        """The commits from a version on that the table's log still has, the latest included."""
+        return self.delta.commits(self.uri, since)
 
     def landing_commit(
         self, plan_id: PlanId, planned_at_version: int | None

@@ -1,0 +1,132 @@
+"""What one version of the ledger says of jobs: how far they came, and how what landed was read.
+
+A prepared outcome counts as landed here, whether or not it is in the table yet: ``job_history``
+knows which are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+
+from rangeland.delta.ledger.events import LossEvent, PlanEvent
+from rangeland.delta.ledger.ledger_view import LedgerView
+from rangeland.loss import Action
+from rangeland.model import Cluster, Isolation, Partition, Range
+from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, uncovered_parts
+from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
+from rangeland.planning.plan import Plan, PlanId
+from rangeland.planning.read_options import LandedRead, ReadOptions
+
+MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptions]
+
+
+def plan_of(event: PlanEvent) -> Plan:
+    return Plan.parse(event.document)
+
+
+# --- how far ------------------------------------------------------------------------------
+
+
+def coverage_in(ledger: LedgerView) -> Coverage:
+    """The offsets that have landed."""
+    return coverage_of(
+        Range(partition, span.from_offset, span.until_offset, span.topic_id)
+        for partition, spans in ledger.coverage().items()
+        for span in spans
+    )
+
+
+def checkpoint_of(ledger: LedgerView, landed: PlanEvent) -> dict[Partition, LogMark]:
+    """A job's checkpoint after a landed plan: held partitions stay where they were, and partitions
+    whose log ended earlier than planned continue from that end."""
+    events = ledger.losses(landed.plan_id)
+    losses = [event.loss for event in events if event.plan_hash]
+    return _in_later_epochs(checkpoint_after(plan_of(landed).checkpoint, losses), events)
+
+
+def held_at_first(ledger: LedgerView, application: str) -> frozenset[Partition]:
+    """Partitions that a job's first run held."""
+    losses = (event.loss for event in ledger.losses(PlanId(application, 1)))
+    return frozenset(loss.partition for loss in losses if loss.action is Action.HOLD)
+
+
+def recent_checkpoints(
+    ledger: LedgerView, application: str, limit: int
+) -> set[tuple[Partition, int]]:
+    """The marks at which the newest plans of an application begin and end. A group's offset may be
+    either, since a first run may begin at the group's offset."""
+    events = list(islice(ledger.plans(application=application), limit))
+    plans = [plan_of(event) for event in events]
+    ends = {(p, m.until_offset) for e in events for p, m in checkpoint_of(ledger, e).items()}
+    ends |= {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
+    return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
+
+
+def recent_pace(ledger: LedgerView, application: str) -> list[tuple[int, float]]:
+    """(bytes of the log, seconds from plan to outcome) of the newest two outcomes, newest first."""
+    pace = []
+    for outcome in islice(ledger.outcomes(application), 2):
+        plan = ledger.plan(outcome.plan_id)
+        if plan is not None:
+            size = sum(one.range.estimated_bytes for one in outcome.ranges)
+            pace.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
+    return pace
+
+
+# --- how it was read ----------------------------------------------------------------------
+
+
+def landed_reads(
+    ledger: LedgerView, ranges: Sequence[Range], make_options: MakeReadOptions
+) -> list[LandedRead]:
+    """The read options with which each of these ranges was last landed. Reads the whole ledger, if
+    there are any ranges. ``make_options`` drops the isolation where it makes no difference."""
+    reads: list[LandedRead] = []
+    remaining = list(ranges)
+    for event, outcome in reversed(ledger.prepared_plans() if ranges else []):
+        if not remaining:
+            break
+        covered = coverage_of(one.range for one in outcome.ranges)
+        if parts := covered_parts(remaining, covered):
+            plan = plan_of(event)
+            options = make_options(plan.isolation, plan.tags, plan.cluster)
+            marks = _marks_reached(plan, ledger.losses(event.plan_id), covered)
+            reads += [
+                LandedRead(part, options, plan.id, marks.get(part.partition)) for part in parts
+            ]
+            remaining = uncovered_parts(remaining, covered)
+    return reads
+
+
+def landed_clusters(ledger: LedgerView) -> set[Cluster]:
+    """All clusters from which records are known to have landed in this table. Reads the whole
+    ledger."""
+    plans = (plan_of(event) for event, _ in ledger.prepared_plans())
+    return {plan.cluster for plan in plans if plan.cluster is not None}
+
+
+def _marks_reached(
+    plan: Plan, losses: Sequence[LossEvent], covered: Coverage
+) -> dict[Partition, LogMark]:
+    """How far a plan has landed its partitions: those marks of its checkpoint
+
+    - at which one of its own ranges ends: others are of earlier plans, which may have read the
+      log in another leader epoch,
+    - and whose last offset it has landed, even if it holds offsets before that."""
+    if not plan.kind.traits.resolves_bounds:
+        return {}
+    marks = _in_later_epochs(plan.checkpoint, losses)
+    last_offsets = [
+        Range(r.partition, r.until_offset - 1, r.until_offset, r.topic_id) for r in plan.ranges
+    ]
+    ends = {(r.partition, r.until_offset) for r in covered_parts(last_offsets, covered)}
+    return {p: mark for p, mark in marks.items() if (p, mark.until_offset) in ends}
+
+
+def _in_later_epochs(
+    marks: Mapping[Partition, LogMark], losses: Sequence[LossEvent]
+) -> dict[Partition, LogMark]:
+    """The marks, in the leader epochs in which a plan with these losses was read."""
+    epochs = [(x.loss.partition, x.epoch) for x in losses if x.epoch is not None]
+    return with_later_epochs(marks, epochs)

@@ -1,0 +1,53 @@
+"""Commits that may have removed rows of a job from its table: a RESTORE, or one that replaced all
+rows. Only reading the table shows whether rows are missing."""
+
+from __future__ import annotations
+
+from rangeland.delta.ledger.events import PlanEvent
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.transaction_log import table_commit
+from rangeland.landing.target.ledger_history import plan_of
+from rangeland.landing.target.target_ledger import TargetLedger
+from rangeland.landing.target.target_table import TargetTable
+from rangeland.planning.coverage import coverage_of, uncovered_parts
+from rangeland.planning.plan_kind import PlanKind
+
+Removal = table_commit.Restored | CommitMetadata
+
+
+def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal | None:
+    """The last removal since the job entered a plan that is not a repair, or a repair that has
+    landed everything that was missing."""
+    planned_at = None if table.snapshot is None else _last_planned_at(job, table, ledger)
+    if planned_at is None:
+        return None
+    commits = table.commits(planned_at + 1)
+    restored = table_commit.last_restore(table.delta, table.uri, planned_at, commits)
+    return restored or table_commit.last_replacement(commits)
+
+
+def _last_planned_at(job: str, table: TargetTable, ledger: TargetLedger) -> int | None:
+    """The version of the table for which the job's newest plan was made, not counting repairs that
+    left rows missing; 0 if there are only such repairs. Any other plan is entered only if no rows
+    are missing, or to adopt the table."""
+    planned_at = None
+    for event in ledger.view.plans(job=job):
+        if not _is_repair(event) or _has_repaired_all(table, ledger, event):
+            return event.table_version
+        planned_at = 0
+    return planned_at
+
+
+def _is_repair(event: PlanEvent) -> bool:
+    return PlanKind.of_application(event.job, event.application).traits.repairs
+
+
+def _has_repaired_all(table: TargetTable, ledger: TargetLedger, event: PlanEvent) -> bool:
+    """Whether table and ledger show each missing row as restored, or its loss as recorded. A policy
+    may have held some of them, before or while the plan was read."""
+    outcome = ledger.view.outcome(event.plan_id)
+    landed = table.transaction_version(event.application)
+    if outcome is None or landed < event.sequence or not plan_of(event).repairs_all:
+        return False
+    planned = [one.range for one in event.ranges]
+    return not uncovered_parts(planned, coverage_of(one.range for one in outcome.ranges))
