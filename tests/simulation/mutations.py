@@ -155,14 +155,14 @@ TABLE = (
     Mutation(
         "what may have landed has landed",
         Change(
-            "landing.target.identity_check:IdentityCheck._without_transaction",
-            "return last if landed else last - 1",
-            "return last",
+            "landing.target.identity_judgement:_judge_history",
+            "return LandingJudgement.NOT_LANDED",
+            "return LandingJudgement.LANDED",
         ),
         Change(
-            "landing.target.identity_check:IdentityCheck._without_transaction",
-            "return last - 1  # nothing",
-            "return last  # nothing",
+            "landing.target.identity_judgement:judge_landing",
+            "is in the ledger\n        return LandingJudgement.NOT_LANDED",
+            "is in the ledger\n        return LandingJudgement.LANDED",
         ),
     ),
     Mutation(
@@ -240,32 +240,31 @@ DISPLACED = (
     Mutation(
         "a table without its ledger is landed in",
         Change(
-            "landing.target.identity_check:IdentityCheck.disagreement_error",
-            "return self._without_ledger_error()",
-            "return None",
+            "landing.target.identity_judgement:judge_identity",
+            "return _judge_without_ledger(table, seen)",
+            "return IdentityJudgement.SAME",
         ),
     ),
     Mutation(
         "a table that is gone is made again",
         Change(
-            "landing.target.identity_check:IdentityCheck.disagreement_error",
-            "else self._without_table_error(newest)",
-            "else None",
+            "landing.target.identity_judgement:judge_identity",
+            "return IdentityJudgement.NO_TABLE if is_gone else IdentityJudgement.SAME",
+            "return IdentityJudgement.SAME",
         ),
         # Otherwise the last plan is to be finished, and cannot be committed to no table.
         Change(
-            "landing.target.identity_check:IdentityCheck._without_transaction",
-            "plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)",
-            "if self._table.snapshot is None:\n        return last\n"
-            "    plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)",
+            "landing.target.identity_judgement:judge_landing",
+            "if seen.table_version is None:\n        return LandingJudgement.NOT_LANDED",
+            "if seen.table_version is None:\n        return LandingJudgement.LANDED",
         ),
     ),
     Mutation(
         "another table will do",
         Change(
-            "landing.target.identity_check:IdentityCheck._is_table_of",
-            "return newest.table_id == self._table.snapshot.table_id",
-            "return True",
+            "landing.target.identity_judgement:judge_identity",
+            "else ledger.table_id == table.table_id",
+            "else True",
         ),
     ),
     Mutation(
@@ -287,9 +286,9 @@ DISPLACED = (
     Mutation(
         "another ledger will do",
         Change(
-            "landing.target.identity_check:IdentityCheck.disagreement_error",
-            "return self._another_ledger_error()",
-            "return None",
+            "landing.target.identity_judgement:judge_identity",
+            "return IdentityJudgement.OTHER_LEDGER",
+            "return IdentityJudgement.SAME",
         ),
     ),
 )

@@ -1,20 +1,15 @@
-"""What proves that a landing is in its table, and which commits remove all rows of one."""
+"""What of a landing is in its table, and which commits remove all rows of one."""
 
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import EventFile, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.errors import Conflict, Unreachable
-from rangeland.landing.target.identity_check import IdentityCheck
-from rangeland.model import DataFile
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
     APP,
@@ -26,43 +21,6 @@ from tests.unit.test_landing_target import (
 )
 
 drivers, lake = test_landing_target.drivers, test_landing_target.lake
-
-
-def commit(version: int, **transactions: int) -> CommitMetadata:
-    return CommitMetadata(version, 0, "WRITE", transactions)
-
-
-@pytest.mark.parametrize(
-    ("is_settled", "log", "paths", "landed"),
-    [
-        (True, [], [], True),
-        (False, [commit(8), commit(9, app=1)], [], True),
-        (False, [commit(9)], ["theirs", "ours"], True),
-        (False, [commit(6), commit(7), commit(8), commit(9)], ["ours"], False),
-        (False, [commit(9)], ["theirs"], None),
-        (False, [commit(9), commit(10, app=1)], [], None),
-    ],
-    ids=[
-        *("a later plan says so", "its transaction is in the log", "one of its files is there"),
-        *("the whole log lacks it", "nothing", "it landed after the table was read"),
-    ],
-)
-def test_a_landing_is_believed_by_what_was_seen_and_denied_by_a_whole_history(
-    is_settled: bool, log: list[CommitMetadata], paths: list[str], landed: bool | None
-) -> None:
-    planned = PlanEvent("app", "j", 1, "h", (), "{}", 0, table_version=5)
-    files = (EventFile(DataFile("ours", 1, 1, "{}", 0)),)
-    view = SimpleNamespace(
-        possibly_unfinished=lambda: () if is_settled else (planned.plan_id,),
-        outcome=lambda plan_id: OutcomeEvent("app", "j", 1, "h", (), files, 0),
-    )
-    table = SimpleNamespace(
-        version=9,
-        commits=lambda since: log,
-        snapshot=SimpleNamespace(files=lambda: [AddedFile(p, 1, 0, None, {}) for p in paths]),
-    )
-    check = IdentityCheck("app", cast(Any, table), cast(Any, SimpleNamespace(view=view)))
-    assert check._has_landed(planned) is landed
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ rows themselves, if something else may have removed or written some.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.table_schema.column_mapping import stored_column
 from rangeland.errors import Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.landing.audit.verification import examine
@@ -71,7 +74,7 @@ def check_rows_are_known(
 ) -> None:
     """Raises Conflict if the table has rows of topics that its ledger does not know: these offsets
     may be among them."""
-    topics = target.identity.unknown_topics_in_table({r.partition.topic for r in ranges})
+    topics = _unknown_topics_in_table(target, {r.partition.topic for r in ranges})
     if not topics:
         return
     why = f"its ledger has no landing of {', '.join(topics)}"
@@ -80,7 +83,7 @@ def check_rows_are_known(
         where = f"{columns.topic} IN ({', '.join(map(literal, topics))})"
         if not has_rows(spark, table_frame(spark, target.table.uri, columns), where):
             return
-        if not target.identity.unknown_topics(topics, now=True):
+        if not _unknown_topics(target.ledger.load_current(), topics):
             return  # another driver has just landed them: this plan will not be entered
         what = f"the table {target.table.name} has rows of {', '.join(topics)}"
     except TableRefused as error:
@@ -94,3 +97,20 @@ def check_rows_are_known(
         "came from; or count these rows as landed with `rangeland adopt JOB.yaml`",
         topics=topics,
     )
+
+
+def _unknown_topics_in_table(target: LandingTarget, topics: Collection[str]) -> list[str]:
+    """The topics that the ledger does not know and of which the table may have rows, going by the
+    statistics of its files."""
+    new, snapshot = _unknown_topics(target.ledger.opened, topics), target.table.snapshot
+    if not new or snapshot is None:
+        return []
+    files = list(snapshot.files())
+    column = stored_column(snapshot.schema_json, target.table.log_columns.topic)
+    return [topic for topic in new if any(may_hold(f, column, topic) for f in files)]
+
+
+def _unknown_topics(ledger: Ledger | None, topics: Collection[str]) -> list[str]:
+    """The topics without a landing in the ledger."""
+    coverage = {} if ledger is None else ledger.view.coverage()
+    return sorted(set(topics) - {partition.topic for partition in coverage})

@@ -7,7 +7,7 @@ what has landed in it: see ``job_history``.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from rangeland.delta.transaction_log.table_snapshot import Snapshot
 from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.target.target_schema import TargetSchema
+from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import literal, quote_name
 
@@ -218,6 +219,16 @@ class TargetTable:
         """The version at which a plan landed, None if the log does not go back that far."""
         commit = self.landing_commit(plan_id, planned_at_version)
         return None if commit is None else commit.version
+
+    def has_files(self) -> bool:
+        return self.snapshot is not None and next(self.snapshot.files(), None) is not None
+
+    def has_one_of(self, files: Iterable[DataFile]) -> bool:
+        """Whether the table has at least one of these files."""
+        paths = {file.path for file in files}
+        if not paths or self.snapshot is None:
+            return False
+        return any(file.path in paths for file in self.snapshot.files())
 
     def gone_files(self) -> list[AddedFile]:
         """The files that the table names and its store no longer has. Files that a shallow clone

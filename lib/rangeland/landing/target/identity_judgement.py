@@ -1,0 +1,193 @@
+"""Whether a plan has landed in a table, and whether table and ledger belong together: judged by
+what was seen of both. Pure.
+
+A judgement may be a question, the cheapest first: it is made again with the answer. Nothing here
+asks: see ``identity_check``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.planning.plan import PlanId
+
+# --- whether a plan has landed ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEvidence:
+    """What the ledger shows about a plan. ``is_prepared``: it has an outcome. ``is_followed``: a
+    later plan was entered by a driver that saw this one in the table. The table had the version
+    ``made_at`` when the plan was made."""
+
+    is_prepared: bool
+    is_followed: bool
+    made_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class LandingEvidence:
+    """What is known about the newest plan of an application: first what the table's transactions
+    show, then also the answers to the questions that were asked. ``transaction`` is the last
+    sequence in them, 0 for none; ``table_version`` is None if there is no table."""
+
+    plan_id: PlanId
+    transaction: int
+    table_version: int | None
+    plan: PlanEvidence | None = None
+    log: Sequence[CommitMetadata] | None = None
+    """The commits that the table's log still has, from the plan's version on."""
+    has_files: bool | None = None
+    """The table has at least one of the plan's files."""
+
+
+class LandingJudgement(Enum):
+    """Whether a plan is in the table."""
+
+    LANDED = auto()
+    NOT_LANDED = auto()
+    CONTRADICTION = auto()
+    """Transactions and ledger are of different times."""
+    UNKNOWN = auto()
+
+
+class LandingQuestion(Enum):
+    """The field of the evidence that must be known first."""
+
+    PLAN = auto()
+    LOG = auto()
+    HAS_FILES = auto()
+
+
+def judge_landing(seen: LandingEvidence) -> LandingJudgement | LandingQuestion:
+    """Whether the newest plan of an application is in the table. Its transaction shows it for as
+    long as it exists; after that the ledger and the table's history decide."""
+    last = seen.plan_id.sequence
+    if seen.transaction >= last:
+        return LandingJudgement.LANDED
+    if seen.transaction:
+        is_before = seen.transaction == last - 1
+        return LandingJudgement.NOT_LANDED if is_before else LandingJudgement.CONTRADICTION
+    if seen.table_version is None:
+        return LandingJudgement.NOT_LANDED
+    if (plan := seen.plan) is None:
+        return LandingQuestion.PLAN
+    if not plan.is_prepared:  # nothing is committed before its outcome is in the ledger
+        return LandingJudgement.NOT_LANDED
+    if plan.is_followed:
+        return LandingJudgement.LANDED
+    if seen.log is None:
+        return LandingQuestion.LOG
+    return _judge_history(seen, plan.made_at, seen.table_version, seen.log)
+
+
+def _judge_history(
+    seen: LandingEvidence, made_at: int, version: int, log: Sequence[CommitMetadata]
+) -> LandingJudgement | LandingQuestion:
+    """The judgement by the table's log and files. Commits since the table was read do not count."""
+    commits = [c for c in log if made_at < c.version <= version]
+    plan_id = seen.plan_id
+    if any(c.transactions.get(plan_id.application) == plan_id.sequence for c in commits):
+        return LandingJudgement.LANDED
+    # The log may go back to before the plan was made. Or the plan may have been made for a
+    # version that is in the log and newer than the one read.
+    first = commits[0].version if commits else version + 1
+    if first == made_at + 1 or any(c.version >= made_at > version for c in log):
+        return LandingJudgement.NOT_LANDED
+    if seen.has_files is None:
+        return LandingQuestion.HAS_FILES
+    return LandingJudgement.LANDED if seen.has_files else LandingJudgement.UNKNOWN
+
+
+# --- whether table and ledger belong together ---------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TableIdentity:
+    """The id of a table, and that of the ledger that it names, if it names one."""
+
+    table_id: str
+    ledger_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerIdentity:
+    """The id of a ledger, whether it has plans, and the table of the newest one: ledgers of version
+    0.1.0 have no ids of tables."""
+
+    ledger_id: str
+    has_plans: bool
+    table_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityEvidence:
+    """What is known about a table and the ledger beside it, each None if there is none, and the
+    answers to the questions that were asked."""
+
+    table: TableIdentity | None
+    ledger: LedgerIdentity | None
+    transaction: int | None = None
+    """The job's last sequence in the table's transactions, 0 for none."""
+    has_files: bool | None = None
+    """The table has any file."""
+    has_landings: bool | None = None
+    """The table has something that was landed by this ledger, or nothing is known to be landed."""
+
+
+class IdentityJudgement(Enum):
+    """Whether table and ledger belong together."""
+
+    SAME = auto()
+    NO_LEDGER = auto()
+    NO_TABLE = auto()
+    OTHER_LEDGER = auto()
+    OTHER_TABLE = auto()
+
+
+class IdentityQuestion(Enum):
+    """The field of the evidence that must be known first."""
+
+    TRANSACTION = auto()
+    HAS_FILES = auto()
+    HAS_LANDINGS = auto()
+
+
+def judge_identity(seen: IdentityEvidence) -> IdentityJudgement | IdentityQuestion:
+    """Whether table and ledger name each other. Asks nothing if they do."""
+    table, ledger = seen.table, seen.ledger
+    if table is None:
+        is_gone = ledger is not None and ledger.has_plans
+        return IdentityJudgement.NO_TABLE if is_gone else IdentityJudgement.SAME
+    if ledger is None:
+        return _judge_without_ledger(table, seen)
+    if table.ledger_id not in (None, ledger.ledger_id):
+        if seen.has_files is None:
+            return IdentityQuestion.HAS_FILES
+        if seen.has_files:
+            return IdentityJudgement.OTHER_LEDGER
+    if not ledger.has_plans:
+        return IdentityJudgement.SAME
+    is_same = seen.has_landings if ledger.table_id is None else ledger.table_id == table.table_id
+    if is_same is None:
+        return IdentityQuestion.HAS_LANDINGS
+    return IdentityJudgement.SAME if is_same else IdentityJudgement.OTHER_TABLE
+
+
+def _judge_without_ledger(
+    table: TableIdentity, seen: IdentityEvidence
+) -> IdentityJudgement | IdentityQuestion:
+    """Whether a ledger is missing: the job has landed in the table, or the table names a ledger and
+    has rows. CREATE TABLE ... LIKE copies properties, but no rows."""
+    if seen.transaction is None:
+        return IdentityQuestion.TRANSACTION
+    if seen.transaction:
+        return IdentityJudgement.NO_LEDGER
+    if table.ledger_id is None:
+        return IdentityJudgement.SAME
+    if seen.has_files is None:
+        return IdentityQuestion.HAS_FILES
+    return IdentityJudgement.NO_LEDGER if seen.has_files else IdentityJudgement.SAME
