@@ -24,9 +24,9 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.run import redrive
 from rangeland.schema_registry import executor_schemas
+from rangeland.schema_registry.missing_ids import LATE_MS
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse, VersionResponse
-from rangeland.schema_registry.unknown_ids import LATE_MS
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.typed_lake import Place, TypedLake, place_of
 

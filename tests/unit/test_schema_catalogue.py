@@ -21,8 +21,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import JobFileError, Unreachable
-from rangeland.schema_registry import executor_schemas, unknown_ids
+from rangeland.schema_registry import executor_schemas, missing_ids
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
+from rangeland.schema_registry.missing_ids import CONFIRMATIONS
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaReference, SchemaResponse
 from rangeland.schema_registry.registry_settings import RegistrySettings
@@ -33,7 +34,7 @@ from rangeland.schema_registry.subject_names import (
     record_name,
     subject_name,
 )
-from rangeland.schema_registry.unknown_ids import CONFIRMATIONS, NEXT_IDS
+from rangeland.schema_registry.unknown_ids import NEXT_IDS
 from tests.scripted_http import Reply, ScriptedServer, error, response, scripted
 
 AVRO, JSON, PROTOBUF = SchemaFormat
@@ -334,7 +335,7 @@ def test_a_latest_schema_that_cannot_be_used_ends_the_run(server: ScriptedServer
 @pytest.fixture(autouse=True)
 def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_schemas, "_of_runs", {})
-    monkeypatch.setattr(unknown_ids, "CONFIRM_S", 0.0)
+    monkeypatch.setattr(missing_ids, "CONFIRM_S", 0.0)
 
 
 def test_what_the_driver_has_seen_needs_no_registry(server: ScriptedServer) -> None:

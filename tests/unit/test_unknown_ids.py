@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,20 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import Unreachable
+from rangeland.schema_registry.missing_ids import (
+    CONFIRM_S,
+    CONFIRMATIONS,
+    FAR_IDS,
+    LATE_MS,
+    LONGEST_PAUSE_S,
+    AskAgain,
+    LookHigher,
+    MayBeLate,
+    MissingId,
+    UnknownForGood,
+    judge_missing,
+    why_not_late,
+)
 from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.schema_registry.registry_settings import (
@@ -19,13 +34,7 @@ from rangeland.schema_registry.registry_settings import (
     RegistrySettings,
     WrittenBefore,
 )
-from rangeland.schema_registry.unknown_ids import (
-    CONFIRM_S,
-    FAR_IDS,
-    LATE_MS,
-    UnknownIds,
-    why_not_late,
-)
+from rangeland.schema_registry.unknown_ids import UnknownIds
 from rangeland.untrusted import MAX_INT32
 
 SCHEMA = SchemaResponse(SchemaFormat.AVRO, '"long"', ())
@@ -187,3 +196,49 @@ def test_why_a_missing_id_cannot_be_late(
     schema_id: int, highest: int, age_ms: int, reason: str | None
 ) -> None:
     assert why_not_late(schema_id, WrittenBefore(0, age_ms), highest) == reason
+
+
+# --- what follows from one response -------------------------------------------------------------
+
+LATER = "and it has later ones, such as 8"
+
+
+def missing(highest: int = 6, asked_for_s: float = 0.0, **more: Any) -> MissingId:
+    return MissingId(7, JUST_NOW, NO_PROGRESS_S, highest, asked_for_s, **more)
+
+
+def test_before_an_id_above_all_others_counts_as_late_higher_ones_are_looked_for() -> None:
+    assert judge_missing(missing()) == LookHigher()
+    assert judge_missing(missing(has_looked_higher=True)) == AskAgain(1.0, 1, None)
+
+
+def test_once_something_shows_that_it_is_not_late_it_is_asked_for_several_times_more() -> None:
+    assert judge_missing(missing(8)) == AskAgain(1.0, 1 + CONFIRMATIONS, LATER)
+    assert judge_missing(missing(8, CONFIRM_S + 1)) == AskAgain(0.0, 1 + CONFIRMATIONS, LATER)
+
+
+@pytest.mark.parametrize("asked_for_s", [0.0, CONFIRM_S])
+def test_only_a_reason_that_was_known_before_the_last_response_makes_it_unknown(
+    asked_for_s: float,
+) -> None:
+    judgement = judge_missing(missing(8, asked_for_s, reason=LATER))
+    is_over = asked_for_s >= CONFIRM_S
+    assert judgement == (
+        UnknownForGood(LATER) if is_over else AskAgain(1.0, 1 + CONFIRMATIONS, LATER)
+    )
+
+
+def test_nothing_is_decided_once_there_was_no_progress_for_long_enough() -> None:
+    for asked_for_s, judgement in [
+        (NO_PROGRESS_S - 2.0, AskAgain(2.0, 1, None)),
+        (NO_PROGRESS_S, MayBeLate()),
+    ]:
+        assert judge_missing(missing(6, asked_for_s, pauses=9, has_looked_higher=True)) == judgement
+
+
+@pytest.mark.parametrize(
+    ("pauses", "after_s"), [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (9_999, LONGEST_PAUSE_S)]
+)
+def test_pauses_grow_up_to_a_limit(pauses: int, after_s: float) -> None:
+    judgement = judge_missing(missing(pauses=pauses, has_looked_higher=True))
+    assert judgement == AskAgain(after_s, 1, None)

@@ -3,7 +3,7 @@
 Failures of a server that is down, starting, busy or not a registry are retried within
 ``no_progress_ms``; then it is ``Unreachable``. A refused login and a missing right are
 ``AccessDenied``; an untrusted certificate is an error in the job file. If all addresses report
-twice that something does not exist, that is believed; for ids, ``unknown_ids`` needs more.
+twice that something does not exist, that is believed; for ids, ``missing_ids`` needs more.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RegistryClient:
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaResponse | None:
-        """The schema with this id; None if no address has it now: ``UnknownIds`` decides what that
+        """The schema with this id; None if no address has it now: ``missing_ids`` decides what that
         means."""
         path, what = f"/schemas/ids/{schema_id}", f"schema id {schema_id}"
         return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)

@@ -1,0 +1,111 @@
+"""When a schema id that a registry does not have counts as unknown for good. Pure.
+
+A copy of a registry (a follower in another region, a node behind a load balancer) may lack what was
+registered last, and records with such an id are sound: one response proves nothing. But ids ascend,
+and copies follow in their order. So an id is unknown if the registry still does not have it
+``CONFIRM_S`` after the records were known to be written, and something shows that it is not late:
+
+- the registry has a schema with a higher id;
+- or the id is more than ``FAR_IDS`` above the highest that it is known to have: bytes that are not
+  an id look like this, and so do forged ids;
+- or the records had been in their log for ``LATE_MS`` when they were read.
+
+Otherwise nothing is decided, and the id counts as late once ``no_progress_s`` have passed. So a
+forged id just above the newest one delays a job by ``LATE_MS``, once.
+
+Behind a load balancer each request may reach another copy: one may show the higher id, and another,
+which is late, lack this one. So the id must then be missing ``CONFIRMATIONS`` more times in a row,
+each time on a new connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rangeland.schema_registry.registry_settings import WrittenBefore
+
+CONFIRM_S: Final = 5.0
+FAR_IDS: Final = 1_000_000
+LATE_MS: Final = 3_600_000
+CONFIRMATIONS: Final = 4
+"""How many more times an id must be missing once something shows that it is not late."""
+LEAST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class MissingId:
+    """An id that the registry has not returned. ``highest`` is the highest id that it is known to
+    have, or 0. It has been asked for ``asked_for_s`` for ids that were written as early."""
+
+    schema_id: int
+    written: WrittenBefore | None
+    no_progress_s: float
+    highest: int
+    asked_for_s: float
+    reason: str | None = None
+    """Why it cannot be late, if that was known before the registry was last asked: copies may catch
+    up in between."""
+    pauses: int = 0
+    has_looked_higher: bool = False
+    """Higher ids have been looked for since the registry was last asked for this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownForGood:
+    """It will not be registered any more."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MayBeLate:
+    """It is not decided, and time is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookHigher:
+    """Look for an id above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Ask for it again, so many times in a row, after a pause, which may be none."""
+
+    after_s: float
+    times: int
+    reason: str | None
+
+
+def judge_missing(missing: MissingId) -> UnknownForGood | MayBeLate | LookHigher | AskAgain:
+    """What follows from the last response, which did not have the id."""
+    if missing.reason is not None and missing.asked_for_s >= CONFIRM_S:
+        return UnknownForGood(missing.reason)
+    reason = why_not_late(missing.schema_id, missing.written, missing.highest)
+    if reason is not None:
+        left_s = CONFIRM_S - missing.asked_for_s
+        return AskAgain(_pause_s(missing, left_s), 1 + CONFIRMATIONS, reason)
+    if missing.highest < missing.schema_id and not missing.has_looked_higher:
+        return LookHigher()
+    left_s = missing.no_progress_s - missing.asked_for_s
+    return AskAgain(_pause_s(missing, left_s), 1, None) if left_s > 0 else MayBeLate()
+
+
+def why_not_late(schema_id: int, written: WrittenBefore | None, highest: int) -> str | None:
+    """Why an id that the registry does not have cannot merely be late; None if it can. ``highest``:
+    the highest id that the registry is known to have, or 0."""
+    if written is not None and written.age_ms >= LATE_MS:
+        return "even an hour after a record that names it was written"
+    if 0 < highest < schema_id - FAR_IDS:
+        return f"and its ids are far lower, such as {highest}"
+    if highest > schema_id:
+        return f"and it has later ones, such as {highest}"
+    return None
+
+
+def _pause_s(missing: MissingId, left_s: float) -> float:
+    """The next pause, each twice as long as the one before; none if no time is left."""
+    if left_s <= 0:
+        return 0.0
+    return max(LEAST_PAUSE_S, min(1 << missing.pauses, LONGEST_PAUSE_S, left_s))
