@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
-from rangeland.cluster_access.registry_lookup import SeenIds, row_format_of
+from rangeland.cluster_access.registry_lookup import SeenIds, look_up_row_format
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Conflict, RangelandError
@@ -82,7 +82,7 @@ def _row_format(
         ids = quarantined_schema_ids(job, target.history, target.quarantine)
     if not ids and job.decode.fields_with_schema_ids:
         ids = schema_ids_in_logs(job, surveys.early())
-    return row_format_of(job, ids)
+    return look_up_row_format(job, ids)
 
 
 # --- the commands --------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class RunLease:
             return
         context, job = self._context, self._context.job
         survey = context.surveys.early()
-        cluster = cluster_settings(job).with_versions_of(survey)
+        cluster = look_up_cluster(job).with_versions_of(survey)
         partitions, step = list(survey.logs), context.progress.step
         with hold_lease(job, cluster, partitions, context.warn, step) as self._lease:
             yield

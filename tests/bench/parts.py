@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rangeland import run
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.connection.pool import ConnectionPool
 from rangeland.spark.python_workers import MODULES, PACKAGES, import_probe
 from rangeland.survey.cluster_survey import take_survey
@@ -225,7 +225,7 @@ def survey(bench: Bench, partitions: int = SURVEY_PARTITIONS) -> Found:
     bench.say(f"making a topic of {partitions} partitions")
     create_topic(bench.bootstrap, topic, partitions)
     ground = Ground(bench.bootstrap, topic, partitions, 0)
-    settings = cluster_settings(job(ground, bench.folder / "none"))
+    settings = look_up_cluster(job(ground, bench.folder / "none"))
     found: Found = {"load": [load_average()], "partitions": partitions, "ms": []}
     for _ in range(bench.rounds + 1):
         started = time.perf_counter()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.connection.pool import ConnectionPool
 from rangeland.job import Job
 from rangeland.survey.cluster_survey import take_survey
@@ -68,7 +68,7 @@ def show_survey(job: Path, topics: Sequence[str], rounds: int) -> None:
     taken: list[float] = []
     for _ in range(rounds):
         began = time.perf_counter()
-        with ConnectionPool(cluster_settings(Job.load(job))) as brokers:
+        with ConnectionPool(look_up_cluster(Job.load(job))) as brokers:
             seen = take_survey(brokers, SurveyRequest(topics=tuple(topics)))
         taken.append(time.perf_counter() - began)
     print(f"survey: {in_words(taken)} s, {len(seen.logs):,} partitions, {seen.requests} requests")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import AccessDenied
 from rangeland.job import Job
 from rangeland.model import Counts
@@ -111,7 +111,7 @@ def test_a_token_of_the_broker_logs_in_and_reads(
     mechanism: str,
 ) -> None:
     monkeypatch.setenv("TOKEN_HMAC", token.hmac)
-    settings = cluster_settings(job_of(cluster, token, mechanism))
+    settings = look_up_cluster(job_of(cluster, token, mechanism))
     read = read_topic("t", settings)
     assert read.counts == Counts(landed=COUNT)
     assert token.hmac not in repr(settings)
@@ -122,9 +122,9 @@ def test_a_token_that_is_not_one_is_refused(
 ) -> None:
     """With another HMAC, or where the job does not say that it is a token."""
     monkeypatch.setenv("TOKEN_HMAC", token.hmac)
-    plain = cluster_settings(job_of(cluster, token, "SCRAM-SHA-256", delegation_token=False))
+    plain = look_up_cluster(job_of(cluster, token, "SCRAM-SHA-256", delegation_token=False))
     monkeypatch.setenv("TOKEN_HMAC", token.hmac[:-8] + "AAAAAAA=")
-    forged = cluster_settings(job_of(cluster, token, "SCRAM-SHA-256"))
+    forged = look_up_cluster(job_of(cluster, token, "SCRAM-SHA-256"))
     for settings in (plain, forged):
         with pytest.raises(AccessDenied, match=f"refused user {re.escape(token.id)}") as caught:
             look(settings, topics=("t",))
@@ -136,7 +136,7 @@ def test_a_token_that_has_expired_is_refused(
     cluster: SecuredCluster, token: DelegationToken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TOKEN_HMAC", token.hmac)
-    settings = cluster_settings(job_of(cluster, token, "SCRAM-SHA-256"))
+    settings = look_up_cluster(job_of(cluster, token, "SCRAM-SHA-256"))
     assert look(settings, topics=("t",)).logs
     ended = ("--expire", "--expiry-time-period", "-1", "--hmac", token.hmac)
     ask_for_tokens(cluster, tmp_path, *ended)

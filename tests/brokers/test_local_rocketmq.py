@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import Unreachable, UsageError
 from rangeland.job import Job
 from rangeland.testing.ports import is_listening
@@ -83,9 +83,7 @@ def test_the_command_line_fills_a_topic_and_shows_a_job_file_for_it(topic: str) 
             assert line, said
         job = Job.parse(said.partition("yaml:\n\n")[2].partition("\n\nand then")[0])
         assert (job.source.dialect, job.source.servers) == ("rocketmq", (server,))
-        ends = {
-            log.end_offset for log in look(cluster_settings(job), topics=(topic,)).logs.values()
-        }
+        ends = {log.end_offset for log in look(look_up_cluster(job), topics=(topic,)).logs.values()}
         assert ends == {5}
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=PATIENCE_S) == 0

@@ -13,7 +13,7 @@ import yaml
 from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
-from rangeland.cluster_access.cluster_lookup import broker_registry_of
+from rangeland.cluster_access.cluster_lookup import look_up_broker_registry
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.groups.backend import JoinRequest
@@ -297,8 +297,8 @@ def test_a_job_reads_the_registry_over_tls(
         },
         "sink": {"table": "lake/a"},
     }
-    assert list(broker_registry_of(Job.parse(yaml.safe_dump(text))).brokers) == ["1"]
+    assert list(look_up_broker_registry(Job.parse(yaml.safe_dump(text))).brokers) == ["1"]
     monkeypatch.setenv("ZK_PASSWORD", WRONG)
     with pytest.raises(AccessDenied, match="may not") as caught:
-        broker_registry_of(Job.parse(yaml.safe_dump(text)))
+        look_up_broker_registry(Job.parse(yaml.safe_dump(text)))
     assert WRONG not in str(caught.value)

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from rangeland import Job
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.dialects.rocketmq.messages import max_offset
 from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
@@ -51,7 +51,7 @@ def write_job(written: Written, folder: Path, **source: Any) -> Path:
 def group_of(job: Path) -> Iterator[tuple[GroupBackend, str]]:
     found = Job.load(job)
     assert found.group is not None
-    home = open_backend(found, cluster_settings(found))
+    home = open_backend(found, look_up_cluster(found))
     try:
         yield home, found.group.id
     finally:

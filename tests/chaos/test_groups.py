@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangeland import Job
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_command import push
 from rangeland.model import Partition
@@ -38,7 +38,7 @@ def offsets(job: Path) -> dict[int, int | None]:
     found = Job.load(job)
     assert found.group is not None
     (topic,) = found.source.topics
-    home = open_backend(found, cluster_settings(found))
+    home = open_backend(found, look_up_cluster(found))
     try:
         partitions = [Partition(topic, n) for n in range(PARTITIONS)]
         return {p.number: at for p, at in home.offsets(found.group.id, partitions).items()}

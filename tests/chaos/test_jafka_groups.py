@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from rangeland import Job
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.groups.backend_choice import open_backend
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
@@ -81,7 +81,7 @@ def offsets(job: Path) -> dict[str, int | None]:
     found = Job.load(job)
     assert found.group is not None
     (topic,) = found.source.topics
-    home = open_backend(found, cluster_settings(found))
+    home = open_backend(found, look_up_cluster(found))
     try:
         partitions = [Partition(topic, int(w[2:]), w[0]) for w in WHICH]
         given = home.offsets(found.group.id, partitions)
@@ -95,7 +95,7 @@ def wait_for_owner(job: Path, driver_count: int) -> None:
     found = Job.load(job)
     assert found.group is not None
     deadline = time.monotonic() + PATIENCE_S
-    home = open_backend(found, cluster_settings(found))
+    home = open_backend(found, look_up_cluster(found))
     try:
         while True:
             owners = home.view(found.group.id).owners

@@ -26,7 +26,7 @@ import yaml
 from rich.console import Console
 
 from rangeland.cli.command_line import main
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.connection import tokens
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection.pool import ConnectionPool
@@ -322,7 +322,7 @@ def test_a_secret_that_is_not_utf_8_is_refused_and_not_repeated(
         lambda: look_up("${env:X}"),
         lambda: look_up(f"${{file:{path}}}"),
         lambda: fetch_token(source, 5_000),
-        lambda: cluster_settings(Job.parse(yaml.safe_dump(sasl()))),
+        lambda: look_up_cluster(Job.parse(yaml.safe_dump(sasl()))),
     ]
     for look in looks:
         with pytest.raises(RangelandError, match="UTF-8") as caught:
@@ -339,7 +339,7 @@ def test_values_with_secrets_do_not_show_them(monkeypatch: pytest.MonkeyPatch) -
     user = {"username": "me", "password": "${env:X}"}
     whole["source"]["security"]["zookeeper"] = {"tls": {"key_password": "${env:X}"}, "login": user}
     job = Job.parse(yaml.safe_dump(whole))
-    settings = cluster_settings(job)
+    settings = look_up_cluster(job)
     access = zookeeper_access(job)
     bearer = TokenSource(endpoint=f"https://h/t?key={SECRET}", client_secret=SECRET)
     for shown in (
@@ -363,7 +363,7 @@ def test_values_with_secrets_do_not_show_them(monkeypatch: pytest.MonkeyPatch) -
 def test_a_plan_file_has_references_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ORDERS_PASSWORD", SECRET)
     text = parse_job_text(made.JOB_YAML, "orders.yaml")
-    cluster_settings(Job.of(text))
+    look_up_cluster(Job.of(text))
     write_plan_file(tmp_path / "plan.json", made.a_preview(), text)
     assert_silent((tmp_path / "plan.json").read_text())
     assert_silent(repr(read_plan_file(tmp_path / "plan.json")))

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 import rangeland
 from rangeland.cli import command_line
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
@@ -81,7 +81,7 @@ def test_each_topic_has_a_table_of_its_own(spark: Any, kafka: KafkaCluster, tmp_
     for topic in ("fleet.a", "fleet.b"):
         assert offsets_in(lake / topic) == [(topic, 0, offset) for offset in range(counts[topic])]
     job = Job.load(path)
-    backend = open_backend(job, cluster_settings(job))
+    backend = open_backend(job, look_up_cluster(job))
     try:
         partitions = [Partition(topic, 0) for topic in ("fleet.a", "fleet.b")]
         assert list(backend.offsets("group-of-all", partitions).values()) == [7, 30]

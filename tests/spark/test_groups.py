@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
@@ -41,7 +41,7 @@ def job(kafka: KafkaCluster, topic: str, table: str) -> Job:
 
 @contextmanager
 def home_of(job: Job) -> Iterator[GroupBackend]:
-    home = open_backend(job, cluster_settings(job))
+    home = open_backend(job, look_up_cluster(job))
     try:
         yield home
     finally:

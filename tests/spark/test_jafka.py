@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import JobFileError, UsageError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
@@ -351,7 +351,7 @@ def test_a_run_goes_on_where_upstream_s_consumer_stopped_and_the_other_way_round
     theirs = sorted(row[4].decode() for row in written.rows)
     group = f"group-of-{topic}"
     job = jafka_job(jafka, table, topic, group={"id": group}, range={"first_run": f"group:{group}"})
-    home = open_backend(job, cluster_settings(job))
+    home = open_backend(job, look_up_cluster(job))
     home.commit(group, {Partition(topic, n, b): 0 for b, n in PARTITIONS})
     home.close()
     assert sorted(console_consume(jafka.zookeeper, topic, group, idle_ms=1500)) == theirs

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.groups.backend_choice import open_backend
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
@@ -44,7 +44,7 @@ def test_a_run_goes_on_where_the_old_group_stopped_and_leaves_it_at_the_checkpoi
         group={"id": group},
     )
     partitions = [Partition(topic, n) for n in range(2)]
-    home = open_backend(job, cluster_settings(job))
+    home = open_backend(job, look_up_cluster(job))
     try:
         home.commit(group, dict.fromkeys(partitions, SEEN))
         result = run(job, spark, NoProgress())

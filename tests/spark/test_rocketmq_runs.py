@@ -15,7 +15,7 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_backend
@@ -61,7 +61,7 @@ def group_id(job: Job) -> str:
 
 @contextmanager
 def home_of(job: Job) -> Iterator[GroupBackend]:
-    home = open_backend(job, cluster_settings(job))
+    home = open_backend(job, look_up_cluster(job))
     try:
         yield home
     finally:

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from rangeland.cli import command_line
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import JobFileError
 from rangeland.job import Job, reference_page
 from rangeland.job.decode_section import PayloadSpec
@@ -112,7 +112,7 @@ def test_secrets_are_looked_up_after_files_are_merged(
     monkeypatch.setenv("STAGE_PASSWORD", "hunter2")
     job = Job.load(over)
     assert "hunter2" not in repr(job)
-    sasl = cluster_settings(job).sasl
+    sasl = look_up_cluster(job).sasl
     assert sasl is not None
     assert (sasl.username, sasl.password) == ("you", "hunter2")
 

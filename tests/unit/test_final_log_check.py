@@ -147,7 +147,7 @@ def test_zookeeper_is_asked_when_a_reading_begins_and_for_brokers_again_before_t
         asked.append("policies")
         return {}
 
-    monkeypatch.setattr(cluster_lookup, "broker_registry_of", brokers)
+    monkeypatch.setattr(cluster_lookup, "look_up_broker_registry", brokers)
     monkeypatch.setattr(broker_registry, "read_cleanup_policies", policies)
     reading = Reading("", [{}], source="zookeeper: zk:2181")
     reading.read(PLAN, is_new=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings, look_up_read_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster, look_up_read_settings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.job_text import override, parse_job_text
@@ -154,9 +154,9 @@ def test_tags_are_taken_once_each_and_reach_the_tasks() -> None:
 def test_a_rack_reaches_the_connections_and_a_byte_rate_is_a_size() -> None:
     racked = LEAST.replace("topics:", "rack: zone-b\n  topics:")
     job = Job.parse(racked + "limits: {broker_bytes_per_second: 20 MiB}\n")
-    assert cluster_settings(job).rack == "zone-b"
+    assert look_up_cluster(job).rack == "zone-b"
     assert job.limits.broker_bytes_per_second == 20 << 20
-    assert (cluster_settings(Job.parse(LEAST)).rack, look_up_read_settings(job).rates) == ("", ())
+    assert (look_up_cluster(Job.parse(LEAST)).rack, look_up_read_settings(job).rates) == ("", ())
 
 
 def test_jafka_needs_no_servers_where_it_has_zookeeper() -> None:
@@ -495,7 +495,7 @@ def test_keys_that_sign_requests_are_looked_up_and_never_shown(
     security = "security: {acl: {access_key: lake, secret_key: '${env:ROCKETMQ_SECRET}'}}"
     text = LEAST.replace("topics: [orders]", f"topics: ['%DLQ%g']\n  {security}")
     job = Job.parse(text.replace("source:\n", "source:\n  dialect: rocketmq\n"))
-    settings = cluster_settings(job)
+    settings = look_up_cluster(job)
     assert settings.sasl is not None
     login = (settings.sasl.mechanism, settings.sasl.username, settings.sasl.password)
     assert login == ("ACL", "lake", "s3cret")

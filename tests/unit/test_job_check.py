@@ -87,7 +87,7 @@ def test_schema_ids_are_looked_for_in_the_survey_of_the_brokers(
 
     monkeypatch.setattr(job_check, "survey_of", survey_of)
     monkeypatch.setattr(job_check, "schema_ids_in_logs", lambda job, survey: used.append(survey))
-    monkeypatch.setattr(job_check, "row_format_of", lambda job, ids: None)
+    monkeypatch.setattr(job_check, "look_up_row_format", lambda job, ids: None)
     decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
     job = job_of({}).model_copy(update={"decode": Decode.model_validate(decode)})
     job_check.check(job, no_spark, NoProgress())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.connection.cluster_settings import (
     KerberosSettings,
     SaslSettings,
@@ -106,20 +106,20 @@ def test_other_dialects_have_no_sasl(dialect: str) -> None:
 
 def test_a_login_becomes_settings_without_a_secret_in_sight() -> None:
     job = job_of({"sasl": {**NAMED, "mechanism": "SCRAM-SHA-512"}})
-    settings = cluster_settings(job)
+    settings = look_up_cluster(job)
     assert settings.sasl == SaslSettings("SCRAM-SHA-512", "u", SECRET)
     assert SECRET not in f"{settings!r} {job!r} {job.model_dump_json()}"
 
 
 def test_kerberos_and_delegation_tokens_become_settings() -> None:
-    default = cluster_settings(job_of({"sasl": {"mechanism": "GSSAPI"}})).sasl
+    default = look_up_cluster(job_of({"sasl": {"mechanism": "GSSAPI"}})).sasl
     assert default == SaslSettings("GSSAPI", kerberos=KerberosSettings())
     chosen = {"service_name": "log", "principal": "me", "keytab": "me.keytab"}
-    own = cluster_settings(job_of({"sasl": {"mechanism": "GSSAPI", "kerberos": chosen}})).sasl
+    own = look_up_cluster(job_of({"sasl": {"mechanism": "GSSAPI", "kerberos": chosen}})).sasl
     keytab = str(Path.cwd() / "me.keytab")
     assert own == SaslSettings("GSSAPI", kerberos=KerberosSettings("log", "me", keytab))
     delegated = {"sasl": {**NAMED, "mechanism": "SCRAM-SHA-256", "delegation_token": True}}
-    token = cluster_settings(job_of(delegated)).sasl
+    token = look_up_cluster(job_of(delegated)).sasl
     assert token == SaslSettings("SCRAM-SHA-256", "u", SECRET, is_delegated=True)
 
 
@@ -129,7 +129,7 @@ def test_a_token_becomes_settings_with_paths_that_hold_everywhere() -> None:
         client_id="me",
         max_answer_bytes="1GiB",
     )
-    settings = cluster_settings(job)
+    settings = look_up_cluster(job)
     source = TokenSource(
         endpoint="https://login.example/token",
         client_id="me",
@@ -145,7 +145,7 @@ def test_a_token_becomes_settings_with_paths_that_hold_everywhere() -> None:
 def test_pem_files_are_found_from_where_the_command_is_called() -> None:
     here = Path.cwd()
     job = job_of({"tls": {"ca": "ca.pem", "certificate": "/etc/me.pem", "key": "me.key"}})
-    assert cluster_settings(job).tls == TlsSettings(
+    assert look_up_cluster(job).tls == TlsSettings(
         str(here / "ca.pem"), "/etc/me.pem", str(here / "me.key")
     )
-    assert cluster_settings(job_of({"tls": True})).tls == TlsSettings(verify_hostname=True)
+    assert look_up_cluster(job_of({"tls": True})).tls == TlsSettings(verify_hostname=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.cluster_access.registry_lookup import row_format_of
+from rangeland.cluster_access.registry_lookup import look_up_row_format
 from rangeland.decode.payload.row_format import FLAT_COLUMNS
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.dialects.row_schema import typed_rows
@@ -55,12 +55,12 @@ def value(**given: Any) -> dict[str, Any]:
 
 
 def columns(decode: Any) -> pa.Schema:
-    return typed_rows("kafka", row_format_of(job(decode)))
+    return typed_rows("kafka", look_up_row_format(job(decode)))
 
 
 def test_without_decode_nothing_changes() -> None:
-    assert row_format_of(job({})) is None
-    assert row_format_of(job({"value": {"format": "bytes"}})) is None
+    assert look_up_row_format(job({})) is None
+    assert look_up_row_format(job({"value": {"format": "bytes"}})) is None
 
 
 def test_keys_and_values_have_formats_of_their_own() -> None:
@@ -118,7 +118,7 @@ def test_what_cannot_be_is_refused_with_its_line(decode: Any, field: str, expect
 
 def test_a_field_with_the_name_of_a_column_of_the_log_is_refused() -> None:
     with pytest.raises(JobFileError, match="the field _offset has the name of a column"):
-        row_format_of(job({**value(schema="_offset INT"), "layout": "flat"}))
+        look_up_row_format(job({**value(schema="_offset INT"), "layout": "flat"}))
 
 
 def test_schemas_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_schemas_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert columns(value(schema=name)).field("value").type == wanted
     avro = {"value": {"format": "avro", "schema": "o.avsc"}}
     assert columns(avro).field("value").type == wanted
-    made = row_format_of(job(avro))
+    made = look_up_row_format(job(avro))
     assert pickle.loads(pickle.dumps(made)) == made
 
 
@@ -157,7 +157,7 @@ def test_schemas_of_a_registry_make_the_columns(tmp_path: Path) -> None:
             "registry": {"url": server.url},
         }
         seen = {TopicField("orders", "key"): [7], TopicField("orders", "value"): [7]}
-        made = row_format_of(job(decode), seen)
+        made = look_up_row_format(job(decode), seen)
         assert sorted(server.paths) == sorted(replies)
     rows = typed_rows("kafka", made)
     assert rows.field("key").type == pa.struct([("id", pa.int64())])
@@ -195,11 +195,11 @@ def test_a_proto_file_is_compiled_with_what_it_imports(
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(JobFileError, match=r"decode\.value\.schema: the schema file .*gone\.ddl"):
-        row_format_of(job(value(schema=str(tmp_path / "gone.ddl"))))
+        look_up_row_format(job(value(schema=str(tmp_path / "gone.ddl"))))
     bad = tmp_path / "bad.ddl"
     bad.write_bytes(b"\xff")
     with pytest.raises(JobFileError, match="it is not UTF-8"):
-        row_format_of(job(value(schema=str(bad))))
+        look_up_row_format(job(value(schema=str(bad))))
     bad.write_text("id")
     with pytest.raises(JobFileError, match=r"bad\.ddl\) cannot be used"):
-        row_format_of(job(value(schema=str(bad))))
+        look_up_row_format(job(value(schema=str(bad))))

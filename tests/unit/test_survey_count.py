@@ -241,7 +241,7 @@ def test_the_look_that_shows_schema_ids_makes_the_first_plan(
     """So what is read was written before the schemas were fetched."""
     seen: list[Survey] = []
     monkeypatch.setattr(run, "schema_ids_in_logs", lambda _, survey: seen.append(survey) or {})
-    monkeypatch.setattr(run, "row_format_of", lambda *about: None)
+    monkeypatch.setattr(run, "look_up_row_format", lambda *about: None)
     driver = Grouped(drivers.another())
     decode = {"value": {"format": "avro"}, "registry": {"url": "http://r"}}
     text = {

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangelandError
@@ -23,7 +23,7 @@ MOST_AT_A_TIME = 16
 def check_brokers_answer(job: Job) -> None:
     """Raises Unreachable if no broker of the job's cluster answers in time; JobFileError for topics
     that do not exist, if none of their records can have landed, and whatever a login raises."""
-    _ask(job, cluster_settings(job), check_topics=is_surely_new(job))
+    _ask(job, look_up_cluster(job), check_topics=is_surely_new(job))
 
 
 def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
@@ -44,7 +44,7 @@ def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
 
 def _settings_or_error(job: Job) -> ClusterSettings | RangelandError:
     try:
-        return cluster_settings(job)
+        return look_up_cluster(job)
     except RangelandError as error:
         return error
 

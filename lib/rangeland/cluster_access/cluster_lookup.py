@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from rangeland.zookeeper.broker_registry import BrokerRegistry
 
 
-def cluster_settings(job: Job) -> ClusterSettings:
-    """The settings of the job's cluster. Raises JobFileError for a reference to a secret that does
-    not exist, naming the reference, and Unreachable if ZooKeeper cannot be asked or knows no
-    broker."""
+def look_up_cluster(job: Job) -> ClusterSettings:
+    """The settings of the job's cluster. Asks ZooKeeper for brokers if the job names none. Raises
+    JobFileError for a reference to a secret that does not exist, naming the reference, and
+    Unreachable if ZooKeeper cannot be asked or knows no broker."""
     source = job.source
     if not source.zookeeper or source.names_brokers:
         return cluster_of_brokers(job, source.named_brokers)
     # ZooKeeper has the brokers' ids, which partitions and groups refer to.
-    named_brokers = sorted(broker_registry_of(job).brokers.items())
+    named_brokers = sorted(look_up_broker_registry(job).brokers.items())
     if not named_brokers:
         raise Unreachable(
             f"no broker is registered in {source.zookeeper}",
@@ -44,10 +44,10 @@ def cluster_settings(job: Job) -> ClusterSettings:
 
 def look_up_read_settings(job: Job) -> ReadSettings:
     """The settings with which the job's logs are read, with its brokers as they are now. Asks and
-    raises what ``cluster_settings`` does."""
+    raises what ``look_up_cluster`` does."""
     source = job.source
     return ReadSettings(
-        cluster_settings(job),
+        look_up_cluster(job),
         policy=job.policies,
         tags=source.tags,
         registry=registry_settings(job),
@@ -83,7 +83,7 @@ def look_up_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> 
     return replace(settings, asks_zookeeper=True, zookeeper_cleanup=tuple(policies.items()))
 
 
-def broker_registry_of(job: Job) -> BrokerRegistry:
+def look_up_broker_registry(job: Job) -> BrokerRegistry:
     """The brokers and topics that are currently registered in ZooKeeper."""
     from rangeland.zookeeper.broker_registry import read_registry
 

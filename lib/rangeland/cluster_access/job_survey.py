@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from rangeland.cluster_access.cluster_lookup import broker_registry_of, cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_broker_registry, look_up_cluster
 from rangeland.cluster_access.registry_lookup import schema_ids_in
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
@@ -30,7 +30,7 @@ def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None
     """Surveys the job's cluster. ``settings``: the job's, if they are known already, which saves
     asking a registry. Raises what ``take_survey`` raises, and Unreachable if a registry or a
     group's backend cannot be asked."""
-    settings = settings or cluster_settings(job)
+    settings = settings or look_up_cluster(job)
     tolerant = job.policies.tolerates_missing_leaders
     request = replace(request, tolerates_missing_leaders=tolerant)
     backend = open_backend(job, settings) if request.groups else None
@@ -70,7 +70,7 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
 def _matching(job: Job, request: SurveyRequest) -> tuple[str, ...]:
     """The registered topics that match the pattern. Raises JobFileError if none does."""
     pattern = request.topic_pattern or ""
-    topics = {*broker_registry_of(job).topics, *request.known}
+    topics = {*look_up_broker_registry(job).topics, *request.known}
     names = tuple(match_topics(pattern, sorted(topics)))
     if not names:
         raise JobFileError(

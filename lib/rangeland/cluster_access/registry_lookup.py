@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TypeAlias
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings, registry_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster, registry_settings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
@@ -39,12 +39,12 @@ def schema_ids_in(
     job: Job, slices: Iterable[Slice], survey: Survey
 ) -> dict[TopicField, Counter[int]]:
     """The schema ids in the first and last records of slices."""
-    with ConnectionPool(cluster_settings(job).with_versions_of(survey)) as brokers:
+    with ConnectionPool(look_up_cluster(job).with_versions_of(survey)) as brokers:
         return seen_schema_ids(brokers, slices, job.decode.fields_with_schema_ids)
 
 
-def row_format_of(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
-    """Makes the row format of a job; None where keys and values stay bytes. ``seen``: the ids
+def look_up_row_format(job: Job, seen: SeenIds | None = None) -> RowFormat | None:
+    """The row format of a job; None where keys and values stay bytes. ``seen``: the ids
     whose schemas are requested, for a job with a schema registry. Raises what ``make_row_format``
     raises, TableRefused for schemas that do not fit into one table, and Unreachable for a registry
     that does not answer."""

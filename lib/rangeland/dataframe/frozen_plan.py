@@ -13,7 +13,7 @@ from typing import Any
 
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
-from rangeland.cluster_access.registry_lookup import row_format_of
+from rangeland.cluster_access.registry_lookup import look_up_row_format
 from rangeland.errors import UsageError
 from rangeland.fetch.pacing import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
@@ -113,12 +113,12 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
     if plan is None:
         survey = survey_of(job, request_for_range(job), settings.cluster)
         settings = settings.with_versions_of(survey)
-        row_format = row_format_of(job, schema_ids_in_logs(job, survey))
+        row_format = look_up_row_format(job, schema_ids_in_logs(job, survey))
         plan = draft_new(_terms(job, min_slices), survey, JobPosition()).plan
         topics = {partition.topic for partition in survey.logs}
     else:
         settings = settings.with_filter(plan.isolation, plan.tags)
-        row_format = row_format_of(job, schema_ids_in_logs(job))
+        row_format = look_up_row_format(job, schema_ids_in_logs(job))
         topics = {slice_.partition.topic for slice_ in plan.slices}
     settings = look_up_cleanup(job, replace(settings, row_format=row_format), topics)
     return plan, _with_rates(job, settings, plan, min_slices)

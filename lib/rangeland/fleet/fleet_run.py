@@ -16,7 +16,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import Conflict, RangelandError
 from rangeland.fleet.fleet_result import CommandResult, FleetResult, JobResult
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
@@ -314,7 +314,7 @@ def mirror_checkpoints(
                 for job in of_template
                 for p, offset in checkpoint_offsets(job.context).items()
             }
-            push_offsets(template, cluster_settings(template), checkpoint)
+            push_offsets(template, look_up_cluster(template), checkpoint)
         except Exception as error:  # the landings are reported, whatever this is
             text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)

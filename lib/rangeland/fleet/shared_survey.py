@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TypeVar
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
@@ -83,7 +83,7 @@ class SharedSurveys:
 
     def add(self, ticket: SurveyTicket) -> None:
         job = ticket.job
-        key = (cluster_settings(job), job.policies.tolerates_missing_leaders)
+        key = (look_up_cluster(job), job.policies.tolerates_missing_leaders)
         ticket.cluster = self._clusters.setdefault(key, _ClusterSurvey([]))
         ticket.cluster.tickets.append(ticket)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, JobFileError
@@ -85,7 +85,7 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     check_rows_remain(spark, target, job, progress)
     position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")
-    cluster = cluster_settings(job)
+    cluster = look_up_cluster(job)
     survey = survey_of(job, request_for_range(job, position.topics), settings=cluster)
     cluster, logs = cluster.with_versions_of(survey), survey.logs
     checkpoint = offsets_to_commit(position.checkpoint, logs)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
-from rangeland.cluster_access.registry_lookup import row_format_of
+from rangeland.cluster_access.registry_lookup import look_up_row_format
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.job import Job
@@ -106,7 +106,7 @@ def _brokers(job: Job, survey: Survey) -> str:
 
 
 def _schemas(job: Job, survey: Survey) -> str:
-    row_format = row_format_of(job, schema_ids_in_logs(job, survey))
+    row_format = look_up_row_format(job, schema_ids_in_logs(job, survey))
     formats = {} if row_format is None else {"keys": row_format.key, "values": row_format.value}
     return ", ".join(
         f"{name} are {payload_format.name}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
@@ -48,7 +48,7 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
         position, plans = target.history.last_known(job.application), []
         disagreement = disagreement or error
     progress.step(f"asking {job.source.where} for leaders and offsets")
-    cluster = cluster_settings(job)
+    cluster = look_up_cluster(job)
     survey = survey_of(job, request_for_topics(job, position.topics), cluster)
     cluster = cluster.with_versions_of(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rangeland.cluster_access.cluster_lookup import look_up_read_settings
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.cluster_access.registry_lookup import registered_as, row_format_of, schemas_of
+from rangeland.cluster_access.registry_lookup import look_up_row_format, registered_as, schemas_of
 from rangeland.decode.columns import TOPIC, VALUE
 from rangeland.decode.payload.json.json_inference import InferredField, infer_json_schema
 from rangeland.decode.payload.row_format import RowFormat
@@ -71,7 +71,7 @@ def sample(job: Job, progress: Progress, records: int) -> SampleResult:
     progress.step("reading the newest records")
     rows = newest_records(survey.logs.values(), settings.with_versions_of(survey), records)
     topics = {partition.topic for partition in survey.logs}
-    row_format = row_format_of(job, schema_ids_of(job, topics, rows))
+    row_format = look_up_row_format(job, schema_ids_of(job, topics, rows))
     # A sample decides nothing, so an unknown schema need not be waited for.
     return describe_rows(rows, schemas_of(job, row_format, LONG_AGO), row_format)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rangeland.cluster_access.cluster_lookup import cluster_settings
+from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.errors import Unreachable, UsageError
 from rangeland.job import Job
@@ -74,7 +74,7 @@ def query_reach(
 def _with_open_transactions(job: Job, request: SurveyRequest, survey: Survey) -> set[Partition]:
     """Partitions with records of an open transaction, which brokers do not report, with their
     times, when asked for committed records."""
-    uncommitted = replace(cluster_settings(job), isolation=Isolation.READ_UNCOMMITTED)
+    uncommitted = replace(look_up_cluster(job), isolation=Isolation.READ_UNCOMMITTED)
     everything = survey_of(job, replace(request, times_ms=()), uncommitted)
     return {
         partition
