@@ -40,12 +40,13 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     """The job's checkpoint compared with the logs as they are now, and its last landings."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = open_target(spark, job)
+    history = target.history
     disagreement = target.identity.disagreement_error()
     try:
-        position = target.history.position(job.application)
-        plans = target.history.unfinished_plans()
+        position = history.position(job.application)
+        plans = history.unfinished_plans()
     except Conflict as error:  # only the ledger's own account of what has landed is left
-        position, plans = target.history.last_known(job.application), []
+        position, plans = history.last_known(job.application), []
         disagreement = disagreement or error
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = look_up_cluster(job)
@@ -53,7 +54,7 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     cluster = cluster.with_versions_of(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
-    losses = [loss for loss in target.history.losses() if loss.job == job.name]
+    losses = [loss for loss in history.losses() if loss.job == job.name]
     ends = log_ends(cluster, survey.logs)
     partitions = []
     for p, log in survey.logs.items():

@@ -49,26 +49,27 @@ class AdoptResult(JsonResult):
 def adopt_table(context: LandingContext) -> AdoptResult:
     """Accepts the table as it is now, with all its rows, as the job's own."""
     job, target, step = context.job, context.target, context.progress.step
+    table, history, writer = target.table, target.history, target.writer
     step(f"looking at the table {job.sink.table}")
     target.ledger.refresh()  # brokers may have been asked for schema ids since it was read
-    last = target.history.last_known(job.application)
+    last = history.last_known(job.application)
     ranges: list[Range] = []
-    if target.table.version is not None:
+    if table.version is not None:
         step(f"reading the offsets in {job.sink.table}")
         ranges = _unknown_ranges(context, last.landed)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
-    target.writer.open_or_create(context.row_schema)
-    if not target.writer.enter(plan, _unfinished_plans(target.history)):
+    writer.open_or_create(context.row_schema)
+    if not writer.enter(plan, _unfinished_plans(history)):
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
             why="another driver entered a plan at the same time",
             do="stop the runs of this table, then adopt it again",
         )
     results = [RangeResult(r, Counts(landed=r.width)) for r in ranges]
-    outcome = target.writer.prepare(plan, results, (), {}).outcome
-    landed_at = target.writer.land(outcome, target.table.version)
-    target.table.wait_for_maintenance()
-    version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.table.version
+    outcome = writer.prepare(plan, results, (), {}).outcome
+    landed_at = writer.land(outcome, table.version)
+    table.wait_for_maintenance()
+    version = landed_at.version if isinstance(landed_at, CommittedOutcome) else table.version
     return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
