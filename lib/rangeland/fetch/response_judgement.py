@@ -22,6 +22,7 @@ from rangeland.model import Address, Isolation
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 MIN_FETCH_BYTES = 1 << 16
+"""What is at an offset may be longer than the entry that has come from there."""
 
 
 @dataclass(frozen=True, slots=True)

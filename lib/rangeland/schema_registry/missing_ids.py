@@ -32,6 +32,7 @@ CONFIRMATIONS: Final = 4
 """How many more times an id must be missing once something shows that it is not late."""
 LEAST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 8.0
+"""After that a run notices within seconds that the registry has the id."""
 
 
 @dataclass(frozen=True, slots=True)
