@@ -249,6 +249,14 @@ def test_a_port_that_cannot_want_tls_is_not_tried_with_it(settings: ClusterSetti
     assert seen(opening, opening.on_failure(CLOSED)) == expected
 
 
+def test_a_port_that_has_just_answered_is_not_tried_with_tls() -> None:
+    opening = opening_in(P.SENDING_OLDEST)
+    opening.on_response(answer_to(opening.on_connected(NOW), m.FetchResponse(responses=()), 0))
+    assert opening.on_failure(CLOSED) == ConnectAgain()
+    assert seen(opening, opening.on_connected(NOW)) == "negotiation"
+    assert seen(opening, opening.on_failure(CLOSED)) == "again: oldest request"
+
+
 @pytest.mark.parametrize(
     ("speaks_tls", "settings", "expected"),
     [

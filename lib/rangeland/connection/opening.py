@@ -267,7 +267,9 @@ class Opening:
                 return FinishOpening()
             case OpeningPhase.TRYING_TLS:
                 self._closed = error
-                return TryTls() if self.may_want_tls else self.on_tls_tried(speaks_tls=False)
+                if self.may_want_tls and not self._is_known:
+                    return TryTls()
+                return self.on_tls_tried(speaks_tls=False)
         if error is None:
             return self._send()
         return self._fail(error) or ConnectAgain()
