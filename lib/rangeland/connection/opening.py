@@ -57,7 +57,7 @@ class OpeningEvent(Enum):
     CLOSED_EARLY = "it closes a new connection before anything is sent"
     SPEAKS_TLS = "TLS explains the close: the port speaks it, and the job does not"
     NO_TLS = "TLS does not explain the close"
-    NO_TLS_BUT_LOGIN = "TLS does not, nor does age: the job has a login, which old brokers lack"
+    NO_TLS_BUT_LOGIN = "TLS does not, nor does age: the job has a login, which needs negotiation"
     LOGGED_IN = "it accepts the login, or the job has none"
     LOGIN_CLOSED = "it closes the connection during the login"
     LOGIN_REFUSED = "it does so again at the same step, and has never served this job"
@@ -71,7 +71,7 @@ _TABLE: Final[Mapping[OpeningPhase, Mapping[OpeningEvent, OpeningPhase]]] = {
     },
     OpeningPhase.NEGOTIATING: {
         OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
-        OpeningEvent.SILENT: OpeningPhase.FAILED,  # busy: it has reported its versions before
+        OpeningEvent.SILENT: OpeningPhase.FAILED,  # busy, or too old for the job's login
         OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,
         OpeningEvent.CLOSED_EARLY: OpeningPhase.TRYING_TLS,
     },
