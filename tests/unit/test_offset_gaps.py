@@ -27,6 +27,7 @@ from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
+from tests.fetched_records import fetched_at
 from tests.record_batches import Batch, Record, cleaned, encode
 
 P = Partition("t", 0)
@@ -67,10 +68,8 @@ class Source:
         sender = Sender.LEADER_AGAIN if self.leader_only else Sender.LEADER
         for s in self.slices:
             there = [b for b in log if b.next_offset > s.from_offset]
-            stored = memoryview(b"".join(encode(b) for b in there))
-            yield FetchedPiece(
-                s.index, s.from_offset, s.until_offset, stored, address=str(B1), sender=sender
-            )
+            stored = fetched_at(b"".join(encode(b) for b in there), s.from_offset)
+            yield FetchedPiece(s.index, stored, s.until_offset, str(B1), sender)
 
 
 @pytest.fixture(autouse=True)

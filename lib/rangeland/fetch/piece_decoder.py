@@ -146,17 +146,12 @@ class PieceDecoder:
     ) -> Iterator[SliceChunk | Gap | BadRecord]:
         """What the dialect finds up to ``until``; damage comes last. The caller advances the state
         to the end of each chunk."""
-        piece, at, isolation = state.piece, state.next_offset, self._settings.isolation
+        records, at = state.piece.records, state.next_offset
         is_compacted = self._is_compacted(state.slice.partition.topic)
-        reports_gaps = not (is_compacted or piece.context.from_quarantine)
-        options = replace(piece.options, reports_gaps=reports_gaps)
-        # Where offsets are bytes, the first byte of the records is at the next offset.
-        records = (
-            piece.records[at - piece.from_offset :] if self._offsets_are_bytes else piece.records
-        )
+        reports_gaps = not (is_compacted or records.context.from_quarantine)
         try:
             for decoded in self._dialect.decode_chunks(
-                records, at, until, isolation, piece.aborted, piece.context, options
+                records, at, until, reports_gaps=reports_gaps
             ):
                 yield decoded if isinstance(decoded, Gap) else self._read_chunk(state, decoded)
         except BadRecord as error:
@@ -164,7 +159,7 @@ class PieceDecoder:
 
     def _read_chunk(self, state: _PieceState, decoded: DecodedChunk) -> ReadChunk:
         piece, at, until = state.piece, state.next_offset, decoded.next_offset
-        if piece.context.from_quarantine and decoded.counts.compacted == until - at:
+        if piece.records.context.from_quarantine and decoded.counts.compacted == until - at:
             raise _misplaced_error(at, until)
         return ReadChunk(
             piece.index,
@@ -204,9 +199,8 @@ class PieceDecoder:
         if damage is None or damage.next_offset is None:
             raise Bug("an entry is to be quarantined, and its end is unknown", why=error.what)
         first, until = damage.base_offset, damage.next_offset
-        records, start = piece.records, piece.from_offset
-        stored = self._dialect.cut_out(records, start, first, until, piece.context, piece.options)
-        open_there = self._dialect.aborted_within(records, max(first, 0), until, piece.aborted)
+        stored = self._dialect.cut_out(piece.records, first, until)
+        open_there = self._dialect.aborted_within(piece.records, max(first, 0), until)
         return DamagedBytes(bytes(stored), open_there, error.why)
 
     # --- gaps -----------------------------------------------------------------------------
@@ -243,7 +237,7 @@ class PieceDecoder:
     def _rest_at_leader(self, state: _PieceState) -> ReadAtLeader:
         piece, at = state.piece, state.next_offset
         rest = replace(state.slice, from_offset=at, until_offset=piece.until_offset, leader=None)
-        floor = piece.options.floor if at == piece.from_offset else at
+        floor = piece.records.floor if at == piece.from_offset else at
         end = None if floor is None else EntryEnd(floor, piece.address, piece.epoch)
         return ReadAtLeader(rest, end)
 
