@@ -226,6 +226,17 @@ def test_what_is_skipped_is_lost_and_what_a_batch_lacks_is_compacted() -> None:
     assert Source.again == 1
 
 
+@pytest.mark.parametrize(("action", "lost"), [(Action.SKIP, 8), (Action.HOLD, 30)])
+def test_only_the_first_gap_of_a_slice_is_logged(
+    action: Action, lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    read(action)
+    (line,) = caplog.records
+    assert line.message.startswith(f"Applied policy {action}: t/0 [4, {lost}) is missing: the log")
+    fields = vars(line)
+    assert (fields["topic"], fields["partition"], fields["offset"]) == ("t", 0, 4)
+
+
 def test_what_is_held_ends_the_slice_at_the_gap() -> None:
     _, receipt = read(Action.HOLD)
     assert (receipt.until_offset, receipt.counts) == (4, Counts(landed=3, compacted=1))

@@ -27,7 +27,6 @@ from rangeland.fetch.loss_judgement import (
 )
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
-from rangeland.fetch.slice_failures import log_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DamagedBytes, DecidedLoss
 from rangeland.model import Slice
@@ -92,7 +91,7 @@ class PieceDecoder:
         that is held, ``ReadAtLeader`` or ``Fail``."""
         slice_ = self._slices[piece.index]
         if isinstance(piece, LostPiece):
-            yield self._lost_chunk(slice_, piece.loss)
+            yield self._lost_chunk(slice_, piece.loss, is_news=False)
             return
         state = _PieceState(piece, slice_, piece.from_offset)
         while state.next_offset < piece.until_offset:
@@ -101,8 +100,6 @@ class PieceDecoder:
                 end = (yield from self._decode_before(state, end)) or end
             if end is None:
                 return
-            if isinstance(end, LostChunk):
-                log_loss(end.loss)
             yield end
             if not isinstance(end, LostChunk) or end.is_held:
                 return
@@ -228,9 +225,8 @@ class PieceDecoder:
         count = self._lost_gaps[slice_.index]
         if (error := too_many_gaps_error(slice_, count, loss)) is not None:
             return Fail(error)
-        if count == 1 and loss.action is not Action.HOLD:
-            log_loss(loss)
-        return self._lost_chunk(slice_, loss, piece.address)
+        is_news = count == 1 or loss.action is Action.HOLD
+        return self._lost_chunk(slice_, loss, piece.address, is_news=is_news)
 
     # --- both -----------------------------------------------------------------------------
 
@@ -247,6 +243,8 @@ class PieceDecoder:
         loss: DecidedLoss,
         address: str = "",
         quarantined: DamagedBytes | None = None,
+        *,
+        is_news: bool = True,
     ) -> LostChunk:
         if loss.action is Action.HOLD:
             # The rest of the slice is held, not only the rest of a piece that is read again.
@@ -257,6 +255,7 @@ class PieceDecoder:
             address,
             offsets_are_bytes=self._offsets_are_bytes,
             quarantined_bytes=quarantined,
+            is_news=is_news,
         )
 
 
