@@ -120,7 +120,7 @@ def test_offsets_inside_count_back_from_the_wrapper() -> None:
     assert (chunk.next_offset, chunk.counts) == (107, Counts(landed=3, compacted=4))
 
 
-def test_gaps_are_compacted_in_runs_and_wrappers() -> None:
+def test_gaps_are_compacted_between_messages_and_in_wrappers() -> None:
     made = [Message(2), Message(5), Wrapper([Message(7), Message(9)]), Message(20)]
     chunk = chunk_of(made)
     assert offsets(chunk) == [2, 5, 7, 9, 20]

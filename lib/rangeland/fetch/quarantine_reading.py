@@ -97,10 +97,10 @@ def decodable(
             begin += decoded.batch.num_rows
     ranges = []
     for is_bad, group in groupby(range(len(entries.starts)), reasons.__contains__):
-        run = list(group)
-        ends = int(entries.starts[run[0]]), int(entries.ends[run[-1]])
+        alike = list(group)
+        ends = int(entries.starts[alike[0]]), int(entries.ends[alike[-1]])
         range_ = replace(where, from_offset=ends[0], until_offset=ends[1])
-        ranges.append((range_, reasons[run[0]] if is_bad else ""))
+        ranges.append((range_, reasons[alike[0]] if is_bad else ""))
     return ranges
 
 

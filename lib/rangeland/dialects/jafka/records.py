@@ -1,6 +1,6 @@
 """Turns fetched bytes into rows, with every byte of the log accounted for.
 
-A walk takes runs of plain entries as they are, opens packed ones, and stops at the end of the
+A walk takes consecutive plain entries as they are, opens packed ones, and stops at the end of the
 range, which must be the end of an entry. All messages are then decoded in one call.
 
 Messages are counted twice: by the walk, and by the decoder as rows. If the two disagree, nothing is
@@ -97,7 +97,7 @@ class _EntryWalker:
         self.unpacked_bytes = 0
 
     def take(self, max_bytes: int) -> bool:
-        """Takes a run of plain entries and the packed entry after it. False: there is neither."""
+        """Takes consecutive plain entries, then a packed one. False: there is neither."""
         start = self.byte_index
         records = self.records[start:]
         limit = min(self.width - start, max_bytes)

@@ -29,7 +29,7 @@ from rangeland.decode.rocketmq.layout import (
 from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, miscount_error
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
-from rangeland.dialects.rocketmq.offset_checks import response_runs
+from rangeland.dialects.rocketmq.offset_checks import placed_messages
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.dialects.rocketmq.stored_messages import (
     decoded_message_error,
@@ -57,15 +57,16 @@ def decode_chunks(
     if result.until_offset is None:
         yield from _decode(result, from_offset, until_offset)
         return
-    for run in response_runs(result):
-        end = min(run.until_offset, until_offset)
+    for placed in placed_messages(result):
+        end = min(placed.until_offset, until_offset)
         if from_offset < end:
-            messages, start = result.messages[run.start : run.end], result.start + run.start
+            messages = result.messages[placed.start : placed.end]
+            start = result.start + placed.start
             part = result._replace(messages=messages, start=start, ends_at=end)
             for chunk in _decode(part, from_offset, end):
                 yield chunk
                 from_offset = chunk.next_offset
-        message = run.misplaced
+        message = placed.misplaced
         if message is None or message.offset >= until_offset:
             return
         if message.until_offset is None or message.until_offset > from_offset:

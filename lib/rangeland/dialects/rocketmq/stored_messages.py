@@ -15,7 +15,7 @@ from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
 from rangeland.dialects.rocketmq.offset_checks import (
     MisplacedMessage,
     misplaced_messages,
-    response_runs,
+    placed_messages,
 )
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.errors import BadRecord, Damage
@@ -94,10 +94,10 @@ def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
     result = pull_result_of(fetched)
     if not fetched.context.spans:
         return _walk(result.messages, first, until)
-    for run in response_runs(result):
-        if first < run.until_offset:
-            return _walk(result.messages[run.start : run.end], first, until)
-        message = run.misplaced
+    for placed in placed_messages(result):
+        if first < placed.until_offset:
+            return _walk(result.messages[placed.start : placed.end], first, until)
+        message = placed.misplaced
         if message is not None and (message.until_offset is None or first < message.until_offset):
             return result.messages[message.start : message.end]
     return result.messages[:0]
