@@ -19,7 +19,7 @@ from rangeland.errors import Bug
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_pieces import FetchedPiece, Piece
 from rangeland.fetch.leader_lookup import ask_cleanup_policy
-from rangeland.fetch.loss_log import log_loss
+from rangeland.fetch.log_lines import log_loss
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.piece_decoder import AskCleanup, PieceDecoder, ReadAtLeader
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
