@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md",
     "lib/README.md",
+    "lib/design-notes.md",
     "lib/scale.md",
     "jobs/README.md",
     "configs/README.md",

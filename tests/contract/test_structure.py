@@ -21,7 +21,7 @@ T = TypeVar("T", bound=ast.AST)
 FAMILY = {"jafka", "kafka", "rocketmq", "zookeeper"}
 """Folders that are parallel: the same name in several of them is the same thing for another log."""
 MODULES = sorted(p for p in LIBRARY.rglob("*.py") if p.name != "__main__.py")
-PAGES = ("lib/README.md", "CONTRIBUTING.md")
+PAGES = ("lib/README.md", "lib/design-notes.md", "CONTRIBUTING.md")
 
 
 def family_of(path: Path) -> tuple[str, str]:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 ARCHIVE_S = 120.0
+"""A JVM writes an archive in seconds; on a busy machine with a slow disk it may take much
+longer."""
 TERMINATED = 128 + signal.SIGTERM
 
 logger = logging.getLogger("rangeland.command")

@@ -14,6 +14,7 @@ from typing import Any, Self
 from rangeland.spark.gateway import SIGNALS, kill_jvm, quiet_jvm
 
 REDELIVERY_S = 0.1
+"""The time for the destructor or callback in which the signal arrived to end."""
 
 
 class StopSignals:

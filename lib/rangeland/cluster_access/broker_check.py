@@ -18,6 +18,7 @@ from rangeland.job.connection_settings import request_for_range
 from rangeland.survey.cluster_survey import check_brokers_can_be_reached
 
 MOST_AT_A_TIME = 16
+"""Threads that only wait; few commands have jobs on more clusters."""
 
 
 def check_brokers_answer(job: Job) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import ssl
 
 READ_BYTES = 1 << 16
+"""The size is checked after each read, so a response exceeds its limit by this at most."""
 _SHUT_BOTH = 2
 
 

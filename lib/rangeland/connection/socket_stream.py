@@ -25,10 +25,16 @@ from rangeland.wire.framing import FrameReader
 # Until a peer has shown that it is a broker: "HTTP" read as a length is more than a gigabyte.
 MAX_OPENING_BYTES = 1 << 20
 RECEIVE_BUFFER_BYTES = 4 << 20
+"""The broker can send on while what has arrived is decoded, over a network with a long delay,
+too."""
 POOLED_BYTES = 1 << 16
+"""Smaller memory is quickly zeroed, and not worth an allocation of the pool."""
 AHEAD_BYTES = 1 << 18
+"""Many small frames, such as pulls have, arrive in one read."""
 PROBE_MS = 2_000
+"""A probe only improves the error that has already happened: it may not delay that for long."""
 LAST_READS = 16
+"""A mebibyte at most: a peer that never stops sending cannot keep this going."""
 
 
 class Stream:

@@ -11,6 +11,7 @@ from rangeland.connection.tls import openssl_failure, tls_context
 from rangeland.model import Address
 
 PROBE_S = 2.0
+"""A probe only improves the error that has already happened: it may not delay that for long."""
 # The first byte of a record of TLS: an alert, or a handshake.
 _TLS_RECORDS = (0x15, 0x16)
 

@@ -27,8 +27,11 @@ from rangeland.untrusted import JsonFields, Unreadable
 REUSE_S = 10
 """A survey connects to many brokers at once, and a task to several."""
 MAX_RESPONSE_BYTES = 1 << 20
+"""Tokens have a few kilobytes, even with the claims of many groups."""
 TAIL_BYTES = 400
+"""What went wrong is at the end of an output, and the error stays readable."""
 TRY_LATER = 75
+"""``EX_TEMPFAIL`` of ``sysexits.h``, which is the exit code of this library's commands, too."""
 BUSY = (408, 425, 429)
 BUSY_ERRORS = ("temporarily_unavailable", "server_error")
 """Status codes and errors (RFC 6749) of an endpoint that may give a token later."""

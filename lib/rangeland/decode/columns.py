@@ -36,6 +36,8 @@ BROKER = pa.field("broker", pa.string())
 RECORDS = pa.schema([KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS])
 
 _CACHED_ROWS = 1 << 17
+"""A cached column is a few megabytes, and is sliced for all shorter chunks; longer ones are
+rare."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Latest, Slice
 
 PREFETCH_BYTES = 48 << 20
+"""Enough to keep decoding busy while responses are waited for, and a small part of the memory of a
+task."""
 
 
 class FetchThread:

@@ -21,6 +21,7 @@ from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.survey.wanted_partitions import absent_brokers
 
 MAX_WAIT_MS = 500
+"""As in Kafka's consumers (``fetch.max.wait.ms``): it saves requests at the end of a log."""
 
 
 @dataclass(frozen=True, slots=True)

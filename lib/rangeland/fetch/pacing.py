@@ -22,6 +22,7 @@ SHORT_END_PAUSE_MS = 500
 RESPONSES_TO_GROW = 4
 """How many responses must come in time before more is requested again, at first."""
 _MOST_DOUBLINGS = 10
+"""The maximum is reached long before; without a limit the number would grow with each failure."""
 
 Rates = tuple[tuple[Address, int], ...]
 """Bytes per second, by broker."""

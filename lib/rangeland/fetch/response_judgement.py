@@ -26,6 +26,7 @@ from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address
 
 MIN_FETCH_BYTES = 1 << 16
+"""What is at an offset may be longer than the entry that has come from there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=CommandResult)
 MOST_AT_A_TIME = 16
+"""They share one driver, its memory and its JVM, however many cores it has."""
 
 
 class JobsProgress(Protocol):

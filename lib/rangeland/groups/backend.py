@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 LONGEST_BEAT_MS: Final = 3_000
 """A joining member waits until the others learn of it with their next heartbeat."""
 BEATS_PER_SESSION: Final = 3
+"""As Kafka's documentation advises: two heartbeats may be lost."""
 
 
 class HeartbeatStatus(Enum):
@@ -222,6 +223,7 @@ T = TypeVar("T")
 
 
 PAUSE_MS: Final = 250
+"""A coordinator that moves or loads is ready within seconds."""
 
 
 def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> T:

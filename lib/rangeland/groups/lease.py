@@ -29,6 +29,7 @@ from rangeland.wording import count_noun
 ABSENT = GroupView(GroupState.ABSENT)
 POLL_S = 0.5
 TRIES = 3
+"""Each failure takes a rebalance just before the commit: three in a row are no accident."""
 GRACE_S = 5
 """The time that the remaining members have to rebalance after a session timeout."""
 Report = Callable[[str], None]

@@ -32,6 +32,7 @@ from rangeland.jvm.java import java_version
 FIRST_JAVA = 17
 """An older Java writes no archive when it ends."""
 MOST_KEPT = 4
+"""Each has about 200 MB; one serves one set of jars and Java, and few hosts use more than four."""
 NEEDED_BYTES = 1 << 30
 """An archive has about 200 MB. With less free space than this none is made."""
 GIVEN_UP_S = 3600.0

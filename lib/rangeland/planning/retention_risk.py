@@ -20,6 +20,7 @@ LEAST_MEASURED_BYTES = 64 << 20
 STARTING_MS = 60_000
 """The time between a survey and the first byte: workers have to start, other plans to finish."""
 NEARLY_FULL = 0.9
+"""A log that is read while producers write fills the rest soon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The table against the ledger: is every landed offset there, and there once? Pure.
 
-Expected are the landed ranges without their rowless offsets. Present are spans of offsets; each
-offset is in as many spans as it has rows. Where a range's rowless offsets were not recorded, its
-count decides: with as many distinct offsets as were landed it is complete; with fewer, each of its
-offsets without a row is suspect.
+Expected are the landed ranges, those of landings that still count, without their rowless offsets.
+Present are spans of offsets; each offset is in as many spans as it has rows. Where a range's
+rowless offsets were not recorded, its count decides: with as many distinct offsets as were landed
+it is complete; with fewer, each of its offsets without a row is suspect.
 
 An offset may rightly be there twice: a topic that was deleted and created again reuses its numbers,
 and the ranges of both incarnations expect it.

@@ -118,6 +118,7 @@ class _FetchedSchemas:
 
 
 KEPT_RUNS = 4
+"""Few runs share a Python worker at a time; one that is dropped too early asks again."""
 MAX_UNUSABLE_IDS = 100
 """The most unusable ids in one process and run."""
 _lock = threading.Lock()

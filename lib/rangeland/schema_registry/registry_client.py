@@ -45,8 +45,11 @@ FIRST_RESPONSE_MS: Final = 10_000
 """How long a driver waits for a registry that has never answered: its URL may be wrong."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 8.0
+"""After that a run notices within seconds that the registry is back."""
 CONFIRM_AFTER_S: Final = 1.0
+"""The time for a late copy of the registry to catch up, or for another one to answer."""
 MAX_REDIRECTS: Final = 3
+"""A proxy and a moved registry need two; more is a circle."""
 MOVED: Final = (301, 302, 303, 307, 308)
 ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _HEADER: Final = re.compile(r"[\x21-\x7e]+")

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEARCH_S = 10
+"""The run has failed already: the search only improves the error."""
 NAMED = 3
+"""They show what the failing records have in common."""
 TRIED = 20
 """If this many records fail before one passes, the transform is at fault."""
 Slices = Sequence[Slice]

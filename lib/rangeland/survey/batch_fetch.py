@@ -25,6 +25,7 @@ SIZES = (64 << 10, 4 << 20)
 MOST_BYTES = 4 * max(SIZES)
 """The most bytes of one response."""
 MAX_WAIT_MS = 500
+"""The records are there already: a broker that waits so long has none to return."""
 
 
 def sample_batches(

@@ -22,9 +22,13 @@ from rangeland.model import Address, LogState, Partition
 from rangeland.survey.broker_requests import request_records
 
 WALK_BYTES = 8 << 20
+"""A segment is walked in a few requests."""
 LARGEST_ENTRY_BYTES = 1 << 30
+"""Half of what a response can hold: its length is an int32."""
 PROBE_BYTES = 16 << 10
+"""Most entries are shorter, and each probed offset costs that much."""
 PROBE_GROWTH = 4
+"""A long entry is found in a few rounds, which read a third more than the last one."""
 PROBES_BYTES = 64 << 20
 """The most bytes of all probes in one request."""
 NOTHING = memoryview(b"")

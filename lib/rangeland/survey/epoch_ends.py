@@ -22,6 +22,7 @@ from rangeland.survey.batch_fetch import sample_batches
 from rangeland.survey.broker_requests import by_leader, request_offsets
 
 TRIES = 3
+"""Retention runs every few minutes, so it hardly deletes the first batch of a log twice."""
 
 
 def with_epochs(

@@ -22,6 +22,7 @@ from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partitio
 from rangeland.survey.broker_requests import request_offsets
 
 SAMPLE_BYTES = 1 << 10
+"""Only the header of the first entry is needed."""
 NO_ANSWER = OffsetResult(ErrorMeaning.RETRY, "nothing", None)
 """The result where a response leaves a partition out, or has no records."""
 

@@ -20,6 +20,7 @@ from rangeland.survey.broker_requests import request_offsets
 from rangeland.survey.survey_request import SurveyRequest
 
 MOST_ASKED = 2
+"""It decides only about warnings and the order of reading: a survey waits for no third broker."""
 
 logger = logging.getLogger(__name__)
 

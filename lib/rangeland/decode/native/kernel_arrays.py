@@ -22,7 +22,9 @@ from rangeland.decode import columns
 from rangeland.errors import Bug
 
 MAX_BYTES = (1 << 31) - 1
+"""Arrow's offsets into a column of bytes are int32."""
 SLACK = 64
+"""As in kernel.c, which copies in blocks that may go past the end."""
 CAPACITY = 100  # as in kernel.c
 POINTER, INT32, INT64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 

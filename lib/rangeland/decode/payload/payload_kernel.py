@@ -1,5 +1,9 @@
-"""The payload decoders of the kernel. A full column ends a call and is doubled, and the next call
-continues with the same payload."""
+"""The payload decoders of the kernel.
+
+A *program* is a schema, or a writer's schema resolved to the table's, as tables by which the kernel
+walks payloads. A full column ends a call and is doubled, and the next call continues with the same
+payload.
+"""
 
 from __future__ import annotations
 

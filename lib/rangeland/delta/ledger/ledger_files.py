@@ -28,6 +28,7 @@ from rangeland.untrusted import JsonFields, Unreadable
 OUR_FILES = "part-ledger-"
 COMPACTED = "compacted-ledger-"
 ROW_GROUP_BYTES = 8 << 20
+"""Compaction runs in the driver, whose memory is for the plan; rows of the ledger may be long."""
 E = TypeVar("E", bound=LedgerEvent)
 _KEY_COLUMNS = ["event", "application", "job", "sequence", "entered", "attempt"]
 

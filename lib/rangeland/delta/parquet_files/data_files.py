@@ -34,8 +34,12 @@ from rangeland.errors import TableRefused
 from rangeland.model import DataFile
 
 ROW_GROUP_BYTES = 64 << 20
+"""Large enough for good compression and few row groups, small enough for several tasks in one
+host."""
 MAX_OPEN_FILES = 16
+"""Each open file has buffers of its own, and rows of many partitions may arrive mixed."""
 PAGE_BYTES = 1 << 20
+"""Parquet's usual size of a page."""
 
 logger = logging.getLogger(__name__)
 

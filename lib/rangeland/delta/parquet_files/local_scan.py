@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from rangeland.delta.transaction_log.table_snapshot import Snapshot
 
 MOST_FILES = 200
+"""Each takes a request to the store, so more files take longer here than Spark takes to start."""
 MOST_ROWS = 2_000_000
+"""Their columns fit into the memory of any driver; for more rows, starting Spark is worth it."""
 FILE = "file"
 _READERS = 8
+"""Reading small files is waiting for the store."""
 
 
 def small_table(

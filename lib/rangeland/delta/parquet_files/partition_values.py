@@ -23,6 +23,7 @@ Values = tuple[str | None, ...]
 
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(chr(code) for code in range(1, 32))
 _RUNS_PER_VALUE = 4
+"""With more runs, sorting the rows is cheaper than writing that many short pieces."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _CALENDAR = (1 - _EPOCH.toordinal(), dt.date.max.toordinal() + 1 - _EPOCH.toordinal())
 """The first day of the year 1, and the day after the last of 9999, in days since 1970."""

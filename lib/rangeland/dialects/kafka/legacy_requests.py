@@ -24,6 +24,7 @@ FIRST_METADATA_WITHOUT_MAKING: Final = 4
 FIRST_FETCH_WITH_ISOLATION: Final = 4
 FIRST_OFFSETS_WITH_ISOLATION: Final = 2
 MAX_SEGMENTS: Final = 1 << 20
+"""More than any log has: the broker returns the beginnings of all of them."""
 
 
 def fit_request(request: Any, version: int) -> Any:

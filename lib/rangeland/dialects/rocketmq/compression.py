@@ -25,6 +25,7 @@ _FRAMED: Final = {LZ4: 3, ZSTD: 4}
 """The numbers of codecs in Kafka's batches, by RocketMQ's: the codecs are the same."""
 
 FIRST_VALUES_BYTES: Final = 1 << 20
+"""The values of a usual response fit, so that they are rarely moved."""
 
 
 class MessageBodies:

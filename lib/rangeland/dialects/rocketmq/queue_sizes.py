@@ -24,6 +24,8 @@ from rangeland.model import Partition
 SAMPLE: Final = 8
 """How many messages to look at: as many as a broker returns in one response from disk."""
 FEW: Final = 64
+"""Two samples of these are a quarter of them; fewer messages fit into one slice, whatever their
+size."""
 
 
 def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:

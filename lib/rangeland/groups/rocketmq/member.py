@@ -47,9 +47,11 @@ logger = logging.getLogger(__name__)
 LOCK_MS: Final = 60_000
 """How long a broker keeps a lock that is not renewed, by default."""
 SLACK_MS: Final = 1_000
+"""A lock begins at the broker a moment after it was requested."""
 RETRY_MS: Final = 500
 """The pause between tries to join."""
 _MISSES: Final = 3
+"""A broker may take a moment to list a member whose heartbeat it has just accepted."""
 
 
 class RocketmqMember(BackendMembership):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_READS = 10
+"""A read takes less time than a landing, so others can hardly write during each of them."""
 
 
 class TargetLedger:
