@@ -235,7 +235,8 @@ def left_out(*, end: int | None = None) -> tuple[SliceResponse, AskWhetherDamage
     given = response(batch(44), batch(48), at=24, end=end, cut_why="a bit is flipped")
     question = judge_response(given)
     why = "a bit is flipped"
-    assert question == AskWhetherDamaged(23, MAX_BYTES, first_offset=44, scan=given.scan(), why=why)
+    scan = given.dialect.scan(given.records)
+    assert question == AskWhetherDamaged(23, MAX_BYTES, first_offset=44, scan=scan, why=why)
     return given, question
 
 

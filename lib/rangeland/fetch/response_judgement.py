@@ -48,10 +48,6 @@ class SliceResponse:
     def offset(self) -> int:
         return self.request.offset
 
-    def scan(self) -> Scan:
-        """What its entries show. Raises BadRecord."""
-        return self.dialect.scan(self.records)
-
 
 # --- judgements ---------------------------------------------------------------------------
 
@@ -173,7 +169,7 @@ def judge_response(response: SliceResponse) -> Judgement:
     """The first judgement, before anything is asked."""
     dialect, records, offset = response.dialect, response.records, response.offset
     try:
-        scan = response.scan()
+        scan = dialect.scan(records)
     except BadRecord as error:
         # If a broker accounts for the offsets itself, the records contradict only that account.
         # Where offsets are bytes, no offset before the next entry can be requested.
