@@ -1,9 +1,9 @@
-"""One connection to one broker: version negotiation, login, requests and responses.
+"""One connection to one broker: its opening, its login, requests and responses.
 
-A new connection negotiates its version, logs in if the job says so, and repeats the login before
-it expires. If a peer closes without a response, the connection is tried once more in another way,
-plain or over TLS, to recognise mistakes (``diagnosis``). The socket itself belongs to
-``socket_stream``. Once it is open, reconnecting and failing over are left to the callers.
+While it is opened, it is made again where ``opening`` says so, which decides what is sent and what
+a close or a silence proves; to recognise mistakes, it is tried in another way, plain or over TLS.
+Once it is open, it only repeats its login before that expires: reconnecting and failing over are
+left to the callers. The socket itself belongs to ``socket_stream``.
 """
 
 from __future__ import annotations
@@ -19,22 +19,26 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import (
     ConnectionClosed,
     ConnectionLost,
-    NotABroker,
-    ResponseTimedOut,
     TokenUnavailable,
 )
 from rangeland.connection.login_renewal import Authentication
+from rangeland.connection.opening import (
+    ConnectAgain,
+    FailOpening,
+    FinishOpening,
+    Opening,
+    OpeningEvent,
+    OpeningStep,
+    SendOpening,
+    StartLogin,
+    TryTls,
+    first_phase,
+)
 from rangeland.connection.socket_stream import PROBE_MS, Stream, speaks_tls
 from rangeland.dialects.cluster_values import LeaderRequest
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.protocol_session import BrokerRequest
-from rangeland.errors import (
-    AccessDenied,
-    JobFileError,
-    RangelandError,
-    RemoteProtocolError,
-    Unreachable,
-)
+from rangeland.errors import AccessDenied, JobFileError, RangelandError, RemoteProtocolError
 from rangeland.model import Address
 
 __all__ = ["BrokerConnection", "ConnectionLost"]
@@ -42,12 +46,13 @@ __all__ = ["BrokerConnection", "ConnectionLost"]
 E = TypeVar("E", bound=RangelandError)
 
 OPENING_MS = 3_000
-"""How long the negotiation may take before the broker is tested for being too old for one."""
+"""How long a broker of which nothing is known may take to report its versions, until it is tested
+for being too old for that."""
 
 
 class BrokerConnection:
-    """One connection to one broker. It is connected and negotiated when constructed, and must not
-    be used by several threads at once.
+    """One connection to one broker. It is open when constructed, and must not be used by several
+    threads at once.
 
     Responses are returned in the order of the requests, whatever order they arrive in. After any
     error it is closed for good. ``reported_versions``: whether the broker reported its versions
@@ -66,27 +71,28 @@ class BrokerConnection:
         was_served: bool = False,
         answers_plainly: bool = False,
     ) -> None:
-        self.reports_versions = reported_versions is not False
         self.address = address
         self._settings = settings
         self._dialect = dialect
-        self._is_probe = is_probe
-        self._was_served = was_served
         self._may_want_tls = settings.tls is None and not is_probe and not answers_plainly
-        self._is_known = self._has_responded = False
         sasl = settings.sasl
         self._authentication = (
             None if sasl is None else Authentication(sasl, settings.request_ms, address.host)
         )
         self._unanswered: deque[int] = deque()
         self._early: dict[int, Any] = {}
-        self._session = dialect.open_session(settings.client_id)
+        opening = Opening(
+            address,
+            dialect,
+            settings,
+            first_phase(reported_versions, may_be_old=sasl is None and not is_probe),
+            brief_ms=OPENING_MS,
+            may_want_tls=self._may_want_tls,
+            was_served=was_served,
+        )
         self._stream = self._connect()
         try:
-            self._open(reported_versions)
-            self._stream.take_large_frames()
-            if self._authentication is not None:
-                self._log_in_twice(self._authentication)
+            self._open(opening)
         except BaseException:
             self.close()
             raise
@@ -104,119 +110,56 @@ class BrokerConnection:
             raise
         return stream
 
-    def _connect_again(self) -> None:
-        self.close()
-        self._stream = self._connect()
+    # --- opening -------------------------------------------------------------------------------
 
-    # --- version negotiation -------------------------------------------------------------------
+    def _open(self, opening: Opening) -> None:
+        step = opening.on_connected(time.monotonic())
+        while not isinstance(step, FinishOpening):
+            match step:
+                case SendOpening():
+                    step = self._send_opening(opening, step)
+                case ConnectAgain():
+                    step = self._connect_again(opening)
+                case TryTls():
+                    step = opening.on_tls_tried(speaks_tls=speaks_tls(self.address))
+                case StartLogin():
+                    step = self._start_login(opening, step)
+                case FailOpening():
+                    raise step.error from step.cause
+        self.reports_versions = opening.reports_versions
 
-    def _open(self, reported: bool | None) -> None:
-        try:
-            self._open_with(reported)
-        except RemoteProtocolError as error:
-            raise self._not_a_broker_error(error) from error
-        except ConnectionLost:
-            raise
-        except Unreachable as error:  # it answered with an error that may pass
-            raise ConnectionLost.because_of(error) from error
-
-    def _open_with(self, reported: bool | None) -> None:
-        try:
-            if reported is False:
-                self._probe_versions()
-            elif reported:
-                self._negotiate()
-            else:
-                self._negotiate_or_probe()
-        except ConnectionClosed as error:
-            if self._may_want_tls and speaks_tls(self.address):
-                raise diagnosis.tls_port_error(self.address) from error
-            self._open_after_closing(error)
-
-    def _negotiate(self, wait_ms: int | None = None) -> None:
-        frame: bytes | None = self._session.open()
-        self._is_known = bool(frame)
-        wait_ms = wait_ms or self._settings.request_ms
-        while frame:
-            self._stream.send(frame)
-            frame = self._session.take_negotiation(self._stream.receive(wait_ms))
-
-    def _negotiate_or_probe(self) -> None:
-        """Negotiates, and probes a broker that does not answer: it may be busy, or too old for the
-        negotiation."""
-        if self._settings.sasl is not None or self._is_probe:
-            self._negotiate()
-            return
-        wait_ms = min(OPENING_MS, self._settings.request_ms)
-        try:
-            self._negotiate(wait_ms)
-        except ResponseTimedOut:
-            left_ms = max(self._settings.request_ms - wait_ms, wait_ms)
-            self._connect_again()
-            self._probe_versions(time.monotonic() + left_ms / 1000)
-
-    def _probe_versions(self, deadline: float | None = None) -> None:
-        """Finds out whether a broker knows the negotiation, without sending it: some that do not
-        know it leave all later requests on the connection unanswered. Instead, it sends a request
-        that brokers without the negotiation answer differently. Only brokers from 4.0 on close the
-        connection at the oldest request."""
-        self.reports_versions = True
-        try:
-            self._stream.send(self._session.skip_opening())
-            self._session.decode(self._stream.receive(self._settings.request_ms, deadline))
-            self._is_known = True
+    def _send_opening(self, opening: Opening, step: SendOpening) -> OpeningStep:
+        if step.is_large:
             self._stream.take_large_frames()
-            self._stream.send(self._session.version_probe())
-            response = self._stream.receive(self._settings.request_ms, deadline)
-            if self._session.is_too_old(response):
-                self.reports_versions = False
-        except ConnectionClosed:
-            self._connect_again()
-        if self.reports_versions:
-            self._session = self._dialect.open_session(self._settings.client_id)
-            self._negotiate()
-
-    def _open_after_closing(self, closed: ConnectionClosed) -> None:
-        """Opens a connection again that the broker has closed: it may be too old for the
-        negotiation, busy, or shutting down. However often it closes, it counts as old only if it
-        answers as old ones do: if a new broker were taken for an old one, headers and times would
-        be lost."""
-        self.reports_versions = True
-        if not self._session.skip_opening() or self._settings.sasl is not None:
-            raise closed.with_words(do=diagnosis.SILENT_CLOSE)
-        self._connect_again()
         try:
-            self._probe_versions()
+            self._stream.send(step.data)
+            return opening.on_response(self._stream.receive(step.wait_ms, step.deadline))
+        except RangelandError as error:
+            return opening.on_failure(error)
+
+    def _connect_again(self, opening: Opening) -> OpeningStep:
+        self.close()
+        try:
+            self._stream = self._connect()
         except ConnectionClosed as error:
-            raise error.with_words(do=diagnosis.SILENT_CLOSE) from closed
+            return opening.move_on(OpeningEvent.CLOSED_EARLY, error)
+        return opening.on_connected(time.monotonic())
 
-    # --- login ---------------------------------------------------------------------
-
-    def _log_in_twice(self, authentication: Authentication) -> None:
-        """Logs in, and once more if the broker closes the connection: some refuse a login that way.
-        It counts as a refusal the second time at the same step; the first time, the broker may be
-        shutting down."""
-        try:
-            self._log_in(authentication)
-            return
-        except AccessDenied as error:
-            refusal, closed_at = error, error.closed_at
-            if closed_at is None:
-                raise
-        self._session = self._dialect.open_session(self._settings.client_id)
+    def _start_login(self, opening: Opening, step: StartLogin) -> OpeningStep:
+        self._session, self._is_known, self._has_responded = step.session, step.is_known, False
         self._unanswered.clear()
         self._early.clear()
-        self._is_known = self._has_responded = False
-        self._connect_again()
-        self._open(self.reports_versions)
         self._stream.take_large_frames()
         try:
-            self._log_in(authentication)
+            if self._authentication is not None:
+                self._log_in(self._authentication)
         except AccessDenied as error:
-            again_at = error.closed_at
-            if again_at is None or (again_at == closed_at and not self._was_served):
+            if error.closed_at is None:
                 raise
-            raise ConnectionClosed.because_of(error) from refusal
+            return opening.on_login_closed(error)
+        return opening.move_on(OpeningEvent.LOGGED_IN)
+
+    # --- login ---------------------------------------------------------------------
 
     def _log_in(self, authentication: Authentication) -> None:
         """Raises AccessDenied if the login is refused, ConnectionLost if the connection breaks or
@@ -301,7 +244,7 @@ class BrokerConnection:
     def _invalid_response_error(self, error: RemoteProtocolError) -> RangelandError:
         length = error.length
         if not self._is_known:
-            return self._not_a_broker_error(error)
+            return diagnosis.not_a_broker_error(self.address, error, self._settings.tls)
         if length is None or length < 0:
             return self._at_broker(error)
         limit = self._settings.max_answer_bytes
@@ -322,19 +265,6 @@ class BrokerConnection:
         explained = error.with_words(do=diagnosis.SILENT_CLOSE)
         is_unwelcome = self._is_known and self._settings.sasl is None
         return explained.as_unwelcome() if is_unwelcome else explained
-
-    def _not_a_broker_error(self, error: RemoteProtocolError) -> RangelandError:
-        first = error.first_bytes
-        if self._settings.tls is None and first[:2] in (b"\x15\x03", b"\x16\x03"):
-            return diagnosis.tls_port_error(self.address)
-        if first == b"HTTP":
-            return diagnosis.http_port_error(self.address)
-        return NotABroker(
-            f"{self.address} does not answer like a broker",
-            why="; ".join(part for part in (error.what, error.why) if part),
-            do="check host, port and source.security",
-            broker=str(self.address),
-        )
 
     # --- wrong ports ------------------------------------------------------------
 

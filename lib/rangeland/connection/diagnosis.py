@@ -15,7 +15,13 @@ from dataclasses import dataclass
 
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.failures import NotABroker
-from rangeland.errors import BROKER_OPERATOR, AccessDenied, JobFileError
+from rangeland.errors import (
+    BROKER_OPERATOR,
+    AccessDenied,
+    JobFileError,
+    RangelandError,
+    RemoteProtocolError,
+)
 from rangeland.model import Address
 
 # Verification codes of OpenSSL, from x509_vfy.h.
@@ -171,6 +177,23 @@ def http_port_error(address: Address) -> NotABroker:
         f"{address} is an HTTP port, not a broker",
         why="it speaks HTTP: its response begins with HTTP/",
         do="correct host and port in source.servers",
+        broker=str(address),
+    )
+
+
+def not_a_broker_error(
+    address: Address, error: RemoteProtocolError, tls: TlsSettings | None
+) -> RangelandError:
+    """The peer has not answered as a broker yet, and now answers with something else."""
+    first = error.first_bytes
+    if tls is None and first[:2] in (b"\x15\x03", b"\x16\x03"):
+        return tls_port_error(address)
+    if first == b"HTTP":
+        return http_port_error(address)
+    return NotABroker(
+        f"{address} does not answer like a broker",
+        why="; ".join(part for part in (error.what, error.why) if part),
+        do="check host, port and source.security",
         broker=str(address),
     )
 

@@ -93,12 +93,12 @@ class ProtocolSession(ABC):
     def skip_opening(self) -> bytes:
         """The peer closed the connection instead of answering the opening: from now on this
         session uses the oldest versions. Returns a frame that such a peer answers and that has
-        no effect; empty if no peer is that old."""
+        no effect; empty if the protocol has no opening."""
         return b""
 
     def version_probe(self) -> bytes:
         """A frame that peers of every version answer, those without an opening differently;
-        empty if no peer is that old."""
+        empty if the protocol has none."""
         return b""
 
     def is_too_old(self, response: memoryview) -> bool:

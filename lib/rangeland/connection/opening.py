@@ -1,0 +1,305 @@
+"""The opening of a connection: a table of what each answer, each silence and each close proves.
+
+There is no socket and no clock here: ``BrokerConnection`` takes the steps, and reports what came of
+them. A broker is asked for its versions first (the negotiation). Kafka 0.8 closes the connection at
+that; 0.9 does not answer, nor anything after it on that connection. A broker that is busy or
+shutting down does the same, and so may another service. A broker counts as old only if it answers
+as old ones do: if a new one were taken for an old one, headers and times would be lost. It is sent
+the oldest request, at which only brokers from 4.0 on close the connection, and then the version
+probe, which old ones answer differently.
+
+A phase says what is done in it. After an answer, that is done on the same connection; after a
+silence or a close, on a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from rangeland.connection import diagnosis
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
+from rangeland.dialects.dialect import Dialect
+from rangeland.dialects.protocol_session import ProtocolSession
+from rangeland.errors import AccessDenied, Bug, RangelandError, RemoteProtocolError, Unreachable
+from rangeland.model import Address
+
+
+class OpeningPhase(Enum):
+    NEGOTIATING_BRIEFLY = "negotiating, with a short wait"
+    NEGOTIATING = "negotiating"
+    SENDING_OLDEST = "sending the oldest request"
+    PROBING = "sending the version probe"
+    TRYING_TLS = "finding out whether the port speaks TLS"
+    SENDING_OLDEST_AGAIN = "sending the oldest request, after a close"
+    PROBING_AGAIN = "sending the version probe, after a close"
+    NEGOTIATING_AGAIN = "negotiating for the last time, after a close"
+    LOGGING_IN = "logging in, if the job has a login"
+    RETURNING = "negotiating, after a close during the login"
+    LOGGING_IN_AGAIN = "logging in, after a close during the login"
+    OPEN = "open"
+    FAILED = "failed, with the error as it is"
+    WANTS_TLS = "failed: the port speaks TLS, and the job does not"
+    UNEXPLAINED = "failed: it closes every connection; the port may be wrong"
+    LOST = "failed: it closes logins, and that is no refusal; it may be shutting down"
+
+
+class OpeningEvent(Enum):
+    NEGOTIATED = "it reports its versions, or its protocol has no negotiation"
+    ANSWERED = "it answers the oldest request"
+    IS_OLD = "it answers the version probe as brokers do that do not know the negotiation"
+    IS_NEW = "it answers the version probe as brokers do that know the negotiation"
+    SILENT = "it does not answer in time"
+    CLOSED = "it closes the connection at what was sent"
+    CLOSED_EARLY = "it closes a new connection before anything is sent"
+    SPEAKS_TLS = "TLS explains the close: the port speaks it, and the job does not"
+    NO_TLS = "TLS does not explain the close"
+    NO_TLS_BUT_LOGIN = "TLS does not, nor does age: the job has a login, which needs negotiation"
+    LOGGED_IN = "it accepts the login, or the job has none"
+    LOGIN_CLOSED = "it closes the connection during the login"
+    LOGIN_REFUSED = "it does so again at the same step, and has never served this job"
+
+
+_TABLE: Final[Mapping[OpeningPhase, Mapping[OpeningEvent, OpeningPhase]]] = {
+    OpeningPhase.NEGOTIATING_BRIEFLY: {
+        OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
+        OpeningEvent.SILENT: OpeningPhase.SENDING_OLDEST,  # busy, or 0.9
+        OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,  # busy, shutting down, 0.8, or no broker
+    },
+    OpeningPhase.NEGOTIATING: {
+        OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
+        OpeningEvent.SILENT: OpeningPhase.FAILED,  # busy, or too old for the job's login
+        OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,
+        OpeningEvent.CLOSED_EARLY: OpeningPhase.TRYING_TLS,
+    },
+    OpeningPhase.SENDING_OLDEST: {
+        OpeningEvent.ANSWERED: OpeningPhase.PROBING,
+        OpeningEvent.SILENT: OpeningPhase.FAILED,  # busy
+        OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING,  # busy, shutting down, or 4.0 and later
+        OpeningEvent.CLOSED_EARLY: OpeningPhase.TRYING_TLS,
+    },
+    OpeningPhase.PROBING: {
+        OpeningEvent.IS_OLD: OpeningPhase.LOGGING_IN,
+        OpeningEvent.IS_NEW: OpeningPhase.NEGOTIATING,
+        OpeningEvent.SILENT: OpeningPhase.FAILED,
+        OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING,
+    },
+    OpeningPhase.TRYING_TLS: {
+        OpeningEvent.SPEAKS_TLS: OpeningPhase.WANTS_TLS,
+        OpeningEvent.NO_TLS: OpeningPhase.SENDING_OLDEST_AGAIN,
+        OpeningEvent.NO_TLS_BUT_LOGIN: OpeningPhase.UNEXPLAINED,
+    },
+    OpeningPhase.SENDING_OLDEST_AGAIN: {
+        OpeningEvent.ANSWERED: OpeningPhase.PROBING_AGAIN,
+        OpeningEvent.SILENT: OpeningPhase.FAILED,
+        OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING_AGAIN,
+        OpeningEvent.CLOSED_EARLY: OpeningPhase.FAILED,
+    },
+    OpeningPhase.PROBING_AGAIN: {
+        OpeningEvent.IS_OLD: OpeningPhase.LOGGING_IN,
+        OpeningEvent.IS_NEW: OpeningPhase.NEGOTIATING_AGAIN,
+        OpeningEvent.SILENT: OpeningPhase.FAILED,
+        OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING_AGAIN,
+    },
+    OpeningPhase.NEGOTIATING_AGAIN: {
+        OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
+        OpeningEvent.SILENT: OpeningPhase.FAILED,
+        OpeningEvent.CLOSED: OpeningPhase.UNEXPLAINED,
+        OpeningEvent.CLOSED_EARLY: OpeningPhase.UNEXPLAINED,
+    },
+    OpeningPhase.LOGGING_IN: {
+        OpeningEvent.LOGGED_IN: OpeningPhase.OPEN,
+        OpeningEvent.LOGIN_CLOSED: OpeningPhase.RETURNING,  # shutting down, or a refusal
+    },
+    OpeningPhase.RETURNING: {
+        OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN_AGAIN,
+        OpeningEvent.SILENT: OpeningPhase.FAILED,
+        OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,
+        OpeningEvent.CLOSED_EARLY: OpeningPhase.FAILED,
+    },
+    OpeningPhase.LOGGING_IN_AGAIN: {
+        OpeningEvent.LOGGED_IN: OpeningPhase.OPEN,
+        OpeningEvent.LOGIN_CLOSED: OpeningPhase.LOST,
+        OpeningEvent.LOGIN_REFUSED: OpeningPhase.FAILED,  # the error is the refusal
+    },
+}
+_SENDING_OLDEST = (OpeningPhase.SENDING_OLDEST, OpeningPhase.SENDING_OLDEST_AGAIN)
+_PROBING = (OpeningPhase.PROBING, OpeningPhase.PROBING_AGAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class SendOpening:
+    """Send this and receive a frame, in ``wait_ms`` or before ``deadline``. ``is_large``: the frame
+    may be as large as the job allows, since the peer has answered as a broker."""
+
+    data: bytes
+    wait_ms: int
+    deadline: float | None = None
+    is_large: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectAgain:
+    """Make a new connection in place of this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryTls:
+    """Find out whether the port speaks TLS, which would explain why it closes connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartLogin:
+    """Log in, if the job has a login; requests are sent with this session from now on.
+    ``is_known``: the peer has answered as a broker."""
+
+    session: ProtocolSession
+    is_known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FinishOpening:
+    """The connection is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailOpening:
+    """The connection cannot be opened."""
+
+    error: RangelandError
+    cause: BaseException | None
+
+
+OpeningStep = SendOpening | ConnectAgain | TryTls | StartLogin | FinishOpening | FailOpening
+
+
+def first_phase(reported_versions: bool | None, *, may_be_old: bool) -> OpeningPhase:
+    """``reported_versions``: whether the broker reported its versions last time, if known."""
+    if reported_versions is False:
+        return OpeningPhase.SENDING_OLDEST
+    if reported_versions or not may_be_old:
+        return OpeningPhase.NEGOTIATING
+    return OpeningPhase.NEGOTIATING_BRIEFLY
+
+
+@dataclass(slots=True)
+class Opening:
+    """The opening of one connection. It is told what came of each step, and returns the next."""
+
+    address: Address
+    dialect: Dialect
+    settings: ClusterSettings
+    phase: OpeningPhase
+    brief_ms: int
+    """How long a broker of which nothing is known may take to report its versions."""
+    may_want_tls: bool = False
+    was_served: bool = False
+    """These settings have worked before, so a close is not a refusal."""
+    reports_versions: bool = field(default=True, init=False)
+    _session: ProtocolSession = field(init=False)
+    _is_known: bool = field(default=False, init=False)
+    _left_ms: int | None = field(default=None, init=False)
+    _deadline: float | None = field(default=None, init=False)
+    _closed: RangelandError | None = field(default=None, init=False)
+    """The close that TLS may explain."""
+    _refusal: AccessDenied | None = field(default=None, init=False)
+    """What the first close during a login may be."""
+
+    def on_connected(self, now: float) -> OpeningStep:
+        left_ms = self._left_ms if self.phase is OpeningPhase.SENDING_OLDEST else None
+        self._deadline = None if left_ms is None else now + left_ms / 1000
+        return self._send()
+
+    def on_response(self, response: memoryview) -> OpeningStep:
+        """Raises RemoteProtocolError and Unreachable, which ``on_failure`` takes."""
+        self._is_known = True
+        if self.phase in _SENDING_OLDEST:
+            self._session.decode(response)
+            return self.move_on(OpeningEvent.ANSWERED)
+        if self.phase in _PROBING:
+            is_old = self._session.is_too_old(response)
+            return self.move_on(OpeningEvent.IS_OLD if is_old else OpeningEvent.IS_NEW)
+        return self._negotiate(self._session.take_negotiation(response))
+
+    def on_failure(self, error: RangelandError) -> OpeningStep:
+        """Nothing was received, or nothing valid."""
+        match error:
+            case ResponseTimedOut():
+                return self.move_on(OpeningEvent.SILENT, error)
+            case ConnectionClosed():
+                return self.move_on(OpeningEvent.CLOSED, error)
+            case RemoteProtocolError():
+                tls = self.settings.tls
+                return FailOpening(diagnosis.not_a_broker_error(self.address, error, tls), error)
+            case Unreachable() if not isinstance(error, ConnectionLost):  # it may pass
+                return FailOpening(ConnectionLost.because_of(error), error)
+        return FailOpening(error, error.__cause__)
+
+    def on_tls_tried(self, *, speaks_tls: bool) -> OpeningStep:
+        has_login = self.settings.sasl is not None
+        no_tls = OpeningEvent.NO_TLS_BUT_LOGIN if has_login else OpeningEvent.NO_TLS
+        return self.move_on(OpeningEvent.SPEAKS_TLS if speaks_tls else no_tls, self._closed)
+
+    def on_login_closed(self, error: AccessDenied) -> OpeningStep:
+        is_same = self._refusal is not None and self._refusal.closed_at == error.closed_at
+        is_refused = is_same and not self.was_served
+        event = OpeningEvent.LOGIN_REFUSED if is_refused else OpeningEvent.LOGIN_CLOSED
+        self._refusal = self._refusal or error
+        return self.move_on(event, error)
+
+    def move_on(self, event: OpeningEvent, error: RangelandError | None = None) -> OpeningStep:
+        """Takes one transition of the table. ``error``: what ended the connection, if that is the
+        event."""
+        phase = _TABLE.get(self.phase, {}).get(event)
+        if phase is None:
+            raise Bug(f"{self.address}: {event.name} happened while {self.phase.value}")
+        if event is OpeningEvent.SILENT:
+            self._left_ms = max(self.settings.request_ms - self._wait_ms, self._wait_ms)
+        self.phase = phase
+        match phase:
+            case OpeningPhase.LOGGING_IN | OpeningPhase.LOGGING_IN_AGAIN:
+                self.reports_versions = event is OpeningEvent.NEGOTIATED
+                return StartLogin(self._session, self._is_known)
+            case OpeningPhase.OPEN:
+                return FinishOpening()
+            case OpeningPhase.TRYING_TLS:
+                self._closed = error
+                if self.may_want_tls and not self._is_known:
+                    return TryTls()
+                return self.on_tls_tried(speaks_tls=False)
+        if error is None:
+            return self._send()
+        return self._fail(error) or ConnectAgain()
+
+    def _fail(self, error: RangelandError) -> FailOpening | None:
+        match self.phase:
+            case OpeningPhase.FAILED:
+                return FailOpening(error, error.__cause__)
+            case OpeningPhase.WANTS_TLS:
+                return FailOpening(diagnosis.tls_port_error(self.address), error)
+            case OpeningPhase.UNEXPLAINED:
+                return FailOpening(error.with_words(do=diagnosis.SILENT_CLOSE), self._closed)
+            case OpeningPhase.LOST:
+                return FailOpening(ConnectionClosed.because_of(error), self._refusal)
+        return None
+
+    def _send(self) -> OpeningStep:
+        if self.phase in _PROBING:
+            probe = self._session.version_probe()
+            return SendOpening(probe, self._wait_ms, self._deadline, is_large=True)
+        self._session = self.dialect.open_session(self.settings.client_id)
+        if self.phase in _SENDING_OLDEST:
+            return SendOpening(self._session.skip_opening(), self._wait_ms, self._deadline)
+        return self._negotiate(self._session.open())
+
+    def _negotiate(self, frame: bytes | None) -> OpeningStep:
+        return SendOpening(frame, self._wait_ms) if frame else self.move_on(OpeningEvent.NEGOTIATED)
+
+    @property
+    def _wait_ms(self) -> int:
+        is_brief = self.phase is OpeningPhase.NEGOTIATING_BRIEFLY
+        request_ms = self.settings.request_ms
+        return min(self.brief_ms, request_ms) if is_brief else request_ms
