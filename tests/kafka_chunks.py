@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rangeland.dialects.fetch_values import DecodedChunk
+from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords
 from rangeland.dialects.kafka.aborted_transactions import Aborted
 from rangeland.dialects.kafka.records import MAX_CHUNK_BYTES, walk_from
-from rangeland.model import Isolation
 
 
 def decode_chunk(
     records: memoryview,
     from_offset: int,
     until_offset: int,
-    isolation: Isolation,
-    aborted: Sequence[Aborted],
+    aborted: Sequence[Aborted] = (),
     *,
     max_bytes: int = MAX_CHUNK_BYTES,
 ) -> DecodedChunk:
     """The offsets from ``from_offset`` on that the complete batches of ``records`` account for, up
     to ``until_offset`` or until ``max_bytes`` are decompressed. ``next_offset`` of the result is
     ``from_offset`` if no offset is accounted for."""
-    walk = walk_from(records, from_offset, until_offset, isolation, aborted)
+    fetched = FetchedRecords(records, from_offset, tuple(aborted))
+    walk = walk_from(fetched, from_offset, until_offset)
     return walk.fill_chunk(max_bytes).finish(walk.next_offset)

@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rangeland.dialects.fetch_values import FetchedRecords
+
 FETCH_BYTES = 8 << 20
 CONSUME_RECORDS = 50_000
 IDLE_S = 30
@@ -127,7 +129,7 @@ def land_bare(
         connection.send(question)
         return asked
 
-    def decoded(records: memoryview, offset: int) -> pa.RecordBatch:
+    def decoded(records: FetchedRecords, offset: int) -> pa.RecordBatch:
         payloads = []
         for entry in entries(records):
             assert isinstance(entry, BatchV2)

@@ -27,7 +27,6 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.socket_stream import Stream
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    DecodeOptions,
     FetchedPartition,
     FetchOptions,
     FetchResult,
@@ -46,6 +45,7 @@ from rangeland.model import (
 )
 from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.testing.processes import PATIENCE_S
+from tests.fetched_records import fetched_at
 from tests.simulation.clusters import SimulatedCluster, SimulatedStream
 from tests.simulation.logs import Log
 from tests.simulation.world import EPOCH_MS, World
@@ -199,7 +199,7 @@ class Side:
             name_of = f"{name} fetch {size} from {offset}"
             (part,) = response.partitions
             found[name_of] = self._shown(part, offset, asked)
-            self.aborted[name_of] = frozenset(part.aborted)
+            self.aborted[name_of] = frozenset(part.records.aborted)
         return found
 
     def _joint(self, leaders: Leaders, asked: Asked) -> dict[str, Any]:
@@ -253,16 +253,14 @@ class Side:
         places = dict.fromkeys(found, (offset, ANY_BYTES))
         asked = Asked((), (), (), isolation=Isolation.READ_UNCOMMITTED)
         (part,) = self._fetch(found, places, ANY_BYTES, asked).partitions
-        return bytes(part.records)
+        return bytes(part.records.data)
 
     def offsets_in(self, data: bytes, base: int) -> set[int]:
         """Of the records in these entries, whatever became of their transactions."""
-        until = self._dialect.scan(memoryview(data), base).next_offset
+        until = self._dialect.scan(fetched_at(data, base)).next_offset
         assert until is not None
         found: set[int] = set()
-        for chunk in self._dialect.decode_chunks(
-            memoryview(data), base, until, Isolation.READ_UNCOMMITTED, ()
-        ):
+        for chunk in self._dialect.decode_chunks(fetched_at(data, base), base, until):
             batch = getattr(chunk, "batch", None)
             found.update(() if batch is None else batch.column("offset").to_pylist())
         return found
@@ -293,23 +291,21 @@ class Side:
         offset on."""
         shown: tuple[Any, ...] = (part.meaning.name, part.readable_end)
         if self._has_bytes:
-            shown += (len(part.records), zlib.crc32(part.records))
+            shown += (len(part.records), zlib.crc32(part.records.data))
         if part.is_empty:
             return shown
         try:
-            return *shown, *self._decoded(part, offset, asked)
+            return *shown, *self._decoded(part, offset)
         except BadRecord:  # where offsets are bytes, any may be inside an entry
             return *shown, "not an entry"
 
-    def _decoded(self, part: FetchedPartition, offset: int, asked: Asked) -> tuple[Any, ...]:
-        context, options = part.context, DecodeOptions(requested_offset=offset)
-        until = self._dialect.scan(part.records, offset, context, options).next_offset
+    def _decoded(self, part: FetchedPartition, offset: int) -> tuple[Any, ...]:
+        records = replace(part.records, requested_offset=offset)
+        until = self._dialect.scan(records).next_offset
         if until is None:
             return ("no whole entry",)
         counts, rows = Counts(), []
-        for chunk in self._dialect.decode_chunks(
-            part.records, offset, until, asked.isolation, part.aborted, context, options
-        ):
+        for chunk in self._dialect.decode_chunks(records, offset, until):
             counts = Counts.sum([counts, getattr(chunk, "counts", Counts())])
             batch = getattr(chunk, "batch", None)
             if batch is not None:

@@ -239,7 +239,7 @@ def test_a_fetch_ends_with_its_segment(jafka: JafkaCluster, topic: str) -> None:
             asked = [PartitionFetch(partition, None, None, at, 1 << 20)]
             response = client.ask(records_requests(asked, terms)[0].message)
             (part,) = read_records([response], asked, Isolation.READ_COMMITTED).partitions
-            behind = scan(part.records, at).next_offset
+            behind = scan(part.records).next_offset
             assert behind is not None
             assert behind == at + len(part.records)
             at = behind
@@ -303,7 +303,7 @@ def test_many_slices_of_a_broker_are_asked_for_at_once(jafka: JafkaCluster, topi
         ErrorMeaning.FIND_LEADER,
         ErrorMeaning.OUT_OF_RANGE,
     ]
-    assert [bytes(part.records) for part in parts[:2]] == [message(b"v")] * 2
+    assert [bytes(part.records.data) for part in parts[:2]] == [message(b"v")] * 2
 
 
 # --- what is refused, and what is lost --------------------------------------------------

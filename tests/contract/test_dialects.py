@@ -12,7 +12,8 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import NoSeedAnswered
 from rangeland.dialects.dialect import Dialect, dialect_names, load_dialect
 from rangeland.errors import BadRecord, JobFileError, Unreachable
-from rangeland.model import Address, Isolation
+from rangeland.model import Address
+from tests.fetched_records import fetched_at
 
 QUESTIONS = sorted(
     name for name, what in vars(Dialect).items() if inspect.isfunction(what) and name[0] != "_"
@@ -75,14 +76,14 @@ def test_a_search_that_only_strangers_answer_is_the_jobs_mistake(dialect: Dialec
 
 def test_no_bytes_are_no_entry(dialect: Dialect) -> None:
     empty = memoryview(b"")
-    assert dialect.scan(empty, 0).next_offset is None
-    assert list(dialect.decode_chunks(empty, 0, 9, Isolation.READ_COMMITTED, ())) == []
+    assert dialect.scan(fetched_at(empty)).next_offset is None
+    assert list(dialect.decode_chunks(fetched_at(empty), 0, 9)) == []
 
 
 @pytest.mark.parametrize("junk", [b"\0", b"\xff" * 64, bytes(64), bytes(range(200))])
 def test_junk_is_either_no_entry_or_a_bad_record(dialect: Dialect, junk: bytes) -> None:
     try:
-        chunks = list(dialect.decode_chunks(memoryview(junk), 0, 9, Isolation.READ_COMMITTED, ()))
+        chunks = list(dialect.decode_chunks(fetched_at(junk), 0, 9))
     except BadRecord:
         return
     assert all(chunk.batch is None for chunk in chunks)

@@ -453,7 +453,8 @@ def test_the_glossary_has_one_line_for_each_word() -> None:
 
 
 def log_texts() -> Iterator[tuple[str, str]]:
-    """Each literal message of a call such as ``logger.info``, with its place."""
+    """Each literal message of a call such as ``logger.info``, with its place; and how each
+    ``LogLine`` begins."""
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
@@ -462,11 +463,17 @@ def log_texts() -> Iterator[tuple[str, str]]:
                     args=[ast.Constant(value=str(text)), *_],
                 ) if level in ("debug", "info", "warning", "error", "exception"):
                     yield f"{path.relative_to(LIBRARY)}:{node.lineno}", text
+                case ast.Call(
+                    func=ast.Name(id="LogLine") | ast.Attribute(attr="log_line"),
+                    args=[ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]), *_],
+                ):
+                    yield f"{path.relative_to(LIBRARY)}:{node.lineno}", text
 
 
 def test_each_log_line_begins_with_a_capital_letter() -> None:
     found = dict(log_texts())
     assert len(found) > 40
+    assert sum(at.startswith("fetch/") for at in found) > 5
     assert {
         at: text for at, text in found.items() if not text[0].isupper() and text[0] != "%"
     } == {}

@@ -30,6 +30,7 @@ from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.model import Address, Earliest, Isolation, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
+from tests.fetched_records import fetched_at
 from tests.frames import split_frames
 
 LEADER = Address("broker", 1)
@@ -188,7 +189,9 @@ class _Direct:
     ) -> FetchResult:
         end = -1 if self._dialect.capabilities.offsets_are_bytes else self._log.ends
         parts = [
-            FetchedPartition(one.partition, ErrorMeaning.OK, "", records, end)
+            FetchedPartition(
+                one.partition, ErrorMeaning.OK, "", fetched_at(records, one.offset), end
+            )
             for one, records in zip(asked, responses, strict=True)
         ]
         return FetchResult(ErrorMeaning.OK, "", tuple(parts))

@@ -94,7 +94,7 @@ def capture_codecs(cluster: Cluster, home: Path, codecs: Sequence[str]) -> dict[
             sent = "none" if by_broker else codec
             produce(cluster.bootstrap, case, records(), codec=sent, partition=0, linger_ms=100)
             part = fetch(cluster.bootstrap[0], case)
-            (home / f"{case}.records").write_bytes(part.records)
+            (home / f"{case}.records").write_bytes(part.records.data)
             cases[case] = {
                 "until_offset": 9,
                 "aborted": [],
@@ -115,13 +115,13 @@ def capture_transactions(cluster: Cluster, home: Path) -> dict[str, Any]:
     produce(cluster.bootstrap, case, records(), codec="gzip", partition=0, linger_ms=100)
     wait_for_end(settings_of(cluster.bootstrap), case, 20)
     part = fetch(cluster.bootstrap[0], case)
-    (home / f"{case}.records").write_bytes(part.records)
+    (home / f"{case}.records").write_bytes(part.records.data)
     rows = [row(offset, record) for offset, record in enumerate(records()[:4])]
     rows += [row(11 + i, record) for i, record in enumerate(records())]
     return {
         case: {
             "until_offset": 20,
-            "aborted": [list(pair) for pair in part.aborted],
+            "aborted": [list(pair) for pair in part.records.aborted],
             "counts": {"landed": 13, "control": 2, "aborted": 5},
             "rows": rows,
         }

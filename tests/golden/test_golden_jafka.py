@@ -18,6 +18,7 @@ from rangeland.dialects.jafka.records import decode_chunk
 from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.errors import RemoteProtocolError
 from tests.contract.readers import read_three_ways
+from tests.fetched_records import fetched_at
 from tests.golden.capture_jafka import HOME, LINES, PACKED, PLAIN, REQUESTS, VERSION
 from tests.jafka_entries import entry
 
@@ -41,7 +42,7 @@ def response_of(name: str) -> Any:
 
 def rows_of(records: memoryview) -> list[tuple[int, int, bytes]]:
     chunk = decode_chunk(records, 0, len(records))
-    assert chunk.next_offset == scan(records, 0).next_offset == len(records)
+    assert chunk.next_offset == scan(fetched_at(records)).next_offset == len(records)
     assert chunk.batch is not None
     return [(r["offset"], r["position"], r["value"]) for r in chunk.batch.to_pylist()]
 
@@ -94,8 +95,8 @@ def test_records_are_a_slice_of_the_frame() -> None:
 def test_a_cut_response_has_whole_entries_and_a_piece() -> None:
     response = response_of("Fetch.cut")
     assert len(response.records) == 30
-    assert scan(response.records, 0).next_offset == len(entry(b"line-1")) + len(entry(b""))
-    assert scan(response.records[:9], 0).next_offset is None
+    assert scan(fetched_at(response.records)).next_offset == len(entry(b"line-1")) + len(entry(b""))
+    assert scan(fetched_at(response.records[:9])).next_offset is None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka import chunk_builder
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
-from rangeland.model import Counts, Isolation
+from rangeland.model import Counts
+from tests.fetched_records import fetched_at
 from tests.golden.capture_records import hex_of
 from tests.kafka_chunks import decode_chunk
 from tests.reference.kafka_records import KafkaReference
@@ -43,7 +44,6 @@ class Stored:
             memoryview(self.data if data is None else data),
             start,
             self.said["until_offset"],
-            Isolation.READ_COMMITTED,
             [(pair[0], pair[1]) for pair in self.said["aborted"]],
         )
 
@@ -115,7 +115,8 @@ def test_a_log_read_from_the_middle_becomes_the_rest(stored: Stored) -> None:
 @pytest.mark.parametrize("stored", [s for s in ALL if s.path.stem != "transactions"], ids=label)
 def test_a_log_is_packed_as_its_name_says(stored: Stored) -> None:
     codec = stored.path.stem.partition("-")[2]
-    flags = [entry.header.attributes & 7 for entry in entries(memoryview(stored.data))]  # type: ignore[attr-defined]
+    found = entries(fetched_at(stored.data))
+    flags = [entry.header.attributes & 7 for entry in found]  # type: ignore[attr-defined]
     assert set(flags) == {CODEC_NUMBERS[codec]}
 
 

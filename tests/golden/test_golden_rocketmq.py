@@ -25,6 +25,7 @@ from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
+from tests.fetched_records import fetched_at
 from tests.golden.capture_rocketmq import (
     BROKER_REQUESTS,
     COUNT,
@@ -63,7 +64,7 @@ def response_of(name: str) -> m.RemotingResponse:
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
-    chunks = list(decode_chunks(memoryview(response_of(name).body), 0, 1 << 40, COMMITTED, ()))
+    chunks = list(decode_chunks(fetched_at(response_of(name).body), 0, 1 << 40))
     assert Counts.sum(chunk.counts for chunk in chunks).total == chunks[-1].next_offset
     return [row for chunk in chunks for row in chunk.batch.to_pylist()]
 
@@ -126,7 +127,7 @@ def test_damage_to_a_body_is_noticed(kind: str) -> None:
     body = bytearray(bytes(response_of(f"Pull.{kind}").body))
     body[88 + 3] ^= 0x10  # in the body of the first message, whose hosts are of four bytes
     with pytest.raises(BadRecord, match="checksum"):
-        list(decode_chunks(memoryview(body), 0, 1 << 40, COMMITTED, ()))
+        list(decode_chunks(fetched_at(body), 0, 1 << 40))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ FAR_OFF = 1 << 60
 
 def test_a_pull_of_two_brings_two() -> None:
     assert [row["offset"] for row in rows_of("Pull.two") if row["offset"]] == [1, 2]
-    assert scan(memoryview(response_of("Pull.two").body), 1).next_offset == 3
+    assert scan(fetched_at(response_of("Pull.two").body, 1)).next_offset == 3
 
 
 def test_offsets_are_read_as_they_are_and_not_believed_of_a_topic_that_is_not_there() -> None:

@@ -18,8 +18,8 @@ from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.dialects.kafka import chunk_builder, entry_checks, entry_scan, records
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
-from rangeland.model import Isolation
 from tests.examples import tried
+from tests.fetched_records import fetched_at
 from tests.message_sets import Message, encode_message
 from tests.property.sanitizers import kernel_library, run_under_sanitizers
 from tests.record_batches import ABORT, Batch, Record, cleaned, encode, marker
@@ -89,15 +89,17 @@ def batch_at(draw: st.DrawFn, base: int, producer: int) -> Batch:
 def outcome(data: memoryview, wanted: Sequence[Any], max_bytes: int) -> list[Any]:
     """The chunks up to the end or the error, and what a fetch would ask for next."""
     found: list[Any] = []
+    first, until, aborted = wanted
+    fetched = fetched_at(data, first, aborted=tuple(aborted))
     try:
         with mock.patch.object(records, "MAX_CHUNK_BYTES", max_bytes):
-            for chunk in records.decode_chunks(data, *wanted):
+            for chunk in records.decode_chunks(fetched, first, until):
                 rows = None if chunk.batch is None else chunk.batch.to_pylist()
                 found.append((chunk.next_offset, chunk.counts, rows))
     except BadRecord as error:
         found.append((error.what, error.why, error.facts))
     try:
-        found.append(entry_scan.scan(data, wanted[0]).next_offset)
+        found.append(entry_scan.scan(fetched).next_offset)
     except BadRecord as error:
         found.append((error.what, error.why, error.facts))
     return found
@@ -118,7 +120,6 @@ def assert_alike(data: bytes, wanted: Sequence[Any], max_bytes: int) -> None:
 wanted_ranges = st.tuples(
     st.integers(0, 30),
     st.integers(0, 60),
-    st.sampled_from(Isolation),
     st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(0, 30)), max_size=2),
 )
 sizes = st.sampled_from([1, 60, 1 << 20])
@@ -172,10 +173,10 @@ def test_a_scan_shows_the_same_however_many_batches_a_step_finds(
     data = b"".join(found)
     view = memoryview(data)[: max(0, len(data) - cut)]
     with mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL):
-        whole = entry_scan.scan(view, from_offset)
+        whole = entry_scan.scan(fetched_at(view, from_offset))
         for heads in (1, 2, 3):
             with mock.patch.object(entry_scan, "HEADS", heads):
-                assert entry_scan.scan(view, from_offset) == whole
+                assert entry_scan.scan(fetched_at(view, from_offset)) == whole
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
@@ -190,10 +191,10 @@ def test_nothing_is_made_of_a_batch_that_nothing_contradicts(codec: str) -> None
         mock.patch.object(entry_checks, "batch_of", never),
     ):
         view = memoryview(data)
-        assert entry_scan.scan(view).next_offset == 9000
-        (chunk,) = records.decode_chunks(view, 3, 8997, Isolation.READ_COMMITTED, ())
+        assert entry_scan.scan(fetched_at(view)).next_offset == 9000
+        (chunk,) = records.decode_chunks(fetched_at(view, 3), 3, 8997)
         assert chunk.counts.landed == 8994
-    assert len(list(entries(view))) == 3000
+    assert len(list(entries(fetched_at(view)))) == 3000
 
 
 @pytest.mark.slow

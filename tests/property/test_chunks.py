@@ -6,18 +6,18 @@ serves it in pieces, with the list of aborted transactions that a real one would
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
+from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, Gap
 from rangeland.dialects.kafka.entry_scan import entries, scan
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.examples import tried
+from tests.fetched_records import fetched_at
 from tests.kafka_chunks import decode_chunk
 from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 
@@ -57,12 +57,12 @@ class Log:
         kind = self.classes[offset]
         return "landed" if kind == "aborted" and isolation is UNCOMMITTED else kind
 
-    def fetch(self, offset: int, size: int) -> tuple[memoryview, list[tuple[int, int]]]:
+    def fetch(self, offset: int, size: int, isolation: Isolation) -> FetchedRecords:
         """At least one whole batch, then whatever fits, cut anywhere."""
         there = [data for _, until, data in self.batches if until > offset]
         data = b"".join(there)[: max(size, len(there[0]))] if there else b""
         listed = [(producer, first) for producer, first, at in self.aborted if at >= offset]
-        return memoryview(data), listed
+        return fetched_at(data, offset, aborted=tuple(listed) if isolation is COMMITTED else ())
 
 
 @st.composite
@@ -107,11 +107,13 @@ def read(
     chunks = []
     at = from_offset
     while at < until_offset:
-        data, aborted = log.fetch(at, size)
-        fetched_until = scan(data).next_offset
+        fetched = log.fetch(at, size, isolation)
+        fetched_until = scan(fetched).next_offset
         assert fetched_until is not None
         while at < min(fetched_until, until_offset):
-            chunk = decode_chunk(data, at, until_offset, isolation, aborted, max_bytes=max_bytes)
+            chunk = decode_chunk(
+                fetched.data, at, until_offset, fetched.aborted, max_bytes=max_bytes
+            )
             assert at < chunk.next_offset <= min(fetched_until, until_offset)
             assert chunk.counts.total == chunk.next_offset - at
             chunks.append(chunk)
@@ -156,10 +158,10 @@ def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing
     start = min(log.classes)
     from_offset = data.draw(st.integers(start, log.end - 1))
     until_offset = data.draw(st.integers(from_offset + 1, log.end))
-    stored, aborted = log.fetch(from_offset, 1 << 20)
-    span = (from_offset, until_offset, isolation, aborted)
+    stored = log.fetch(from_offset, 1 << 20, isolation)
+    span = (from_offset, until_offset)
     at, gaps, chunks = from_offset, list[range](), list[DecodedChunk]()
-    for part in decode_chunks(stored, *span, options=DecodeOptions(reports_gaps=True)):
+    for part in decode_chunks(stored, *span, reports_gaps=True):
         if isinstance(part, Gap):
             gaps.append(range(at, part.next_offset))
         else:
@@ -187,29 +189,26 @@ def test_a_cut_at_any_byte_loses_only_what_it_cuts(
     log: Log, isolation: Isolation, cut: int
 ) -> None:
     start = min(log.classes)
-    data, aborted = log.fetch(start, 1 << 20)
-    data = data[: len(data) - min(cut, len(data))]
-    found = scan(data).next_offset
+    fetched = log.fetch(start, 1 << 20, isolation)
+    data = fetched.data[: len(fetched) - min(cut, len(fetched))]
+    fetched = replace(fetched, data=data)
+    found = scan(fetched).next_offset
     sizes, whole_until = 0, None
     for _, until, stored in log.batches:
         sizes += len(stored)
         if sizes <= len(data):
             whole_until = until
     assert found == whole_until
-    chunks = list(decode_chunks(data, start, log.end, isolation, aborted))
+    chunks = list(decode_chunks(fetched, start, log.end))
     assert (chunks[-1].next_offset if chunks else None) == whole_until
 
 
 def outcome(
-    data: memoryview,
-    from_offset: int,
-    until_offset: int,
-    isolation: Isolation,
-    aborted: list[tuple[int, int]],
+    fetched: FetchedRecords, from_offset: int, until_offset: int
 ) -> tuple[list[DecodedChunk], BadRecord | None]:
     chunks = []
     try:
-        for chunk in decode_chunks(data, from_offset, until_offset, isolation, aborted):
+        for chunk in decode_chunks(fetched, from_offset, until_offset):
             assert isinstance(chunk, DecodedChunk)
             chunks.append(chunk)
     except BadRecord as error:
@@ -223,12 +222,12 @@ def test_damaged_bytes_give_rows_or_a_bad_record(
     data: st.DataObject, log: Log, isolation: Isolation
 ) -> None:
     """Nothing else leaves, and whatever comes out still adds up."""
-    stored, aborted = log.fetch(0, 1 << 20)
-    damaged = bytearray(stored)
+    stored = log.fetch(0, 1 << 20, isolation)
+    damaged = bytearray(stored.data)
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     at = min(log.classes)
-    chunks, error = outcome(memoryview(damaged), at, log.end, isolation, aborted)
+    chunks, error = outcome(replace(stored, data=memoryview(damaged)), at, log.end)
     for chunk in chunks:
         assert chunk.counts.total == chunk.next_offset - at
         at = chunk.next_offset
@@ -246,7 +245,7 @@ def test_damaged_compressed_bytes_with_a_good_checksum_give_rows_or_a_bad_record
 ) -> None:
     records = [Record(b"key", b"value" * data.draw(st.integers(0, 60))) for _ in range(5)]
     good = encode(Batch(0, records, codec=codec, xerial=xerial))
-    (entry,) = entries(memoryview(good))
+    (entry,) = entries(fetched_at(good))
     body = bytearray(good[61:])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(body) - 1))
@@ -257,14 +256,13 @@ def test_damaged_compressed_bytes_with_a_good_checksum_give_rows_or_a_bad_record
             body = body or bytearray(b"\0")
     damaged = encode(Batch(0, records, codec=codec, body=bytes(body)))
     assert entry.last_offset == 4
-    chunks, error = outcome(memoryview(damaged), 0, 5, COMMITTED, [])
+    chunks, error = outcome(fetched_at(damaged), 0, 5)
     if error is None:
         assert Counts.sum(chunk.counts for chunk in chunks) == Counts(landed=5)
     else:
         assert (error.facts["base_offset"], error.facts["next_offset"]) == (0, 5)
 
 
-@pytest.mark.parametrize("isolation", Isolation)
-def test_an_empty_response_tells_nothing(isolation: Isolation) -> None:
-    assert scan(memoryview(b"")).next_offset is None
-    assert decode_chunk(memoryview(b""), 7, 9, isolation, []) == DecodedChunk(7, None, Counts())
+def test_an_empty_response_tells_nothing() -> None:
+    assert scan(fetched_at(b"")).next_offset is None
+    assert decode_chunk(memoryview(b""), 7, 9) == DecodedChunk(7, None, Counts())

@@ -24,6 +24,7 @@ from rangeland.loss import Action
 from rangeland.planning.policy import Policy
 from tests.examples import tried
 from tests.fakes.logs import Log, Read, read_log
+from tests.fetched_records import fetched_at
 from tests.golden import test_golden_records as golden_kafka
 from tests.golden import test_golden_rocketmq as golden_rocketmq
 from tests.jafka_entries import entry, packed, plain
@@ -64,7 +65,7 @@ def golden_of_kafka() -> Iterator[tuple[str, Log]]:
         data = memoryview(one.data)
         entries = [
             (entry.base_offset, entry.last_offset + 1, bytes(data[start:end]))
-            for start, end, entry in locate_entries(data, 0, join_messages=False)
+            for start, end, entry in locate_entries(fetched_at(data), 0, join_messages=False)
         ]
         if entries[0][0] == 0 and sum(len(data) for _, _, data in entries) < 20_000:
             yield golden_kafka.label(one), Log(entries)

@@ -21,6 +21,7 @@ from rangeland.dialects.jafka.records import decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.examples import tried
+from tests.fetched_records import fetched_at
 from tests.jafka_entries import entry, packed, plain
 from tests.reference.jafka_sets import JafkaReference
 
@@ -81,13 +82,13 @@ def read(
     at = from_offset
     while at < until_offset:
         data = log.fetch(at, size)
-        fetched_until = scan(data, at).next_offset
+        fetched_until = scan(fetched_at(data, at)).next_offset
         if fetched_until is None:
             size = size * 2 + 1
             continue
-        end, fetched_at = min(fetched_until, until_offset), at
+        end, begin = min(fetched_until, until_offset), at
         while at < end:
-            chunk = decode_chunk(data[at - fetched_at :], at, until_offset, max_bytes=max_bytes)
+            chunk = decode_chunk(data[at - begin :], at, until_offset, max_bytes=max_bytes)
             assert at < chunk.next_offset <= end
             yield chunk
             at = chunk.next_offset
@@ -127,14 +128,15 @@ def test_the_entry_around_any_offset_is_found(log: Log, data: st.DataObject) -> 
     start = max(border for border in log.borders if border <= target)
     end = min(border for border in [*log.borders, log.end] if border > target)
     whole = log.fetch(log.start, len(log.data))
-    assert entry_around(whole, log.start, target) == (start, end)
+    assert entry_around(fetched_at(whole, log.start), target) == (start, end)
     # Cut before its end, the walk says how far it came, which is where to go on.
     cut = data.draw(st.integers(0, end - log.start - 1))
-    reached, none = entry_around(whole[:cut], log.start, target)
+    reached, none = entry_around(fetched_at(whole[:cut], log.start), target)
     assert none is None
     assert reached in log.borders
     assert reached <= start
-    assert entry_around(log.fetch(reached, len(log.data)), reached, target) == (start, end)
+    rest = fetched_at(log.fetch(reached, len(log.data)), reached)
+    assert entry_around(rest, target) == (start, end)
 
 
 @many
@@ -143,7 +145,7 @@ def test_an_entry_that_reaches_beyond_its_range_is_damaged(log: Log, data: st.Da
     inside = sorted(set(range(log.start, log.end)) - set(log.borders))
     until_offset = data.draw(st.sampled_from(inside))
     with pytest.raises(BadRecord) as caught:
-        list(decode_chunks(memoryview(log.data), log.start, until_offset, COMMITTED, ()))
+        list(decode_chunks(fetched_at(log.data, log.start), log.start, until_offset))
     start, end = caught.value.facts["base_offset"], caught.value.facts["entry_end"]
     assert start < until_offset < end
     assert {start, end} <= {*log.borders, log.end}
@@ -153,7 +155,7 @@ def test_an_entry_that_reaches_beyond_its_range_is_damaged(log: Log, data: st.Da
 def outcome(data: bytes, log: Log) -> tuple[list[DecodedChunk], Any]:
     chunks = []
     try:
-        for chunk in decode_chunks(memoryview(data), log.start, log.end, COMMITTED, ()):
+        for chunk in decode_chunks(fetched_at(data, log.start), log.start, log.end):
             chunks.append(chunk)
     except BadRecord as error:
         return chunks, error
@@ -187,8 +189,8 @@ def test_a_damaged_payload_is_found_and_can_be_gone_around(log: Log, data: st.Da
     _, error = outcome(bytes(damaged), log)
     assert isinstance(error, BadRecord)
     assert (error.facts["base_offset"], error.facts["next_offset"]) == (start, end)
-    before = decode_chunks(memoryview(damaged), log.start, start, COMMITTED, ())
-    behind = decode_chunks(memoryview(damaged)[end - log.start :], end, log.end, COMMITTED, ())
+    before = decode_chunks(fetched_at(damaged, log.start), log.start, start)
+    behind = decode_chunks(fetched_at(memoryview(damaged)[end - log.start :], end), end, log.end)
     assert rows_of([*before, *behind]) == [row for row in log.rows if row[0] != start]
 
 
@@ -209,14 +211,14 @@ def test_any_bytes_have_a_next_offset_or_are_refused(log: Log, data: st.DataObje
 
 def next_or_error(data: memoryview, offset: int) -> tuple[int | None, BadRecord | None]:
     try:
-        return scan(data, offset).next_offset, None
+        return scan(fetched_at(data, offset)).next_offset, None
     except BadRecord as error:
         return None, error
 
 
 def test_the_reference_gives_the_same_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     data = memoryview(plain([b"a", b""]) + packed(plain([b"b", b"c"])) + plain([b"d"]))
-    with_kernel = list(decode_chunks(data, 10, 10 + len(data), COMMITTED, ()))
+    with_kernel = list(decode_chunks(fetched_at(data, 10), 10, 10 + len(data)))
     monkeypatch.setattr(records, "jafka_decoder", JafkaReference)
-    assert list(decode_chunks(data, 10, 10 + len(data), COMMITTED, ())) == with_kernel
+    assert list(decode_chunks(fetched_at(data, 10), 10, 10 + len(data))) == with_kernel
     assert [row[2] for row in rows_of(with_kernel)] == [b"a", b"", b"b", b"c", b"d"]

@@ -30,6 +30,7 @@ from rangeland.dialects.rocketmq.stored_messages import cut_out, scan
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from tests.examples import tried
+from tests.fetched_records import fetched_at
 from tests.frames import split_frames
 from tests.rocketmq_messages import (
     BORN_V6,
@@ -58,7 +59,7 @@ FLAGS = INNER_BATCH | NEED_UNWRAP
 def batches_of(data: bytes, first: int, until: int) -> Iterator[pa.RecordBatch]:
     """All rows, and that the counts of all chunks add up to the range that they tell of."""
     position = first
-    for chunk in decode_chunks(memoryview(data), first, until, COMMITTED, ()):
+    for chunk in decode_chunks(fetched_at(data, first), first, until):
         assert chunk.counts.total == chunk.next_offset - position
         position = chunk.next_offset
         if chunk.batch is not None:
@@ -139,8 +140,8 @@ def test_the_messages_of_batches_are_read_as_if_each_was_stored_by_itself(
     until = data.draw(st.integers(first, offset + 2))
     assert rows_of(whole, first, until) == rows_of(apart, first, until)
     assert rows_of(whole, start) == rows_of(apart, start)
-    assert scan(memoryview(whole), start).next_offset == offset
-    assert len(cut_out(memoryview(whole), start, start, offset)) == len(whole)
+    assert scan(fetched_at(whole, start)).next_offset == offset
+    assert len(cut_out(fetched_at(whole, start), start, offset)) == len(whole)
 
 
 def test_a_range_that_cuts_a_batch_has_only_its_own_offsets() -> None:
@@ -154,7 +155,7 @@ def test_parts_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(batch([inner(b"x" * 50)] * 10, 10 * n) for n in range(20))
     whole = rows_of(data)
     monkeypatch.setattr(inner_batches, "PART_BYTES", 1_000)
-    chunks = list(decode_chunks(memoryview(data), 5, 195, COMMITTED, ()))
+    chunks = list(decode_chunks(fetched_at(data, 5), 5, 195))
     assert [chunk.next_offset for chunk in chunks] == [*range(20, 200, 10), 195]
     assert rows_of(data) == whole
 
@@ -176,7 +177,7 @@ END_IS_KNOWN = {
 def test_a_damaged_batch_is_named_whole_and_can_be_passed(why: str) -> None:
     bad = END_IS_KNOWN[why]
     data = BEFORE + bad + BEHIND
-    assert scan(memoryview(data), 4).next_offset == 10
+    assert scan(fetched_at(data, 4)).next_offset == 10
     error = refusal(data, 4)
     assert why in error.why
     facts = error.facts
@@ -184,10 +185,10 @@ def test_a_damaged_batch_is_named_whole_and_can_be_passed(why: str) -> None:
     assert facts["byte_index"] == len(BEFORE)
     assert [row["value"] for row in rows_of(data, 4, 5)] == [b"before"]
     assert [row["offset"] for row in rows_of(data, 8)] == [8, 9]
-    assert bytes(cut_out(memoryview(data), 4, 5, 8)) == bad
+    assert bytes(cut_out(fetched_at(data, 4), 5, 8)) == bad
     # A range that begins inside it keeps all of it.
     assert refusal(data, 6).facts["base_offset"] == 5
-    assert bytes(cut_out(memoryview(data), 6, 6, 8)) == bad
+    assert bytes(cut_out(fetched_at(data, 6), 6, 8)) == bad
 
 
 @pytest.mark.parametrize("number", [2, 4])
@@ -208,7 +209,7 @@ def test_the_walk_ends_at_a_batch_that_does_not_tell_its_number(number: str) -> 
     data = BEFORE + batch(GOOD, 5, number=number)
     for bad in (data, data + BEHIND):
         with pytest.raises(BadRecord, match="cannot be decoded") as caught:
-            scan(memoryview(bad), 4)
+            scan(fetched_at(bad, 4))
         assert "unknown number of messages" in caught.value.why
         assert caught.value.facts["base_offset"] == 5
         assert "next_offset" not in caught.value.facts
@@ -256,18 +257,18 @@ def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
     records = memoryview(b"".join(bodies))
     context = FetchContext(spans=(ResponseSpan(len(records), 6, 16),), tags=(b"A",))
     with pytest.raises(BadRecord) as caught:
-        list(decode_chunks(records, 6, 16, COMMITTED, (), context))
+        list(decode_chunks(fetched_at(records, 6, context=context), 6, 16))
     facts = caught.value.facts
     first, until = facts["base_offset"], facts["next_offset"]
-    kept = bytes(cut_out(records, 6, first, until, context))
+    kept = bytes(cut_out(fetched_at(records, 6, context=context), first, until))
     assert kept == bodies[1]
     mended = kept.replace(bodies[1], batch(some, 8))
     alone = FetchContext(
         spans=(ResponseSpan(len(mended), 8, 12),), has_gaps=True, tags=(b"A",), from_quarantine=True
     )
-    (chunk,) = decode_chunks(memoryview(mended), 8, 12, COMMITTED, (), alone)
+    (chunk,) = decode_chunks(fetched_at(mended, 8, context=alone), 8, 12)
     assert chunk.counts == Counts(landed=2, filtered=2)
-    assert scan(memoryview(kept), 8, alone).next_offset == 12
+    assert scan(fetched_at(kept, 8, context=alone)).next_offset == 12
 
 
 # --- from a broker ----------------------------------------------------------------------
@@ -372,11 +373,11 @@ def taken(
     asked = [PartitionFetch(broker.queue, None, None, position, 1 << 20, until)]
     (part,) = read_records([response], asked, COMMITTED).partitions
     assert (part.meaning, part.readable_end) == (ErrorMeaning.OK, len(broker.tags))
-    behind = scan(part.records, position, part.context).next_offset
+    behind = scan(part.records).next_offset
     assert behind is not None
     assert position < behind <= part.readable_end
     end = min(behind, until)
-    for chunk in decode_chunks(part.records, position, end, COMMITTED, (), part.context):
+    for chunk in decode_chunks(part.records, position, end):
         assert chunk.counts.total == chunk.next_offset - position
         position, counts = chunk.next_offset, counts + chunk.counts
         rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []

@@ -17,6 +17,7 @@ from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.examples import tried
+from tests.fetched_records import fetched_at
 from tests.rocketmq_messages import messages, stored
 
 COMMITTED = Isolation.READ_COMMITTED
@@ -159,7 +160,7 @@ def test_every_offset_has_a_class_whatever_is_asked_for(
     )
     spans = (ResponseSpan(len(data), 0, offsets[-1] + 1),) if offsets else ()
     context = FetchContext(spans=spans, has_gaps=True)
-    chunks = list(decode_chunks(memoryview(data), first, end, COMMITTED, (), context))
+    chunks = list(decode_chunks(fetched_at(data, first, context=context), first, end))
     wanted = [offset for offset in offsets if first <= offset < end]
     found = [row for c in chunks if c.batch is not None for row in c.batch.to_pylist()]
     assert [row["offset"] for row in found] == wanted
@@ -168,7 +169,7 @@ def test_every_offset_has_a_class_whatever_is_asked_for(
     for chunk in chunks:
         assert chunk.counts.total == chunk.next_offset - position
         position = chunk.next_offset
-    behind = scan(memoryview(data), 0, context).next_offset
+    behind = scan(fetched_at(data, context=context)).next_offset
     reached = min(end, behind) if behind is not None else first
     assert position == max(first, reached)
 
@@ -179,8 +180,8 @@ def test_any_bytes_are_messages_or_a_bad_record(data: bytes, cut: int) -> None:
     records = memoryview(data[:cut])
     refused: list[BadRecord] = []
     for read in (
-        lambda: scan(records, 0),
-        lambda: list(decode_chunks(records, 0, 9, COMMITTED, ())),
+        lambda: scan(fetched_at(records)),
+        lambda: list(decode_chunks(fetched_at(records), 0, 9)),
     ):
         try:
             read()
@@ -190,7 +191,4 @@ def test_any_bytes_are_messages_or_a_bad_record(data: bytes, cut: int) -> None:
 
 
 def test_counts_of_nothing_are_nothing() -> None:
-    assert (
-        Counts.sum(c.counts for c in decode_chunks(memoryview(b""), 0, 9, COMMITTED, ()))
-        == Counts()
-    )
+    assert Counts.sum(c.counts for c in decode_chunks(fetched_at(b""), 0, 9)) == Counts()

@@ -28,6 +28,7 @@ from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from tests.examples import tried
+from tests.fetched_records import fetched_at
 from tests.frames import split_frames
 from tests.rocketmq_messages import java_hash, messages, properties_of, stored
 
@@ -101,11 +102,11 @@ def read(
         part = fetch(broker, wanted, position, until)
         assert part.meaning is ErrorMeaning.OK
         assert (part.readable_end, part.preferred) == (len(broker.tags), 0)
-        behind = scan(part.records, position, part.context).next_offset
+        behind = scan(part.records).next_offset
         assert behind is not None
         assert behind > position
         end = min(behind, until)
-        for chunk in decode_chunks(part.records, position, end, COMMITTED, (), part.context):
+        for chunk in decode_chunks(part.records, position, end):
             assert chunk.counts.total == chunk.next_offset - position
             position, counts = chunk.next_offset, counts + chunk.counts
             rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
@@ -201,14 +202,14 @@ def test_a_damaged_message_under_tags_is_named_at_its_position_and_can_be_passed
     bodies = [good[0], stored(b"x", 7, tagged, crc=1), good[1]]
     records = memoryview(b"".join(bodies))
     context = FetchContext(spans=(ResponseSpan(len(records), 4, 12),), has_gaps=True, tags=(b"A",))
-    assert scan(records, 4, context).next_offset == 12
+    assert scan(fetched_at(records, 4, context=context)).next_offset == 12
     with pytest.raises(BadRecord) as caught:
-        list(decode_chunks(records, 4, 12, COMMITTED, (), context))
+        list(decode_chunks(fetched_at(records, 4, context=context), 4, 12))
     facts = caught.value.facts
     assert (facts["base_offset"], facts["next_offset"]) == (7, 8)
     assert records[facts["byte_index"] :][: len(bodies[1])] == bodies[1]
-    before = list(decode_chunks(records, 4, 7, COMMITTED, (), context))
-    behind = list(decode_chunks(records, 8, 12, COMMITTED, (), context))
+    before = list(decode_chunks(fetched_at(records, 4, context=context), 4, 7))
+    behind = list(decode_chunks(fetched_at(records, 8, context=context), 8, 12))
     assert [chunk.counts for chunk in (*before, *behind)] == [
         Counts(landed=1, filtered=2),
         Counts(landed=1, filtered=3),
@@ -227,9 +228,9 @@ def test_bytes_of_a_message_are_never_taken_for_a_statement_about_offsets() -> N
     (part,) = read_records([m.SeriesResponse(series, responses)], asked, COMMITTED).partitions
     if part.meaning is ErrorMeaning.OK:
         with pytest.raises(BadRecord):
-            scan(part.records, 0, part.context)
+            scan(part.records)
         with pytest.raises(BadRecord):
-            list(decode_chunks(part.records, 0, 1_000, COMMITTED, (), part.context))
+            list(decode_chunks(part.records, 0, 1_000))
 
 
 def test_what_an_earlier_release_has_put_into_quarantine_is_read_by_its_tags() -> None:
@@ -240,5 +241,5 @@ def test_what_an_earlier_release_has_put_into_quarantine_is_read_by_its_tags() -
     context = FetchContext(
         spans=(ResponseSpan(len(kept), 8, 12),), has_gaps=True, from_quarantine=True
     )
-    (chunk,) = decode_chunks(memoryview(kept), 8, 12, COMMITTED, (), context)
+    (chunk,) = decode_chunks(fetched_at(kept, 8, context=context), 8, 12)
     assert chunk.counts == Counts(landed=1, filtered=3)

@@ -10,7 +10,7 @@ RECORDS = (
         "aborted records are landed",
         Change(
             "dialects.kafka.records:walk_from",
-            "AbortedTransactions(aborted if reads_committed else ())",
+            "AbortedTransactions(fetched.aborted)",
             "AbortedTransactions(())",
         ),
     ),

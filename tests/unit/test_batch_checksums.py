@@ -13,6 +13,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult
 from rangeland.model import Address, Leader, Partition
 from rangeland.survey import batch_fetch
+from tests.fetched_records import fetched_at
 from tests.jafka_entries import entry
 from tests.record_batches import Batch, Record, encode
 from tests.rocketmq_messages import messages
@@ -50,7 +51,7 @@ def test_a_log_is_known_by_one_batch(
 
     def sample(brokers: Any, wanted: Any, leader_of: Any, asked_of: Any, seen_in: Any) -> Any:
         assert asked_of(P, wanted[P], 100).offset == at
-        return seen_in(FetchedPartition(P, ErrorMeaning.OK, "", memoryview(records)))
+        return seen_in(FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(records, at)))
 
     monkeypatch.setattr(batch_fetch, "sample_batches", sample)
     leaders = {P: Leader(Address("b", 1))}
@@ -72,7 +73,7 @@ def test_a_log_is_known_by_one_batch(
 def test_an_answer_without_a_batch_is_not_the_same_as_no_answer(
     monkeypatch: pytest.MonkeyPatch, meaning: ErrorMeaning, end: int | None, found: object
 ) -> None:
-    part = FetchedPartition(P, meaning, "", memoryview(b""), end)
+    part = FetchedPartition(P, meaning, "", fetched_at(b""), end)
     read = FetchResult(ErrorMeaning.OK, "", (part,))
     monkeypatch.setattr(batch_fetch, "request_records", lambda *about: read)
 

@@ -36,6 +36,7 @@ from rangeland.loss import Action, DamagedBytes, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Slice
 from rangeland.planning.policy import Policy, TopicRule
 from tests.fakes.logs import Log, read_log
+from tests.fetched_records import fetched_at
 from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
 from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 
@@ -123,11 +124,11 @@ def test_a_misplaced_message_of_an_old_format_is_lost_alone() -> None:
 def test_a_fetch_does_not_go_by_offsets_that_do_not_rise() -> None:
     stored = memoryview(four(0) + at(four(4), FAR) + four(8))
     with pytest.raises(BadRecord) as caught:
-        scan(stored, 0)
+        scan(fetched_at(stored))
     assert caught.value.facts == {"base_offset": 4, "next_offset": 8}
-    assert scan(stored, 8).next_offset == 12
+    assert scan(fetched_at(stored, 8)).next_offset == 12
     with pytest.raises(BadRecord):  # what comes next need not be whole to contradict it
-        scan(stored[: -len(four(8)) + 20], 0)
+        scan(fetched_at(stored[: -len(four(8)) + 20]))
 
 
 def test_gaps_of_a_cleaner_are_not_damage() -> None:
@@ -202,12 +203,25 @@ def test_a_committed_batch_after_an_abort_is_landed_when_it_is_redriven() -> Non
     assert total(list(read_slices([Slice(0, P, 5, 9)], settings))) == Counts(landed=4)
 
 
+def test_aborted_records_in_quarantine_land_only_where_uncommitted_ones_are_read() -> None:
+    stored = four(0, transactional=True, producer_id=7)
+    kept = {0: DamagedBytes(stored, ((7, 0),), "")}
+    for isolation, counts in (
+        (Isolation.READ_COMMITTED, Counts(aborted=4)),
+        (Isolation.READ_UNCOMMITTED, Counts(landed=4)),
+    ):
+        cluster = ClusterSettings("kafka", (), isolation=isolation)
+        settings = ReadSettings(cluster, quarantined_bytes=kept)
+        assert total(list(read_slices([Slice(0, P, 0, 4)], settings))) == counts
+
+
 def test_what_is_kept_of_an_aborted_transaction_stays_aborted() -> None:
     of = {"transactional": True, "producer_id": 7}
     stored = memoryview(four(0, **of) + four(4, **of) + four(8, **of, crc_error=1))
-    assert aborted_within(stored, 4, 8, [(7, 0), (7, 30)]) == ((7, 0),)
-    assert aborted_within(stored, 0, 4, [(7, 0), (8, 3), (8, 4)]) == ((7, 0), (8, 3))
-    assert aborted_within(stored, 8, 12, [(7, 8)]) == ((7, 8),)
+    assert aborted_within(fetched_at(stored, aborted=[(7, 0), (7, 30)]), 4, 8) == ((7, 0),)
+    three = fetched_at(stored, aborted=[(7, 0), (8, 3), (8, 4)])
+    assert aborted_within(three, 0, 4) == ((7, 0), (8, 3))
+    assert aborted_within(fetched_at(stored, aborted=[(7, 8)]), 8, 12) == ((7, 8),)
 
 
 # --- behind what is readable ----------------------------------------------------------------------
@@ -244,7 +258,7 @@ def taken(
     fetcher._loop.states[0].broker.is_confirmed = True  # metadata has named it
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
-    part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)
+    part = FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(b"".join(stored)), readable_end)
     return fetcher._responses.read(B1, ask.requests[0], part, False), edges, fetcher
 
 
@@ -286,7 +300,7 @@ def test_what_goes_back_is_judged_beside_what_it_contradicts(
     stored = (four(0), at(four(4), 2), four(8))
     piece, _, _ = taken(monkeypatch, None, 12, *stored)
     assert piece is not None
-    assert (piece.until_offset, bytes(piece.records)) == (8, b"".join(stored))
+    assert (piece.until_offset, bytes(piece.records.data)) == (8, b"".join(stored))
 
 
 def test_a_batch_after_the_end_of_the_log_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +369,8 @@ def test_a_broker_that_is_gone_before_its_response_is_understood_is_left_by_all_
     gap, intact = memoryview(four(8)), memoryview(four(0) + four(4) + four(8))
     other = Partition("t", 1)
     parts = [
-        FetchedPartition(p, ErrorMeaning.OK, "", b, 12) for p, b in ((P, gap), (other, intact))
+        FetchedPartition(p, ErrorMeaning.OK, "", fetched_at(b), 12)
+        for p, b in ((P, gap), (other, intact))
     ]
     brokers = cast(ConnectionPool, Leaving(*parts))
     settings = ReadSettings(brokers.settings)
@@ -411,7 +426,9 @@ def read_through(action: Action, *responses: bytes, until: int = 12) -> list[Sli
     for stored in responses:
         ask = fetcher._loop.next(0)
         assert isinstance(ask, SendFetch), ask
-        part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
+        part = FetchedPartition(
+            P, ErrorMeaning.OK, "", fetched_at(stored, ask.requests[0].offset), 1 << 30
+        )
         taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, sender=Sender.LEADER))
@@ -439,7 +456,7 @@ def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
     fetcher = FetchThread([piece], settings, FetchLimits(), brokers=brokers)
     ask = fetcher._loop.next(0)
     assert isinstance(ask, SendFetch)
-    part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0) + four(4)), 8)
+    part = FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(four(0) + four(4), 2), 8)
     taken_one = fetcher._responses.read(B1, ask.requests[0], part, False)
     assert taken_one is not None
     assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)

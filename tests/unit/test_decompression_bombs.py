@@ -20,9 +20,9 @@ import cramjam
 import pytest
 
 from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions
+from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.errors import BadRecord
-from rangeland.model import Isolation
+from tests.fetched_records import fetched_at
 from tests.jafka_entries import packed
 from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
 from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker, varint
@@ -128,9 +128,7 @@ def test_entries_that_are_small_on_disk_and_large_in_memory_are_decoded_few_at_a
         batches += headers
     entry = packed(struct.pack(">ibBI", 6, 1, 0, 0) * 500_000)
     for dialect, data, until in (("kafka", batches, 12), ("jafka", entry * 8, 8 * len(entry))):
-        chunks = load_dialect(dialect).decode_chunks(
-            memoryview(bytes(data)), 0, until, Isolation.READ_COMMITTED, ()
-        )
+        chunks = load_dialect(dialect).decode_chunks(fetched_at(bytes(data)), 0, until)
         assert len(list(chunks)) > 1, dialect
 
 
@@ -147,9 +145,7 @@ def test_headers_are_decoded_few_at_a_time(
         data += batch
     data += encode(marker(25, 7, ABORT if aborted else COMMIT))
     landed = 0
-    for chunk in load_dialect("kafka").decode_chunks(
-        memoryview(data), 0, 26, Isolation.READ_COMMITTED, aborted
-    ):
+    for chunk in load_dialect("kafka").decode_chunks(fetched_at(data, aborted=aborted), 0, 26):
         assert isinstance(chunk, DecodedChunk)
         landed += chunk.counts.landed
         if chunk.batch is not None:
@@ -162,30 +158,23 @@ def test_a_batch_of_headers_after_a_small_one_is_decoded_alone() -> None:
     most[:8] = (1).to_bytes(8, "big")
     for first, ends in ((Batch(0, [Record(b"k", b"v")]), [1, 2]), (cleaned(Batch(0), []), [2])):
         data = memoryview(encode(first) + most)
-        chunks = load_dialect("kafka").decode_chunks(data, 0, 2, Isolation.READ_COMMITTED, ())
+        chunks = load_dialect("kafka").decode_chunks(fetched_at(data), 0, 2)
         assert [chunk.next_offset for chunk in chunks] == ends
 
 
 def test_the_bound_is_a_setting() -> None:
     dialect = load_dialect("kafka")
     data = memoryview(encode(Batch(0, [Record(b"k", b"v" * 3 * MIB)], "zstd")))
-    committed = Isolation.READ_COMMITTED
-    (chunk,) = dialect.decode_chunks(
-        data, 0, 1, committed, (), options=DecodeOptions(max_batch_bytes=4 * MIB)
-    )
+    (chunk,) = dialect.decode_chunks(fetched_at(data, max_batch_bytes=4 * MIB), 0, 1)
     assert chunk.next_offset == 1
     with pytest.raises(BadRecord, match=r"source\.max_batch_bytes"):
-        list(
-            dialect.decode_chunks(
-                data, 0, 1, committed, (), options=DecodeOptions(max_batch_bytes=2 * MIB)
-            )
-        )
+        list(dialect.decode_chunks(fetched_at(data, max_batch_bytes=2 * MIB), 0, 1))
 
 
 def main() -> None:
     dialects = {name: load_dialect(name) for name in ("kafka", "rocketmq", "jafka")}
     warm = memoryview(encode(Batch(0, [Record(b"k", b"v")], "zstd")))
-    list(dialects["kafka"].decode_chunks(warm, 0, 1, Isolation.READ_COMMITTED, ()))
+    list(dialects["kafka"].decode_chunks(fetched_at(warm), 0, 1))
     before = _peak()
     told = []
     for name, what, path in json.loads(sys.stdin.read()):
@@ -193,9 +182,7 @@ def main() -> None:
         started, refusal = time.process_time(), ""
         until = len(data) if name == "jafka" else FAR
         try:
-            for _ in dialects[name].decode_chunks(
-                memoryview(data), 0, until, Isolation.READ_COMMITTED, ()
-            ):
+            for _ in dialects[name].decode_chunks(fetched_at(data), 0, until):
                 pass
         except BadRecord as error:
             refusal = f"{error.what}: {error.why}"

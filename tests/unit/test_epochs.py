@@ -15,7 +15,12 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
+from rangeland.dialects.fetch_values import (
+    FetchedPartition,
+    FetchedRecords,
+    FetchResult,
+    PartitionFetch,
+)
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition
@@ -23,6 +28,7 @@ from rangeland.survey.epoch_ends import end_before_batch, epoch_ends, with_epoch
 from rangeland.survey.survey_attempt import SurveyAttempt
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import ChangedMeanwhile
+from tests.fetched_records import fetched_at
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -48,14 +54,15 @@ class Old:
     def read_records(self, responses: list[Any], asked: Any, isolation: Any) -> FetchResult:
         ((wanted,),) = [responses]
         parts = tuple(
-            FetchedPartition(p, ErrorMeaning.OK, "", memoryview(bytes([at]))) for p, at in wanted
+            FetchedPartition(p, ErrorMeaning.OK, "", fetched_at(bytes([at]), at))
+            for p, at in wanted
         )
         return FetchResult(ErrorMeaning.OK, "", parts)
 
-    def epoch_of(self, records: memoryview) -> int:
-        return records[0]
+    def epoch_of(self, records: FetchedRecords) -> int:
+        return records.data[0]
 
-    def first_offset(self, records: memoryview, from_offset: int) -> int:
+    def first_offset(self, records: FetchedRecords, from_offset: int) -> int:
         return from_offset + 1
 
     def epochs_requests(self, leaders: Any, epochs: Any) -> list[BrokerRequest]:
@@ -176,5 +183,5 @@ def test_others_go_on_without_a_log_whose_epoch_remains_unknown_where_a_policy_h
 def test_an_epoch_ends_before_a_first_batch_of_a_later_one(
     batch_epoch: int, end: int | None
 ) -> None:
-    records = memoryview(bytes([batch_epoch]))
+    records = fetched_at(bytes([batch_epoch]))
     assert end_before_batch(cast(Dialect, Old()), records, 10, 4) == end

@@ -41,6 +41,7 @@ from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
+from tests.fetched_records import fetched_at
 
 P = Partition("t", 0)
 B1 = Address("b1", 9092)
@@ -297,7 +298,7 @@ def test_epochs_that_a_broker_does_not_know_are_none_and_those_to_ask_again_are_
     ],
 )
 def test_a_batch_tells_its_epoch_and_older_formats_do_not(header: bytes, epoch: int | None) -> None:
-    assert epoch_of(memoryview(header)) == epoch
+    assert epoch_of(fetched_at(header)) == epoch
 
 
 def test_a_loss_is_reported_in_numbers() -> None:

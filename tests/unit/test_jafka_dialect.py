@@ -27,6 +27,7 @@ from rangeland.errors import (
 )
 from rangeland.groups.backend_choice import broker_groups
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+from tests.fetched_records import fetched_at
 from tests.jafka_entries import entry, packed, plain
 
 ONE, TWO = Address("one", 9092), Address("two", 9092)
@@ -320,7 +321,7 @@ def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
 
 def decode(data: bytes, from_offset: int = 0) -> list[tuple[int, int, bytes]]:
     chunks = jafka.decode_chunks(
-        memoryview(data), from_offset, from_offset + len(data), COMMITTED, ()
+        fetched_at(data, from_offset), from_offset, from_offset + len(data)
     )
     rows = [row for chunk in chunks if chunk.batch is not None for row in chunk.batch.to_pylist()]
     return [(row["offset"], row["position"], row["value"]) for row in rows]
@@ -372,7 +373,7 @@ def test_an_end_after_which_no_entry_begins_is_not_believed() -> None:
 
 @pytest.mark.parametrize("piece", [b"\0\0\x03\xe8\x09\0", b"\0\0\0\x05\x01\0", b"\xff" * 6])
 def test_a_piece_that_cannot_begin_an_entry_is_refused_before_it_is_whole(piece: bytes) -> None:
-    for read in (lambda: jafka.scan(memoryview(piece), 40), lambda: decode(piece, 40)):
+    for read in (lambda: jafka.scan(fetched_at(piece, 40)), lambda: decode(piece, 40)):
         with pytest.raises(BadRecord, match="inside an entry") as caught:
             read()
         assert caught.value.facts["base_offset"] == 40
@@ -381,7 +382,7 @@ def test_a_piece_that_cannot_begin_an_entry_is_refused_before_it_is_whole(piece:
 
 def test_a_packed_entry_without_messages_takes_up_its_position() -> None:
     data = packed(b"")
-    (chunk,) = jafka.decode_chunks(memoryview(data), 5, 5 + len(data), COMMITTED, ())
+    (chunk,) = jafka.decode_chunks(fetched_at(data, 5), 5, 5 + len(data))
     assert (chunk.batch, chunk.counts.total, chunk.next_offset) == (None, 0, 5 + len(data))
 
 

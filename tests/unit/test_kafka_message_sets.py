@@ -10,7 +10,7 @@ import cramjam
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
+from rangeland.dialects.fetch_values import DecodedChunk, Gap
 from rangeland.dialects.kafka.entry_scan import cut_out, entries, scan
 from rangeland.dialects.kafka.legacy_messages import MAX_JOINED_BYTES
 from rangeland.dialects.kafka.records import decode_chunks
@@ -19,9 +19,10 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action, DamagedBytes
-from rangeland.model import Counts, Isolation, Partition, Slice
+from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wire.bounded_decompression import mend_lz4
+from tests.fetched_records import fetched_at
 from tests.kafka_chunks import decode_chunk
 from tests.message_sets import NOW_MS, Message, Wrapper, encode_all, old_lz4
 from tests.record_batches import Batch, Record, encode
@@ -36,7 +37,7 @@ def plain(first: int, count: int = 10, **changes: Any) -> list[Message]:
 
 def chunk_of(*stored: Entries | bytes, start: int = 0, until: int = 1 << 40) -> DecodedChunk:
     data = b"".join(one if isinstance(one, bytes) else encode_all(one) for one in stored)
-    return decode_chunk(memoryview(data), start, until, Isolation.READ_COMMITTED, [])
+    return decode_chunk(memoryview(data), start, until)
 
 
 def column(chunk: DecodedChunk, name: str) -> list[Any]:
@@ -108,7 +109,7 @@ def test_a_wrapper_is_read_from_the_middle(magic: int) -> None:
     stored = [Wrapper(plain(100, magic=magic), magic=magic)]
     chunk = chunk_of(stored, start=104, until=107)
     assert (offsets(chunk), chunk.counts) == ([104, 105, 106], Counts(landed=3))
-    assert scan(memoryview(encode_all(stored))).next_offset == 110
+    assert scan(fetched_at(encode_all(stored))).next_offset == 110
 
 
 def test_offsets_inside_count_back_from_the_wrapper() -> None:
@@ -119,7 +120,7 @@ def test_offsets_inside_count_back_from_the_wrapper() -> None:
     assert (chunk.next_offset, chunk.counts) == (107, Counts(landed=3, compacted=4))
 
 
-def test_gaps_are_compacted_in_runs_and_wrappers() -> None:
+def test_gaps_are_compacted_between_messages_and_in_wrappers() -> None:
     made = [Message(2), Message(5), Wrapper([Message(7), Message(9)]), Message(20)]
     chunk = chunk_of(made)
     assert offsets(chunk) == [2, 5, 7, 9, 20]
@@ -131,12 +132,10 @@ def test_gaps_between_messages_are_named_where_nothing_explains_them() -> None:
     made = [Message(2), Message(3), Message(5), Wrapper([Message(7), Message(9)]), Message(20)]
     parts = list(
         decode_chunks(
-            memoryview(encode_all(made)),
+            fetched_at(encode_all(made)),
             0,
             21,
-            Isolation.READ_COMMITTED,
-            [],
-            options=DecodeOptions(reports_gaps=True),
+            reports_gaps=True,
         )
     )
     gaps = [part.next_offset for part in parts if isinstance(part, Gap)]
@@ -170,19 +169,19 @@ def test_all_formats_live_in_one_log() -> None:
 def test_a_message_that_is_cut_off_waits_for_the_next_fetch() -> None:
     data = encode_all([*plain(0), Wrapper(plain(10))])
     cut = data[:-1]
-    assert scan(memoryview(cut)).next_offset == 10
+    assert scan(fetched_at(cut)).next_offset == 10
     assert chunk_of(cut).counts == Counts(landed=10)
-    assert scan(memoryview(encode_all(plain(0, 1))[:-1])).next_offset is None
+    assert scan(fetched_at(encode_all(plain(0, 1))[:-1])).next_offset is None
 
 
 def test_a_long_run_comes_in_pieces_that_follow_on_each_other() -> None:
     made = [Message(n, None, b"x" * 4096) for n in range(3 * MAX_JOINED_BYTES // 4096)]
     data = memoryview(encode_all(made))
-    found = list(entries(data))
+    found = list(entries(fetched_at(data)))
     assert len(found) == 4
     assert [e.base_offset for e in found[1:]] == [e.last_offset + 1 for e in found[:-1]]
     assert sum(e.record_count for e in found) == len(made)
-    assert scan(data).next_offset == len(made)
+    assert scan(fetched_at(data)).next_offset == len(made)
 
 
 # --- what is wrong ----------------------------------------------------------------------
@@ -197,7 +196,7 @@ def test_a_bad_message_of_a_run_is_named_alone() -> None:
     data = encode_all(made)
     assert chunk_of(data, until=10).counts == Counts(landed=10)
     assert chunk_of(data, start=11).counts == Counts(landed=10)
-    assert cut_out(memoryview(data), 0, 10, 11) == encode_all([made[10]])
+    assert cut_out(fetched_at(data), 10, 11) == encode_all([made[10]])
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -208,7 +207,7 @@ def test_a_bad_wrapper_takes_all_that_may_be_in_it(magic: int) -> None:
     assert "checksum is wrong (codec gzip)" in str(error)
     assert (error.facts["base_offset"], error.facts["next_offset"]) == (10, 20)
     data = memoryview(encode_all(stored))
-    assert cut_out(data, 0, 10, 20) == encode_all([bad])
+    assert cut_out(fetched_at(data), 10, 20) == encode_all([bad])
     assert chunk_of(bytes(data), start=20).counts == Counts(landed=10)
 
 

@@ -12,15 +12,19 @@ import pytest
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.layout import Fault
-from rangeland.dialects.fetch_values import DecodedChunk
+from rangeland.dialects.fetch_values import DecodedChunk, PartitionFetch
 from rangeland.dialects.kafka import chunk_builder
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.aborted_transactions import Aborted
 from rangeland.dialects.kafka.entry_checks import READERS
 from rangeland.dialects.kafka.entry_scan import entries, scan
-from rangeland.dialects.kafka.records import Aborted, decode_chunks
+from rangeland.dialects.kafka.records import decode_chunks
+from rangeland.dialects.kafka.requests import read_records
 from rangeland.errors import BadRecord, ProofFailed
-from rangeland.model import Counts, Isolation
+from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.bounded_decompression import NotDecompressible, decompress
 from rangeland.wire.fixed_layouts import BATCH_V2
+from tests.fetched_records import fetched_at
 from tests.kafka_chunks import decode_chunk
 from tests.record_batches import (
     ABORT,
@@ -34,8 +38,6 @@ from tests.record_batches import (
     marker,
 )
 
-COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
-
 
 def ten(base: int, **changes: object) -> Batch:
     return Batch(base, [Record(b"%d" % i, b"value") for i in range(10)], **changes)  # type: ignore[arg-type]
@@ -45,19 +47,18 @@ def chunk_of(
     *batches: Batch,
     start: int = 0,
     until: int = 1 << 40,
-    isolation: Isolation = COMMITTED,
     aborted: list[Aborted] | None = None,
 ) -> DecodedChunk:
-    return decode_chunk(memoryview(encode_log(batches)), start, until, isolation, aborted or [])
+    return decode_chunk(memoryview(encode_log(batches)), start, until, aborted or [])
 
 
 def offsets(chunk: DecodedChunk) -> list[int]:
     return [] if chunk.batch is None else chunk.batch.column("offset").to_pylist()
 
 
-def refusal(*batches: Batch, isolation: Isolation = COMMITTED) -> BadRecord:
+def refusal(*batches: Batch) -> BadRecord:
     with pytest.raises(BadRecord) as caught:
-        chunk_of(*batches, isolation=isolation)
+        chunk_of(*batches)
     return caught.value
 
 
@@ -146,7 +147,7 @@ def test_the_checksum_covers_every_byte_after_it(at: int) -> None:
     stored = bytearray(encode(ten(0)))
     stored[at] ^= 1
     with pytest.raises(BadRecord):
-        decode_chunk(memoryview(stored), 0, 100, COMMITTED, [])
+        decode_chunk(memoryview(stored), 0, 100)
 
 
 @pytest.mark.parametrize("batch", [ten(0, crc_error=1, producer_id=7, transactional=True)])
@@ -167,9 +168,9 @@ def test_a_length_that_holds_no_batch_is_refused(length: int) -> None:
     stored = bytearray(encode(ten(0)))
     struct.pack_into(">i", stored, 8, length)
     with pytest.raises(BadRecord, match=f"its length is {length}"):
-        decode_chunk(memoryview(stored), 0, 10, COMMITTED, [])
+        decode_chunk(memoryview(stored), 0, 10)
     with pytest.raises(BadRecord, match=f"its length is {length}"):
-        scan(memoryview(stored))
+        scan(fetched_at(stored))
 
 
 @pytest.mark.parametrize(
@@ -219,17 +220,19 @@ def test_a_piece_of_a_batch_at_the_end_is_ignored() -> None:
     stored = encode_log([ten(0), ten(10)])
     for size in range(len(encode(ten(0))), len(stored)):
         data = memoryview(stored)[:size]
-        assert scan(data).next_offset == 10
-        assert decode_chunk(data, 0, 100, COMMITTED, []).next_offset == 10
+        assert scan(fetched_at(data)).next_offset == 10
+        assert decode_chunk(data, 0, 100).next_offset == 10
 
 
 def test_without_a_complete_batch_there_is_no_next_offset() -> None:
     stored = encode(ten(0))
-    assert {scan(memoryview(stored)[:size]).next_offset for size in range(len(stored))} == {None}
+    assert {
+        scan(fetched_at(memoryview(stored)[:size])).next_offset for size in range(len(stored))
+    } == {None}
 
 
 def test_the_next_offset_counts_what_a_cleaner_took() -> None:
-    assert scan(memoryview(encode(cleaned(ten(50), [2])))).next_offset == 60
+    assert scan(fetched_at(encode(cleaned(ten(50), [2])))).next_offset == 60
 
 
 @pytest.mark.parametrize(("start", "until"), [(0, 40), (3, 17), (12, 13), (19, 20), (25, 28)])
@@ -268,9 +271,9 @@ def test_rows_have_the_brokers_time_where_it_stamped_them() -> None:
 
 def test_a_chunk_ends_where_its_memory_does() -> None:
     data = memoryview(encode_log([ten(0), ten(10), ten(20)]))
-    first = decode_chunk(data, 0, 30, COMMITTED, [], max_bytes=1)
+    first = decode_chunk(data, 0, 30, max_bytes=1)
     assert (first.next_offset, first.counts) == (10, Counts(landed=10))
-    assert [c.next_offset for c in decode_chunks(data, 5, 25, COMMITTED, [])] == [25]
+    assert [c.next_offset for c in decode_chunks(fetched_at(data, 5), 5, 25)] == [25]
 
 
 # --- transactions -----------------------------------------------------------------------
@@ -288,9 +291,23 @@ def test_aborted_records_are_counted_and_not_landed() -> None:
 
 
 def test_read_uncommitted_lands_them_and_still_counts_markers() -> None:
-    log = [of(7, 0), marker(10, 7, ABORT)]
-    chunk = chunk_of(*log, isolation=UNCOMMITTED, aborted=[(7, 0)])
-    assert chunk.counts == Counts(landed=10, control=1)
+    part = m.FetchedPartitionData(
+        partition_index=0,
+        error_code=0,
+        high_watermark=11,
+        records=memoryview(encode_log([of(7, 0), marker(10, 7, ABORT)])),
+        aborted_transactions=(m.AbortedTransaction(producer_id=7, first_offset=0),),
+    )
+    response = m.FetchResponse(responses=(m.FetchedTopic(topic="t", partitions=(part,)),))
+    asked = [PartitionFetch(Partition("t", 0), None, None, 0, 1 << 20)]
+    for isolation, counts in (
+        (Isolation.READ_COMMITTED, Counts(aborted=10, control=1)),
+        (Isolation.READ_UNCOMMITTED, Counts(landed=10, control=1)),
+    ):
+        (read,) = read_records([response], asked, isolation).partitions
+        (chunk,) = decode_chunks(read.records, 0, 11)
+        assert isinstance(chunk, DecodedChunk)
+        assert chunk.counts == counts
 
 
 def test_producers_do_not_abort_each_other() -> None:
@@ -346,6 +363,6 @@ def test_a_marker_without_a_kind_is_refused(key: bytes | None) -> None:
 
 
 def test_entries_say_what_their_headers_say() -> None:
-    one, two = entries(memoryview(encode_log([of(7, 3), marker(13, 7, COMMIT)])))
+    one, two = entries(fetched_at(encode_log([of(7, 3), marker(13, 7, COMMIT)])))
     assert (one.base_offset, one.last_offset, one.record_count, one.producer_id) == (3, 12, 10, 7)
     assert [(e.transactional, e.control) for e in (one, two)] == [(True, False), (True, True)]

@@ -18,6 +18,7 @@ from rangeland.dialects.kafka.legacy_requests import fit_request
 from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.model import Address, AtTime, Leader, Partition
 from rangeland.survey.legacy_times import NO_ANSWER, corrected_times, judge_entry, judge_segments
+from tests.fetched_records import fetched_at
 
 B1 = Address("b1", 9092)
 P = Partition("t", 0)
@@ -157,7 +158,7 @@ def test_the_first_segment_written_to_since_is_judged_by_its_entry(
 
 
 def test_an_entry_without_a_timestamp_hides_later_segments() -> None:
-    entry = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"v"))
+    entry = FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(b"v"))
     earlier = segments(0, 100, end=100)
     hidden = OffsetResult(ErrorMeaning.OK, "", 100)
     assert judge_entry(entry, earlier, lambda records: records == b"v") == hidden

@@ -1,4 +1,4 @@
-"""What Delta and Spark tasks log."""
+"""What Delta, Spark tasks and their threads log."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ import fcntl
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.stores.local_table_lock import LOCK_PATH, lock_table
 from rangeland.delta.transaction_log.log_maintenance import LogMaintenance
-from rangeland.errors import Unreachable
-from rangeland.model import Partition, Slice
+from rangeland.dialects.dialect import load_dialect
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
+from rangeland.dialects.protocol_session import BrokerRequest
+from rangeland.errors import AccessDenied, Unreachable
+from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.read_settings import ReadSettings
+from rangeland.model import Address, Partition, Slice
 from rangeland.spark.executor_tasks import logged_reading
 
+BROKER = Address("b1", 1)
 SLICES = [Slice(3, Partition("orders", 0), 10, 20)]
 
 
@@ -34,6 +46,52 @@ def test_a_task_that_fails_logs_why(caplog: pytest.LogCaptureFixture) -> None:
     ):
         raise Unreachable("reading orders/0", why="no broker answers")
     assert "no broker answers" in caplog.records[-1].message
+
+
+class _Answering:
+    """Kafka's dialect, but that a response says this of each partition."""
+
+    def __init__(self, meanings: Sequence[ErrorMeaning]) -> None:
+        self.kafka = load_dialect("kafka")
+        self.meanings = meanings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kafka, name)
+
+    def read_records(self, _: Any, asked: Sequence[PartitionFetch], isolation: Any) -> FetchResult:
+        parts = [
+            FetchedPartition(one.partition, meaning, meaning.name)
+            for one, meaning in zip(asked, self.meanings, strict=True)
+        ]
+        return FetchResult(ErrorMeaning.OK, "", tuple(parts))
+
+
+class Answering:
+    """Connections to a broker with such a dialect."""
+
+    def __init__(self, *meanings: ErrorMeaning) -> None:
+        self.dialect = _Answering(meanings)
+
+    def call_all(self, address: Address, questions: Sequence[BrokerRequest]) -> list[Any]:
+        return []
+
+
+def test_what_comes_before_an_error_is_logged_before_the_error_is_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="rangeland.fetch")
+    slices = [Slice(i, Partition("t", i), 7, 12, leader=BROKER) for i in (0, 1)]
+    brokers = cast(ConnectionPool, Answering(ErrorMeaning.RETRY, ErrorMeaning.DENIED))
+    settings = ReadSettings(ClusterSettings("kafka", (BROKER,)))
+    fetcher = FetchThread(slices, settings, FetchLimits(), brokers=brokers)
+    fetcher._run()
+    with pytest.raises(AccessDenied):
+        list(fetcher.pieces())
+    (line,) = caplog.records
+    assert line.message.startswith("Retrying in ")
+    assert line.message.endswith(" ms: b1:1 answered RETRY at offset 7")
+    fields = vars(line)
+    assert (fields["topic"], fields["partition"], fields["offset"]) == ("t", 0, 7)
 
 
 def test_a_wait_for_a_lock_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

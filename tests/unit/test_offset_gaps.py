@@ -27,6 +27,7 @@ from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
+from tests.fetched_records import fetched_at
 from tests.record_batches import Batch, Record, cleaned, encode
 
 P = Partition("t", 0)
@@ -67,10 +68,8 @@ class Source:
         sender = Sender.LEADER_AGAIN if self.leader_only else Sender.LEADER
         for s in self.slices:
             there = [b for b in log if b.next_offset > s.from_offset]
-            stored = memoryview(b"".join(encode(b) for b in there))
-            yield FetchedPiece(
-                s.index, s.from_offset, s.until_offset, stored, address=str(B1), sender=sender
-            )
+            stored = fetched_at(b"".join(encode(b) for b in there), s.from_offset)
+            yield FetchedPiece(s.index, stored, s.until_offset, str(B1), sender)
 
 
 @pytest.fixture(autouse=True)
@@ -225,6 +224,17 @@ def test_what_is_skipped_is_lost_and_what_a_batch_lacks_is_compacted() -> None:
     ]
     assert receipt.rowless == ((1, 2), (4, 8), (16, 30))
     assert Source.again == 1
+
+
+@pytest.mark.parametrize(("action", "lost"), [(Action.SKIP, 8), (Action.HOLD, 30)])
+def test_only_the_first_gap_of_a_slice_is_logged(
+    action: Action, lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    read(action)
+    (line,) = caplog.records
+    assert line.message.startswith(f"Applied policy {action}: t/0 [4, {lost}) is missing: the log")
+    fields = vars(line)
+    assert (fields["topic"], fields["partition"], fields["offset"]) == ("t", 0, 4)
 
 
 def test_what_is_held_ends_the_slice_at_the_gap() -> None:

@@ -13,7 +13,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.dialects.dialect import Dialect, load_dialect
-from rangeland.dialects.fetch_values import DecodedChunk, DecodeOptions, Gap
+from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, Gap
 from rangeland.errors import BadRecord, Bug, Damage, RangeLost, Unreachable
 from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece
 from rangeland.fetch.piece_decoder import AskCleanup, PieceDecoder, PieceResult, ReadAtLeader
@@ -24,6 +24,7 @@ from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DamagedBytes, DecidedLoss, LossKind
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Policy
+from tests.fetched_records import fetched_at
 from tests.record_batches import Batch, Record, encode
 
 P = Partition("t", 0)
@@ -39,11 +40,8 @@ def four(base: int, *, flipped: bool = False) -> bytes:
 
 
 def piece_of(*stored: bytes, sender: Sender = Sender.LEADER, until: int = 20) -> FetchedPiece:
-    options = DecodeOptions(floor=0)
-    records = memoryview(b"".join(stored))
-    return FetchedPiece(
-        0, 0, until, records, address="b1:1", options=options, sender=sender, epoch=7
-    )
+    records = fetched_at(b"".join(stored), floor=0)
+    return FetchedPiece(0, records, until, "b1:1", sender, epoch=7)
 
 
 def decoder_of(dialect: Dialect | None = None, **changed: Any) -> PieceDecoder:
@@ -99,6 +97,8 @@ def test_what_could_not_be_fetched_is_lost_and_a_hold_lasts_to_the_end_of_the_sl
     loss = DecidedLoss(P, 10, 20, LossKind.EXPIRED, "gone", action=action)
     (found,) = results(decoder_of(), LostPiece(0, loss))
     assert short(found) == ((10, until), LossKind.EXPIRED, action)
+    assert isinstance(found, LostChunk)
+    assert not found.is_news
 
 
 # --- gaps -------------------------------------------------------------------------------------
@@ -194,13 +194,11 @@ def test_the_rest_from_unproven_damage_on_is_read_at_the_leader(
 
 def test_the_leader_is_told_what_was_known_before_the_piece() -> None:
     piece = piece_of(four(0, flipped=True), sender=Sender.REPLICA, until=4)
-    for floor in (0, 3):
-        (found,) = results(decoder_of(), replace(piece, options=DecodeOptions(floor=floor)))
+    for floor in (0, 3, None):
+        records = replace(piece.records, floor=floor)
+        (found,) = results(decoder_of(), replace(piece, records=records))
         assert isinstance(found, ReadAtLeader)
-        assert found.floor == EntryEnd(floor, "b1:1", 7)
-    (found,) = results(decoder_of(), replace(piece, options=DecodeOptions()))
-    assert isinstance(found, ReadAtLeader)
-    assert found.floor is None
+        assert found.floor == (None if floor is None else EntryEnd(floor, "b1:1", 7))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +238,7 @@ class Scripted:
         self.decoded: list[tuple[int, int]] = []
 
     def decode_chunks(
-        self, _records: memoryview, at: int, until: int, *_: Any
+        self, _fetched: FetchedRecords, at: int, until: int, *, reports_gaps: bool
     ) -> Iterator[DecodedChunk | Gap]:
         self.decoded.append((at, until))
         for found in self.script[at, until]:

@@ -12,6 +12,7 @@ from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action, DamagedBytes
 from rangeland.model import Partition, Slice
 from rangeland.planning.policy import Policy
+from tests.fetched_records import fetched_at
 from tests.jafka_entries import entry
 from tests.record_batches import Batch, Record, encode
 from tests.rocketmq_messages import messages, stored
@@ -25,14 +26,14 @@ THREE = [encode(Batch(base, [Record(b"k", b"v" * base)] * 4)) for base in (4, 8,
 )
 def test_a_batch_of_kafka_is_cut_out_whole(first: int, until: int, expected: bytes) -> None:
     records = memoryview(b"".join(THREE) + THREE[0][:30])
-    assert bytes(load_dialect("kafka").cut_out(records, 4, first, until)) == expected
+    assert bytes(load_dialect("kafka").cut_out(fetched_at(records, 4), first, until)) == expected
 
 
 def test_an_entry_of_jafka_is_cut_out_by_its_position() -> None:
     one, bad, three = entry(b"a"), entry(b"bb", crc=1), entry(b"ccc")
     first = 100 + len(one)
     records = memoryview(one + bad + three)
-    cut = load_dialect("jafka").cut_out(records, 100, first, first + len(bad))
+    cut = load_dialect("jafka").cut_out(fetched_at(records, 100), first, first + len(bad))
     assert bytes(cut) == bad
 
 
@@ -59,6 +60,6 @@ def test_a_message_of_rocketmq_is_cut_out_by_its_offset() -> None:
     bad = stored(b"bad", 7, crc=1)
     records = memoryview(messages([b"a", b"b"], 5) + bad + messages([b"c"], 8) + bad[:20])
     cut_out = load_dialect("rocketmq").cut_out
-    assert bytes(cut_out(records, 5, 7, 8)) == bad
-    assert bytes(cut_out(records, 5, 5, 7)) == messages([b"a", b"b"], 5)
-    assert bytes(cut_out(records, 5, 9, 10)) == b""
+    assert bytes(cut_out(fetched_at(records, 5), 7, 8)) == bad
+    assert bytes(cut_out(fetched_at(records, 5), 5, 7)) == messages([b"a", b"b"], 5)
+    assert bytes(cut_out(fetched_at(records, 5), 9, 10)) == b""

@@ -37,7 +37,8 @@ from rangeland.fetch.response_judgement import (
     judge_silence,
 )
 from rangeland.fetch.slice_state import SliceRequest
-from rangeland.model import Address, Isolation, Partition
+from rangeland.model import Address, Partition
+from tests.fetched_records import fetched_at
 from tests.record_batches import Batch, Record, encode
 
 P, B1 = Partition("t", 0), Address("b1", 1)
@@ -60,13 +61,14 @@ def claims(stored: bytes, count: int) -> bytes:
 
 
 def found(*stored: bytes, end: int | None = None) -> FetchedPartition:
-    return FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), end)
+    return FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(b"".join(stored)), end)
 
 
 def response(*stored: bytes, at: int = 0, end: int | None = None, **known: Any) -> SliceResponse:
     request = SliceRequest(P, None, None, at, MAX_BYTES, index=0, until_offset=100)
-    known = {"sender": Sender.LEADER, "isolation": Isolation.READ_COMMITTED} | known
-    return SliceResponse(load_dialect("kafka"), B1, request, found(*stored, end=end), **known)
+    floor, known = known.pop("floor", None), {"sender": Sender.LEADER} | known
+    records = fetched_at(b"".join(stored), at, floor=floor, requested_offset=at)
+    return SliceResponse(load_dialect("kafka"), B1, request, records, end, **known)
 
 
 def error_of(judged: Judgement) -> BadRecord:
@@ -207,8 +209,8 @@ def test_a_broker_that_is_gone_has_replaced_nothing() -> None:
 
 def test_what_contradicts_the_broker_s_own_account_is_damage() -> None:
     given, _ = backwards()
-    context = FetchContext(spans=(ResponseSpan(len(given.fetched.records), 8, 16),))
-    told = replace(given, fetched=replace(given.fetched, context=context))
+    context = FetchContext(spans=(ResponseSpan(len(given.records), 8, 16),))
+    told = replace(given, records=replace(given.records, context=context))
     assert judge_response(told) == Take(12, is_damaged=True)
 
 
@@ -233,7 +235,8 @@ def left_out(*, end: int | None = None) -> tuple[SliceResponse, AskWhetherDamage
     given = response(batch(44), batch(48), at=24, end=end, cut_why="a bit is flipped")
     question = judge_response(given)
     why = "a bit is flipped"
-    assert question == AskWhetherDamaged(23, MAX_BYTES, first_offset=44, scan=given.scan(), why=why)
+    scan = given.dialect.scan(given.records)
+    assert question == AskWhetherDamaged(23, MAX_BYTES, first_offset=44, scan=scan, why=why)
     return given, question
 
 

@@ -40,6 +40,7 @@ from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.fetch import leader_lookup
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.wire.framing import frame
+from tests.fetched_records import fetched_at
 from tests.frames import split_frames
 from tests.rocketmq_messages import messages, stored
 
@@ -189,10 +190,10 @@ class Broker:
             (part,) = read_records([self.ask(question.message)], asked, COMMITTED).partitions
             assert part.meaning is ErrorMeaning.OK
             assert part.readable_end == self.end
-            behind = scan(part.records, position, part.context).next_offset
+            behind = scan(part.records).next_offset
             assert behind is not None
             assert position < behind <= self.end
-            chunks = list(decode_chunks(part.records, position, until, COMMITTED, (), part.context))
+            chunks = list(decode_chunks(part.records, position, until))
             assert sum(chunk.counts.landed for chunk in chunks) == min(behind, until) - position
             position = behind
             series += 1
@@ -307,7 +308,7 @@ def test_a_series_ends_with_the_queue() -> None:
     asked = [PartitionFetch(QUEUE, None, None, 0, 1 << 20, 1_000)]
     (question,) = records_requests(asked, TERMS)
     (part,) = read_records([broker.ask(question.message)], asked, COMMITTED).partitions
-    assert scan(part.records, 0, part.context).next_offset == 45
+    assert scan(part.records).next_offset == 45
     assert part.readable_end == 45
     asked = [PartitionFetch(QUEUE, None, None, 45, 1 << 20, 1_000)]
     (question,) = records_requests(asked, TERMS)
@@ -374,7 +375,7 @@ def test_pulls_after_a_gap_are_not_taken() -> None:
         (0, "FOUND", {"nextBeginOffset": 64, "maxOffset": 99}, messages([b"v"] * 32, 32)),
         (0, "FOUND", {"nextBeginOffset": 96, "maxOffset": 99}, third),
     )
-    assert scan(part.records, 0, part.context).next_offset == 20
+    assert scan(part.records).next_offset == 20
 
 
 def test_an_error_after_messages_does_not_spoil_them() -> None:
@@ -383,7 +384,7 @@ def test_an_error_after_messages_does_not_spoil_them() -> None:
         (0, "FOUND", {"nextBeginOffset": 32, "maxOffset": 99}, messages([b"v"] * 32)),
         (2, "busy", {}, b""),
     )
-    assert scan(part.records, 0, part.context).next_offset == 32
+    assert scan(part.records).next_offset == 32
 
 
 def test_messages_that_begin_after_the_offset_are_not_taken_for_all_there_are() -> None:
@@ -397,12 +398,12 @@ def test_messages_that_begin_after_the_offset_are_not_taken_for_all_there_are() 
 
 def test_offsets_between_messages_are_counted_as_compacted() -> None:
     records = memoryview(stored(b"a", 5) + stored(b"b", 8))
-    (chunk,) = decode_chunks(records, 5, 9, COMMITTED, ())
+    (chunk,) = decode_chunks(fetched_at(records, 5), 5, 9)
     assert (chunk.next_offset, chunk.counts) == (9, Counts(landed=2, compacted=2))
-    (chunk,) = decode_chunks(records, 5, 7, COMMITTED, ())
+    (chunk,) = decode_chunks(fetched_at(records, 5), 5, 7)
     assert (chunk.next_offset, chunk.counts) == (6, Counts(landed=1))
     told = FetchContext(spans=(ResponseSpan(len(records), 5, 9),), has_gaps=True)
-    (chunk,) = decode_chunks(records, 5, 7, COMMITTED, (), told)
+    (chunk,) = decode_chunks(fetched_at(records, 5, context=told), 5, 7)
     assert (chunk.next_offset, chunk.counts) == (7, Counts(landed=1, compacted=1))
 
 
@@ -413,10 +414,10 @@ def test_offsets_between_messages_are_counted_as_compacted() -> None:
 def test_a_body_that_cannot_be_unpacked_is_named(flags: int, body: bytes) -> None:
     records = memoryview(stored(b"a", 5) + stored(body, 6, flags=flags) + stored(b"b", 7))
     with pytest.raises(BadRecord) as caught:
-        list(decode_chunks(records, 5, 8, COMMITTED, ()))
+        list(decode_chunks(fetched_at(records, 5), 5, 8))
     assert (caught.value.facts["base_offset"], caught.value.facts["next_offset"]) == (6, 7)
-    before = list(decode_chunks(records, 5, 6, COMMITTED, ()))
-    behind = list(decode_chunks(records, 7, 8, COMMITTED, ()))
+    before = list(decode_chunks(fetched_at(records, 5), 5, 6))
+    behind = list(decode_chunks(fetched_at(records, 7), 7, 8))
     assert [chunk.counts for chunk in (*before, *behind)] == [Counts(landed=1)] * 2
 
 

@@ -154,6 +154,21 @@ def test_a_chunk_that_is_held_has_no_width_and_no_rows() -> None:
     assert receipts.receipts()[0].held == found.loss
 
 
+@pytest.mark.parametrize(
+    ("action", "lost"),
+    [(Action.SKIP, [(101, 103), (104, 105), (119, 120)]), (Action.HOLD, [(100, 120)])],
+)
+def test_each_loss_of_a_chunk_is_logged(
+    action: Action, lost: list[tuple[int, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = ReadSettings(KAFKA, policy=Policy(undecodable=action), row_format=TEXT)
+    reader = SliceReader([PIECE], settings, load_dialect("kafka"))
+    list(reader.type_rows(chunk(MIXED)))
+    assert [vars(line)["offset"] for line in caplog.records] == [first for first, _ in lost]
+    for line, (first, until) in zip(caplog.messages, lost, strict=True):
+        assert line.startswith(f"Applied policy {action}: orders/3 [{first}, {until}) is ")
+
+
 def test_too_many_losses_end_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed_chunks, "MAX_LOSSES", 2)
     with pytest.raises(UndecodablePayload, match="more than 2 places") as ended:

@@ -17,11 +17,8 @@ from typing import Any, ClassVar
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, OffsetResult, Search
 from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
     DecodedChunk,
-    DecodeOptions,
-    FetchContext,
+    FetchedRecords,
     FetchOptions,
     FetchResult,
     Gap,
@@ -127,7 +124,7 @@ class Dialect(ABC):
         whose leader has to be asked again are left out."""
         return {}
 
-    def epoch_of(self, records: memoryview) -> int | None:
+    def epoch_of(self, fetched: FetchedRecords) -> int | None:
         """The leader epoch of the first of these records, if they carry one."""
         return None
 
@@ -167,65 +164,49 @@ class Dialect(ABC):
     ) -> FetchResult: ...
 
     @abstractmethod
-    def scan(
-        self,
-        records: memoryview,
-        from_offset: int,
-        context: FetchContext = NO_CONTEXT,
-        options: DecodeOptions = DEFAULT_OPTIONS,
-    ) -> Scan:
-        """The end of the complete entries that were fetched at ``from_offset``, and what is
-        uncertain about the last of them. Raises BadRecord for an entry that is invalid."""
+    def scan(self, fetched: FetchedRecords) -> Scan:
+        """The end of the complete entries, and what is uncertain about the last of them. Raises
+        BadRecord for an entry that is invalid."""
 
-    def first_offset(self, records: memoryview, from_offset: int) -> int:
+    def first_offset(self, fetched: FetchedRecords, from_offset: int) -> int:
         """The first of the offsets from ``from_offset`` on that an intact response has an entry
         for; ``from_offset`` if the dialect's brokers say where entries are."""
         return from_offset
 
-    def entry_around(
-        self, records: memoryview, from_offset: int, target: int
-    ) -> tuple[int, int | None]:
-        """The (begin, end) of the entry that contains ``target``, found by walking from
-        ``from_offset``, which is itself the start of an entry; (reached, None) if the bytes end
-        first. Unless offsets are bytes, any offset may begin or end a range."""
+    def entry_around(self, fetched: FetchedRecords, target: int) -> tuple[int, int | None]:
+        """The (begin, end) of the entry that contains ``target``, found by walking over records
+        that begin with an entry; (reached, None) if the bytes end first. Unless offsets are bytes,
+        any offset may begin or end a range."""
         return target, target + 1
 
     @abstractmethod
-    def cut_out(
-        self,
-        records: memoryview,
-        from_offset: int,
-        first: int,
-        until: int,
-        context: FetchContext = NO_CONTEXT,
-        options: DecodeOptions = DEFAULT_OPTIONS,
-    ) -> memoryview:
+    def cut_out(self, fetched: FetchedRecords, first: int, until: int) -> memoryview:
         """The bytes of the entries with offsets in ``[first, until)``, one of which could not be
-        decoded; ``records`` begin at ``from_offset``, as in ``decode_chunks``."""
+        decoded."""
 
     def aborted_within(
-        self, records: memoryview, first: int, until: int, aborted: Sequence[tuple[int, int]]
+        self, fetched: FetchedRecords, first: int, until: int
     ) -> tuple[tuple[int, int], ...]:
-        """The part of ``aborted`` that is needed to decode the entries of ``[first, until)``
+        """The aborted transactions that are needed to decode the entries of ``[first, until)``
         without the others."""
         return ()
 
     @abstractmethod
     def decode_chunks(
         self,
-        records: memoryview,
+        fetched: FetchedRecords,
         from_offset: int,
         until_offset: int,
-        isolation: Isolation,
-        aborted: Sequence[tuple[int, int]],
-        context: FetchContext = NO_CONTEXT,
-        options: DecodeOptions = DEFAULT_OPTIONS,
+        *,
+        reports_gaps: bool = False,
     ) -> Iterator[DecodedChunk | Gap]:
         """Decodes the offsets ``[from_offset, until_offset)``, as far as complete entries account
-        for them. Each chunk or gap begins where the previous one ends. If offsets are bytes,
-        ``records`` begin at ``from_offset``; otherwise they may begin before it. ``aborted``: the
-        aborted transactions that were returned with the records. Raises BadRecord for damage, after
-        the chunks before it."""
+        for them. Each chunk or gap begins where the previous one ends. Raises BadRecord for damage,
+        after the chunks before it.
+
+        ``reports_gaps``: offsets missing between two entries are reported as a ``Gap``, because
+        nothing has explained them yet; otherwise they count as compacted. Offsets missing inside an
+        entry are always compacted: only log compaction writes such entries."""
 
 
 def dialect_names() -> list[str]:

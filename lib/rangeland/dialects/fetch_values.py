@@ -38,27 +38,34 @@ class FetchContext:
 
 
 NO_CONTEXT = FetchContext()
+NO_DATA = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeOptions:
-    """What the reader of fetched records knows of its log, and wants of the decoder."""
+class FetchedRecords:
+    """The bytes of a log that were fetched at ``from_offset``, and what is known about them. Where
+    offsets are bytes, the data begin there; otherwise their first entry may begin before it."""
 
+    data: memoryview
+    from_offset: int
+    aborted: tuple[tuple[int, int], ...] = ()
+    """The aborted transactions that were returned with them, as pairs of producer id and first
+    offset; empty if uncommitted records are read."""
+    context: FetchContext = NO_CONTEXT
     floor: int | None = None
     """Everything before this offset has been read, so no entry may begin before it; None if
     unknown."""
     requested_offset: int | None = None
     """The offset that was requested, which is in the first entry or before it; None if unknown."""
-    reports_gaps: bool = False
-    """Offsets missing between two entries are reported as a ``Gap``, because nothing has explained
-    them yet; otherwise they count as compacted. Offsets missing inside an entry are always
-    compacted: only log compaction writes such entries."""
     max_batch_bytes: int = MAX_BATCH_BYTES
     """How much memory one batch or message may take (see ``wire.memory_budget``)."""
 
+    def __len__(self) -> int:
+        """How many bytes there are."""
+        return len(self.data)
 
-DEFAULT_OPTIONS = DecodeOptions()
-NO_RECORDS = memoryview(b"")
+
+NO_RECORDS = FetchedRecords(NO_DATA, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +76,11 @@ class FetchedPartition:
     meaning: ErrorMeaning
     code_name: str
     """The name of the partition's error code, with what the broker says about it."""
-    records: memoryview = NO_RECORDS
+    records: FetchedRecords = NO_RECORDS
     readable_end: int | None = None
     """The last stable offset or the high watermark, by isolation; None if it is not reported."""
-    aborted: tuple[tuple[int, int], ...] = ()
-    """Aborted transactions, as pairs of producer id and first offset."""
     preferred: int | None = None
     """The id of the replica that the broker wants read instead; None if it names none."""
-    context: FetchContext = NO_CONTEXT
     leader_hint: Leader | None = None
     """The new leader's address and epoch, as named by a broker that no longer leads the
     partition."""
@@ -84,7 +88,7 @@ class FetchedPartition:
     @property
     def is_empty(self) -> bool:
         """There are no records, and no offsets are accounted for without records."""
-        return not len(self.records) and not self.context.spans
+        return not len(self.records) and not self.records.context.spans
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ the deadline. Lost offsets end the run, unless the job's policy skips or holds t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
@@ -33,6 +32,7 @@ from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReadMode, Sender, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,
+    LogLine,
     Move,
     Observation,
     Phase,
@@ -45,8 +45,6 @@ from rangeland.fetch.slice_state import (
 from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -64,6 +62,7 @@ class FetchLoop:
     """Replicas are not read, whether a leader names one or one stands in for it."""
     states: dict[int, SliceState] = field(init=False)
     _losses: list[tuple[int, DecidedLoss]] = field(init=False, default_factory=list)
+    _news: list[LogLine | DecidedLoss] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.states = {}
@@ -90,6 +89,11 @@ class FetchLoop:
         their slices."""
         losses, self._losses = self._losses, []
         return losses
+
+    def take_news(self) -> list[LogLine | DecidedLoss]:
+        """What is to be logged since the last call, in order."""
+        news, self._news = self._news, []
+        return news
 
     def _unfinished_states(self) -> list[SliceState]:
         return [s for s in self.states.values() if s.phase is not Phase.DONE]
@@ -123,7 +127,7 @@ class FetchLoop:
         # Brokers throttle for the window of a quota, which is seconds: days are a broker's mistake.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
         if throttle_ms:
-            logger.info("Throttled by %s for %d ms", address, throttle_ms)
+            self._news.append(LogLine(f"Throttled by {address} for {throttle_ms} ms"))
         self.throttle.on_response(address, size, throttle_ms, now_ms)
         for state in self.states.values():
             if state.broker.address == address:
@@ -272,7 +276,7 @@ class FetchLoop:
         if state.broker.mode is ReadMode.SEARCHING:
             self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
         else:
-            logger.info("Reading from the replica %s", state.broker.address, extra=state.log_fields)
+            self._news.append(state.log_line(f"Reading from the replica {state.broker.address}"))
         return True
 
     def on_leaders(
@@ -306,13 +310,15 @@ class FetchLoop:
         loss = observation.loss
         if isinstance(loss, Fail):
             raise loss.error
-        move = move_on(state, observation, self.now_ms, self.limits)
+        move, line = move_on(state, observation, self.now_ms, self.limits)
+        if line is not None:
+            self._news.append(line)
         if (move is Move.LOSE) != (loss is not None):
             raise Bug(
                 f"{state.slice}: after {observation.event.name}, {move.value}; the loss is {loss}"
             )
         if loss is not None:
-            slice_failures.log_loss(loss)
+            self._news.append(loss)
             self._losses.append((state.slice.index, loss))
             state.advance(loss.until_offset, self.now_ms)
 

@@ -24,6 +24,7 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
+from rangeland.fetch.log_lines import log_news
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import ResponseReader
@@ -108,16 +109,19 @@ class FetchThread:
                 self._budget.give_back(len(item.records))
 
     def _run(self) -> None:
+        end: BaseException | None = None
         try:
             self._work()
-            self._pieces.put(None)
         except BaseException as error:  # raised again in the consumer's thread
-            self._pieces.put(error)
+            end = error
+        log_news(self._loop.take_news())
+        self._pieces.put(end)
 
     def _work(self) -> None:
         pending: SendFetch | None = None
         while not self._stopped.is_set():
             step = pending if pending is not None else self._loop.next(_now_ms())
+            log_news(self._loop.take_news())
             self._hand_over_losses()
             match step:
                 case AllRead():

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
-    DecodeOptions,
-    FetchContext,
-)
+from rangeland.dialects.fetch_values import FetchedRecords
 from rangeland.fetch.replica_choice import Sender
 from rangeland.loss import DecidedLoss
 
@@ -32,19 +27,19 @@ class EntryEnd:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPiece:
-    """Raw bytes of one slice, from the requested offset on. ``address``: of the broker that sent
-    them. ``epoch``: the leader's, if known."""
+    """Raw bytes of one slice, from the requested offset up to ``until_offset``. ``address``: of the
+    broker that sent them. ``epoch``: the leader's, if known."""
 
     index: int
-    from_offset: int
+    records: FetchedRecords
     until_offset: int
-    records: memoryview
-    aborted: tuple[tuple[int, int], ...] = ()
     address: str = ""
-    context: FetchContext = NO_CONTEXT
-    options: DecodeOptions = DEFAULT_OPTIONS
     sender: Sender = Sender.LEADER
     epoch: int | None = None
+
+    @property
+    def from_offset(self) -> int:
+        return self.records.from_offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from rangeland.fetch.loss_judgement import (
 )
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
-from rangeland.fetch.slice_failures import log_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DamagedBytes, DecidedLoss
 from rangeland.model import Slice
@@ -92,7 +91,7 @@ class PieceDecoder:
         that is held, ``ReadAtLeader`` or ``Fail``."""
         slice_ = self._slices[piece.index]
         if isinstance(piece, LostPiece):
-            yield self._lost_chunk(slice_, piece.loss)
+            yield self._lost_chunk(slice_, piece.loss, is_news=False)
             return
         state = _PieceState(piece, slice_, piece.from_offset)
         while state.next_offset < piece.until_offset:
@@ -101,8 +100,6 @@ class PieceDecoder:
                 end = (yield from self._decode_before(state, end)) or end
             if end is None:
                 return
-            if isinstance(end, LostChunk):
-                log_loss(end.loss)
             yield end
             if not isinstance(end, LostChunk) or end.is_held:
                 return
@@ -146,17 +143,12 @@ class PieceDecoder:
     ) -> Iterator[SliceChunk | Gap | BadRecord]:
         """What the dialect finds up to ``until``; damage comes last. The caller advances the state
         to the end of each chunk."""
-        piece, at, isolation = state.piece, state.next_offset, self._settings.isolation
+        records, at = state.piece.records, state.next_offset
         is_compacted = self._is_compacted(state.slice.partition.topic)
-        reports_gaps = not (is_compacted or piece.context.from_quarantine)
-        options = replace(piece.options, reports_gaps=reports_gaps)
-        # Where offsets are bytes, the first byte of the records is at the next offset.
-        records = (
-            piece.records[at - piece.from_offset :] if self._offsets_are_bytes else piece.records
-        )
+        reports_gaps = not (is_compacted or records.context.from_quarantine)
         try:
             for decoded in self._dialect.decode_chunks(
-                records, at, until, isolation, piece.aborted, piece.context, options
+                records, at, until, reports_gaps=reports_gaps
             ):
                 yield decoded if isinstance(decoded, Gap) else self._read_chunk(state, decoded)
         except BadRecord as error:
@@ -164,7 +156,7 @@ class PieceDecoder:
 
     def _read_chunk(self, state: _PieceState, decoded: DecodedChunk) -> ReadChunk:
         piece, at, until = state.piece, state.next_offset, decoded.next_offset
-        if piece.context.from_quarantine and decoded.counts.compacted == until - at:
+        if piece.records.context.from_quarantine and decoded.counts.compacted == until - at:
             raise _misplaced_error(at, until)
         return ReadChunk(
             piece.index,
@@ -204,9 +196,8 @@ class PieceDecoder:
         if damage is None or damage.next_offset is None:
             raise Bug("an entry is to be quarantined, and its end is unknown", why=error.what)
         first, until = damage.base_offset, damage.next_offset
-        records, start = piece.records, piece.from_offset
-        stored = self._dialect.cut_out(records, start, first, until, piece.context, piece.options)
-        open_there = self._dialect.aborted_within(records, max(first, 0), until, piece.aborted)
+        stored = self._dialect.cut_out(piece.records, first, until)
+        open_there = self._dialect.aborted_within(piece.records, max(first, 0), until)
         return DamagedBytes(bytes(stored), open_there, error.why)
 
     # --- gaps -----------------------------------------------------------------------------
@@ -234,16 +225,15 @@ class PieceDecoder:
         count = self._lost_gaps[slice_.index]
         if (error := too_many_gaps_error(slice_, count, loss)) is not None:
             return Fail(error)
-        if count == 1 and loss.action is not Action.HOLD:
-            log_loss(loss)
-        return self._lost_chunk(slice_, loss, piece.address)
+        is_news = count == 1 or loss.action is Action.HOLD
+        return self._lost_chunk(slice_, loss, piece.address, is_news=is_news)
 
     # --- both -----------------------------------------------------------------------------
 
     def _rest_at_leader(self, state: _PieceState) -> ReadAtLeader:
         piece, at = state.piece, state.next_offset
         rest = replace(state.slice, from_offset=at, until_offset=piece.until_offset, leader=None)
-        floor = piece.options.floor if at == piece.from_offset else at
+        floor = piece.records.floor if at == piece.from_offset else at
         end = None if floor is None else EntryEnd(floor, piece.address, piece.epoch)
         return ReadAtLeader(rest, end)
 
@@ -253,6 +243,8 @@ class PieceDecoder:
         loss: DecidedLoss,
         address: str = "",
         quarantined: DamagedBytes | None = None,
+        *,
+        is_news: bool = True,
     ) -> LostChunk:
         if loss.action is Action.HOLD:
             # The rest of the slice is held, not only the rest of a piece that is read again.
@@ -263,6 +255,7 @@ class PieceDecoder:
             address,
             offsets_are_bytes=self._offsets_are_bytes,
             quarantined_bytes=quarantined,
+            is_news=is_news,
         )
 
 

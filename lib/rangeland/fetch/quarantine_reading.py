@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from rangeland.decode.columns import BROKER, OFFSET, PARTITION, RECORDS, TOPIC, with_partition
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import load_dialect
-from rangeland.dialects.fetch_values import DecodeOptions, FetchContext, ResponseSpan
+from rangeland.dialects.fetch_values import FetchContext, FetchedRecords, ResponseSpan
 from rangeland.dialects.row_schema import rows_of
 from rangeland.fetch.fetched_pieces import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.typed_chunks import entries_of, reason_of
 from rangeland.loss import DamagedBytes, UndecodableRecords
-from rangeland.model import Counts, Range, Slice
+from rangeland.model import Counts, Isolation, Range, Slice
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 
 
@@ -33,18 +33,16 @@ def quarantined_pieces(slices: Sequence[Slice], settings: ReadSettings) -> Itera
         damaged = settings.quarantined_bytes[s.index]
         if not isinstance(damaged, DamagedBytes):
             continue
-        records = memoryview(damaged.records)
-        spans = (ResponseSpan(len(records), s.from_offset, s.until_offset),)
+        spans = (ResponseSpan(len(damaged.records), s.from_offset, s.until_offset),)
         tags = tuple(tag.encode() for tag in settings.tags)
-        yield FetchedPiece(
-            s.index,
+        records = FetchedRecords(
+            memoryview(damaged.records),
             s.from_offset,
-            s.until_offset,
-            records,
-            damaged.aborted,
-            context=FetchContext(spans, has_gaps=True, tags=tags, from_quarantine=True),
-            options=DecodeOptions(max_batch_bytes=settings.cluster.max_batch_bytes),
+            damaged.aborted if settings.isolation is Isolation.READ_COMMITTED else (),
+            FetchContext(spans, has_gaps=True, tags=tags, from_quarantine=True),
+            max_batch_bytes=settings.cluster.max_batch_bytes,
         )
+        yield FetchedPiece(s.index, records, s.until_offset)
 
 
 def quarantined_rows(slices: Sequence[Slice], settings: ReadSettings) -> Iterator[ReadChunk]:
@@ -99,10 +97,10 @@ def decodable(
             begin += decoded.batch.num_rows
     ranges = []
     for is_bad, group in groupby(range(len(entries.starts)), reasons.__contains__):
-        run = list(group)
-        ends = int(entries.starts[run[0]]), int(entries.ends[run[-1]])
+        alike = list(group)
+        ends = int(entries.starts[alike[0]]), int(entries.ends[alike[-1]])
         range_ = replace(where, from_offset=ends[0], until_offset=ends[1])
-        ranges.append((range_, reasons[run[0]] if is_bad else ""))
+        ranges.append((range_, reasons[alike[0]] if is_bad else ""))
     return ranges
 
 

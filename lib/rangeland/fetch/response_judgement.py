@@ -9,17 +9,21 @@ another question; ``judge_silence`` judges without one. Nothing here asks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, assert_never
 
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.fetch_values import DecodeOptions, FetchedPartition, Scan, UnconfirmedGap
+from rangeland.dialects.fetch_values import (
+    FetchedPartition,
+    FetchedRecords,
+    Scan,
+    UnconfirmedGap,
+)
 from rangeland.errors import BadRecord, Damage
 from rangeland.fetch.loss_judgement import located_damage_error, passable_until
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import SliceRequest
-from rangeland.model import Address, Isolation
-from rangeland.wire.memory_budget import MAX_BATCH_BYTES
+from rangeland.model import Address
 
 MIN_FETCH_BYTES = 1 << 16
 """What is at an offset may be longer than the entry that has come from there."""
@@ -32,28 +36,17 @@ class SliceResponse:
     dialect: Dialect
     address: Address
     request: SliceRequest
-    fetched: FetchedPartition
+    records: FetchedRecords
+    """Their floor is the requested offset, if an entry ended there: then the next one begins there
+    or later. It is unknown, for example, if a slice begins in the middle of an entry."""
+    readable_end: int | None
     sender: Sender
-    isolation: Isolation
-    floor: int | None = None
-    """The requested offset, if an entry ended there: then the next one begins there or later. None
-    if that is unknown, for example because a slice begins in the middle of an entry."""
     cut_why: str | None = None
     """Why an earlier response was damaged at the requested offset, and was cut off there."""
-    max_batch_bytes: int = MAX_BATCH_BYTES
 
     @property
     def offset(self) -> int:
         return self.request.offset
-
-    @property
-    def options(self) -> DecodeOptions:
-        return DecodeOptions(self.floor, self.offset, max_batch_bytes=self.max_batch_bytes)
-
-    def scan(self) -> Scan:
-        """What its entries show. Raises BadRecord."""
-        fetched = self.fetched
-        return self.dialect.scan(fetched.records, self.offset, fetched.context, self.options)
 
 
 # --- judgements ---------------------------------------------------------------------------
@@ -174,13 +167,13 @@ Judgement = Take | TooSmall | AllDamaged | Replaced | Inconclusive | SenderUnrea
 
 def judge_response(response: SliceResponse) -> Judgement:
     """The first judgement, before anything is asked."""
-    dialect, records, offset = response.dialect, response.fetched.records, response.offset
+    dialect, records, offset = response.dialect, response.records, response.offset
     try:
-        scan = response.scan()
+        scan = dialect.scan(records)
     except BadRecord as error:
         # If a broker accounts for the offsets itself, the records contradict only that account.
         # Where offsets are bytes, no offset before the next entry can be requested.
-        may_be_replaced = response.floor is not None and not response.fetched.context.spans
+        may_be_replaced = records.floor is not None and not records.context.spans
         if may_be_replaced and not dialect.capabilities.offsets_are_bytes:
             return AskWhetherReplaced(offset - 1, response.request.max_bytes, error)
         return _take_to_damage(response, error)
@@ -243,7 +236,7 @@ def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | AllDama
 
 def _judge_end(response: SliceResponse, scan: Scan) -> Judgement:
     """How far to read intact records."""
-    readable_end, next_offset = response.fetched.readable_end, scan.next_offset
+    readable_end, next_offset = response.readable_end, scan.next_offset
     assert next_offset is not None
     if readable_end is not None and readable_end < next_offset:
         until = _end_within(response, readable_end)
@@ -258,12 +251,11 @@ def _judge_end(response: SliceResponse, scan: Scan) -> Judgement:
 
 def _end_within(response: SliceResponse, readable_end: int) -> int | None:
     """The offset at which the last record within the readable end ends; None if there is none."""
-    dialect, fetched, offset = response.dialect, response.fetched, response.offset
-    options, context = DecodeOptions(floor=response.floor), fetched.context
-    within = dialect.cut_out(fetched.records, offset, offset, readable_end, context, options)
+    dialect, records, offset = response.dialect, response.records, response.offset
+    within = dialect.cut_out(replace(records, requested_offset=None), offset, readable_end)
     if not len(within):
         return None
-    until = dialect.scan(within, offset, options=options).next_offset
+    until = dialect.scan(FetchedRecords(within, offset, floor=records.floor)).next_offset
     return until if until is not None and offset < until <= readable_end else None
 
 
@@ -274,8 +266,8 @@ def _judge_missing_entry(
         where = f"{response.request.partition} at {question.offset}"
         return SenderUnreachable(f"{response.address} returned no records of {where}")
     try:
-        offset, options = question.offset, DecodeOptions(requested_offset=question.offset)
-        end = response.dialect.scan(answer.records, offset, options=options).next_offset
+        asked = replace(answer.records, requested_offset=question.offset)
+        end = response.dialect.scan(asked).next_offset
     except BadRecord:
         end = None
     if end is not None and end > response.offset:
@@ -316,19 +308,19 @@ def _begins_with(answer: FetchedPartition | None, entry: memoryview) -> bool | N
     nothing."""
     if answer is None or not len(answer.records):
         return None
-    return answer.records[: len(entry)] == entry
+    return answer.records.data[: len(entry)] == entry
 
 
 def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset: int) -> bool:
     """Whether the first entry of the answer is intact, begins before the offset and ends after
     it."""
-    dialect, context, isolation = response.dialect, answer.context, response.isolation
-    preceding = offset - 1
+    dialect, preceding = response.dialect, offset - 1
     try:
-        stored = dialect.cut_out(answer.records, preceding, preceding, offset, context)
-        end = dialect.scan(stored, 0, context).next_offset or offset
-        chunks = dialect.decode_chunks(stored, preceding, end, isolation, answer.aborted, context)
-        is_first = stored == answer.records[: len(stored)]
+        stored = dialect.cut_out(answer.records, preceding, offset)
+        entry = replace(answer.records, data=stored, from_offset=0)  # none is passed over
+        end = dialect.scan(entry).next_offset or offset
+        chunks = dialect.decode_chunks(entry, preceding, end)
+        is_first = stored == answer.records.data[: len(stored)]
         return is_first and end > offset and sum(1 for _ in chunks) > 0
     except BadRecord:
         return False

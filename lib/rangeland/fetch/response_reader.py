@@ -5,6 +5,7 @@ and reports the result to the loop. Only bytes to decode are returned.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from rangeland.connection.failures import ConnectionLost
@@ -77,7 +78,7 @@ class ResponseReader:
             while isinstance(judgement, Question):
                 judgement = self._ask(response, judgement)
             if isinstance(judgement, Take):
-                return self._take(response, judgement)
+                return self._take(response, judgement, fetched)
             self._report(response, judgement)
         return None
 
@@ -91,16 +92,20 @@ class ResponseReader:
             and floor.is_seen_by(str(address), request.epoch)
         )
         cut_at, why = self._cut.get(request.index, (-1, ""))
+        records = replace(
+            fetched.records,
+            floor=request.offset if is_floor else None,
+            requested_offset=request.offset,
+            max_batch_bytes=self._settings.cluster.max_batch_bytes,
+        )
         return SliceResponse(
             self._brokers.dialect,
             address,
             request,
-            fetched,
+            records,
+            fetched.readable_end,
             self._loop.sender_of(request),
-            self._settings.isolation,
-            floor=request.offset if is_floor else None,
             cut_why=why if cut_at == request.offset else None,
-            max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
 
     def _ask(self, response: SliceResponse, question: Question) -> Judgement:
@@ -118,8 +123,10 @@ class ResponseReader:
         except ConnectionLost as error:
             return judge_silence(question, f"{error.what}: {error.why}")
 
-    def _take(self, response: SliceResponse, take: Take) -> FetchedPiece | None:
-        request, fetched, until = response.request, response.fetched, take.until_offset
+    def _take(
+        self, response: SliceResponse, take: Take, fetched: FetchedPartition
+    ) -> FetchedPiece | None:
+        request, until = response.request, take.until_offset
         if not self._loop.on_records(request, until):
             return None
         if not take.is_damaged:
@@ -129,15 +136,11 @@ class ResponseReader:
         self._turn_to_preferred(request, fetched)
         return FetchedPiece(
             request.index,
-            request.offset,
+            response.records,
             min(until, request.until_offset),
-            fetched.records,
-            fetched.aborted,
             str(response.address),
-            context=fetched.context,
-            options=response.options,
-            sender=response.sender,
-            epoch=request.epoch,
+            response.sender,
+            request.epoch,
         )
 
     def _report(

@@ -4,7 +4,6 @@ the run. ``loss_judgement`` judges damage and gaps.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.fetch.slice_state import Fail, SliceState
-from rangeland.logging_setup import partition_fields
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, partition_facts
 from rangeland.model import Slice
 from rangeland.planning.loss_errors import range_lost_error
@@ -31,8 +29,6 @@ half of the available time, if that is less."""
 MAX_LOSSES = 10_000
 """The most gaps of one slice that are recorded as lost, and the most losses by undecodable records:
 each is a row of the ledger. More show a mistake in the job file rather than a damaged log."""
-
-logger = logging.getLogger(__name__)
 
 
 def inspection_advice(what: str, capabilities: Capabilities) -> str:
@@ -78,11 +74,6 @@ def stuck_loss(
         slice_.partition, state.next_offset, slice_.until_offset, LossKind.UNREACHABLE, evidence
     )
     return decide_loss(loss, policy, slice_, error)
-
-
-def log_loss(loss: DecidedLoss) -> None:
-    extra = partition_fields(loss.partition, loss.from_offset)
-    logger.warning("Applied policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
 
 
 def _state_facts(state: SliceState) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from rangeland.errors import Bug
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_pieces import FetchedPiece, Piece
 from rangeland.fetch.leader_lookup import ask_cleanup_policy
+from rangeland.fetch.log_lines import log_loss
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.piece_decoder import AskCleanup, PieceDecoder, ReadAtLeader
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
@@ -100,12 +101,20 @@ class SliceReader:
             return
         results = self._typing.type_rows(chunk)
         typed: Iterator[SliceChunk] = self._schemas.answer(results, self._typing.add_schema)
-        yield from typed
+        for one in typed:
+            losses = [one] if isinstance(one, LostChunk) else one.lost_records
+            for lost in losses:
+                log_loss(lost.loss)
+            yield one
 
     def _decode(self, piece: Piece) -> Iterator[SliceChunk]:
         for result in self._decoder.decode(piece):
             match result:
-                case ReadChunk() | LostChunk():
+                case ReadChunk():
+                    yield result
+                case LostChunk(loss=loss, is_news=is_news):
+                    if is_news:
+                        log_loss(loss)
                     yield result
                 case AskCleanup(topic, address):
                     seeds = (parse_address(address),) if address else ()

@@ -9,11 +9,10 @@ list cannot happen in it.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import Bug, RangelandError
@@ -25,11 +24,8 @@ from rangeland.fetch.pacing import (
     first_fetch_size,
 )
 from rangeland.fetch.replica_choice import ReadMode, ServingBroker
-from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, LossKind
-from rangeland.model import Address, Leader, Slice
-
-logger = logging.getLogger(__name__)
+from rangeland.model import Address, Leader, Partition, Slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +91,16 @@ class Observation:
     """The suspicion that it supports. A failed attempt that does not support one ends it."""
     leader: Leader | None = None
     """The leader that is read next, where the event is that one is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """What is to be logged, with the partition that it concerns, if it concerns one, and how far
+    that was read."""
+
+    text: str
+    partition: Partition | None = None
+    offset: int | None = None
 
 
 class Move(Enum):
@@ -173,10 +179,8 @@ class SliceState:
         is_detour = self.broker.mode is ReadMode.DETOUR
         return SliceEvent.REPLICA_FAILED if is_detour else SliceEvent.LEADER_FAILED
 
-    @property
-    def log_fields(self) -> dict[str, Any]:
-        """The fields of its log lines."""
-        return partition_fields(self.slice.partition, self.next_offset)
+    def log_line(self, text: str) -> LogLine:
+        return LogLine(text, self.slice.partition, self.next_offset)
 
     def suspicion_of(
         self, kind: LossKind, evidence: str, now_ms: int, topic_id: str | None = None
@@ -243,9 +247,12 @@ def new_state(slice_: Slice, broker: ServingBroker, limits: FetchLimits, now_ms:
     )
 
 
-def move_on(state: SliceState, observation: Observation, now_ms: int, limits: FetchLimits) -> Move:
-    """Takes one transition of the table. The caller applies its loss."""
-    event, reason = observation.event, observation.reason
+def move_on(
+    state: SliceState, observation: Observation, now_ms: int, limits: FetchLimits
+) -> tuple[Move, LogLine | None]:
+    """Takes one transition of the table. Returns what is to be logged of it, too. The caller
+    applies its loss."""
+    event, reason, line = observation.event, observation.reason, None
     transition = _TABLE[state.phase].get(event)
     if transition is None:
         raise Bug(f"{state.slice}: {event.name} happened while the slice is {state.phase.value}")
@@ -253,7 +260,7 @@ def move_on(state: SliceState, observation: Observation, now_ms: int, limits: Fe
     match move:
         case Move.BACK_OFF:
             state.back_off(observation, now_ms, limits)
-            _log(state, f"Retrying in {state.retry.resume_at_ms - now_ms} ms", reason)
+            line = state.log_line(f"Retrying in {state.retry.resume_at_ms - now_ms} ms: {reason}")
         case Move.LEAVE | Move.PAUSE | Move.FOLLOW_HINT:
             state.leave_leader(observation, now_ms, limits)
             if move is Move.PAUSE:
@@ -261,27 +268,22 @@ def move_on(state: SliceState, observation: Observation, now_ms: int, limits: Fe
                 state.retry.resume_at_ms = now_ms + SHORT_END_PAUSE_MS
             if move is Move.FOLLOW_HINT:
                 state.broker.follow_hint(_named_leader(observation))
-            _log(state, f"Left the leader {state.left_leader}", reason)
+            line = state.log_line(f"Left the leader {state.left_leader}: {reason}")
         case Move.READ_LEADER:
             leader = _named_leader(observation)
             state.broker.on_leader(leader, now_ms)
-            where, fields = (leader.address, leader.epoch), state.log_fields
-            logger.info("Found the leader %s, epoch %s", *where, extra=fields)
+            line = state.log_line(f"Found the leader {leader.address}, epoch {leader.epoch}")
         case Move.RETURN:
             state.return_to_leader(reason, now_ms)
-            _log(state, f"Returned to the leader {state.broker.leader.address}", reason)
+            line = state.log_line(f"Returned to the leader {state.broker.leader.address}: {reason}")
         case Move.GO_ON if reason:
             state.retry.last_failure = reason
         case Move.ENLARGE:
             state.size.double(limits)
-    return move
+    return move, line
 
 
 def _named_leader(observation: Observation) -> Leader:
     if observation.leader is None:
         raise Bug(f"{observation.event.name} names no leader")
     return observation.leader
-
-
-def _log(state: SliceState, what: str, reason: str) -> None:
-    logger.info("%s: %s", what, reason, extra=state.log_fields)

@@ -31,7 +31,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 )
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.slice_chunks import LostChunk, LostRecords, ReadChunk, SliceChunk
-from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss, log_loss
+from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords
 from rangeland.model import COUNT_NAMES, Counts, Partition, Slice
@@ -103,7 +103,6 @@ class TypedChunks:
             raise loss.error
         action = loss.action
         if action is Action.HOLD:
-            log_loss(loss)
             return LostChunk(
                 chunk.slice_index,
                 loss,
@@ -114,8 +113,6 @@ class TypedChunks:
         entries = entries_of(rows, chunk.until_offset, adjacent=chunk.offsets_are_bytes)
         lost = tuple(lost_records(partition, rows, entries, undecodable, action))
         self._check_losses_are_few(slice_, rows, first, len(lost))
-        for records in lost:
-            log_loss(records.loss)
         mask = lost_row_mask(entries, undecodable, action)
         width = sum(records.loss.width for records in lost)
         others = Counts(quarantined=width) if action is Action.QUARANTINE else Counts(lost=width)

@@ -78,12 +78,12 @@ def batch_checksums(
         answered.add(fetched.partition)
         try:
             records = fetched.records
-            end = brokers.dialect.scan(records, offset).next_offset if len(records) else None
+            end = brokers.dialect.scan(records).next_offset if len(records) else None
             if fetched.meaning is not ErrorMeaning.OK or end is None:
                 return {}
             if is_bytes:  # then an entry begins there
-                until = brokers.dialect.entry_around(fetched.records, offset, offset)[1] or offset
-            entry = brokers.dialect.cut_out(fetched.records, offset, offset, until)
+                until = brokers.dialect.entry_around(records, offset)[1] or offset
+            entry = brokers.dialect.cut_out(records, offset, until)
         except BadRecord:
             return {}
         return {fetched.partition: zlib.crc32(entry)} if len(entry) else {}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.fetch_values import PartitionFetch
+from rangeland.dialects.fetch_values import FetchedRecords, PartitionFetch
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.model import Address, LogState, Partition
 from rangeland.survey.broker_requests import request_records
@@ -107,15 +107,15 @@ def _probe(
 
 
 def _begins(
-    brokers: ConnectionPool, records: memoryview, offset: int, max_bytes: int
+    brokers: ConnectionPool, records: FetchedRecords, offset: int, max_bytes: int
 ) -> bool | None:
     dialect = brokers.dialect
     try:
-        end = dialect.scan(records, offset).next_offset
+        end = dialect.scan(records).next_offset
         if end is None:
             # Fewer bytes than requested: the log ends there, and the entry is incomplete.
             return None if len(records) >= max_bytes else False
-        chunks = dialect.decode_chunks(records, offset, end, brokers.settings.isolation, ())
+        chunks = dialect.decode_chunks(records, offset, end)
         return next(iter(chunks), None) is not None
     except BadRecord as error:
         # If the damage is in a later entry, the first one is intact.
@@ -130,7 +130,7 @@ def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[
     while entry_offset < offset:
         records = _records_at(brokers, log, entry_offset, max_bytes, offset)
         try:
-            start, end = dialect.entry_around(records, entry_offset, offset)
+            start, end = dialect.entry_around(records, offset)
         except BadRecord as error:
             why = f"{error.what}: {error.why}"
             raise _undetermined_error(log, offset, why, error.do) from error
@@ -151,7 +151,7 @@ def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[
 
 def _records_at(
     brokers: ConnectionPool, log: LogState, entry_offset: int, max_bytes: int, offset: int
-) -> memoryview:
+) -> FetchedRecords:
     """Bytes of the log from ``entry_offset`` on, before ``offset``. Raises Unreachable for an error
     and for a response without records."""
     address = log.leader.address

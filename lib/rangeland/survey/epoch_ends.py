@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
+from rangeland.dialects.fetch_values import FetchedPartition, FetchedRecords, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangelandError
 from rangeland.model import Earliest, LogState, Partition
@@ -131,7 +131,7 @@ def _ends_before_first(
 
 
 def end_before_batch(
-    dialect: Dialect, records: memoryview, from_offset: int, epoch: int
+    dialect: Dialect, records: FetchedRecords, from_offset: int, epoch: int
 ) -> int | None:
     """The offset of a log's first batch, if its epoch is later; None if the given one may go on in
     it. ``from_offset``: where the log begins."""

@@ -47,7 +47,7 @@ def judge_entry(
         return OffsetResult(entry.meaning, entry.code_name, None)
     if entry.is_empty:
         return NO_ANSWER
-    return replace(earlier, borders=()) if lacks_timestamp(entry.records) else None
+    return replace(earlier, borders=()) if lacks_timestamp(entry.records.data) else None
 
 
 def corrected_times(
@@ -109,9 +109,7 @@ def _fetch_entries(
     entries: dict[Partition, FetchedPartition] = {}
     for fetch, response in zip(fetches, responses, strict=True):
         result = dialect.read_records([response], [fetch], Isolation.READ_UNCOMMITTED)
-        nothing = FetchedPartition(
-            fetch.partition, result.meaning, result.code_name, memoryview(b"")
-        )
+        nothing = FetchedPartition(fetch.partition, result.meaning, result.code_name)
         own = (x for x in result.partitions if x.partition == fetch.partition)
         entries[fetch.partition] = next(own, nothing)
     return entries

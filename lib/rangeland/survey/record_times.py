@@ -106,15 +106,12 @@ def _time_in(
     incomplete."""
     if fetched.meaning is not ErrorMeaning.OK:
         return None
-    isolation, until = brokers.settings.isolation, record.until_offset
-    next_offset = record.from_offset
+    next_offset, until = record.from_offset, record.until_offset
     if fetched.is_empty:
         # A full response, a quota and slow remote storage look like this, too: it shows nothing.
         return NoRecordBefore(next_offset)
     try:
-        for chunk in brokers.dialect.decode_chunks(
-            fetched.records, next_offset, until, isolation, fetched.aborted
-        ):
+        for chunk in brokers.dialect.decode_chunks(fetched.records, next_offset, until):
             next_offset = chunk.next_offset
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 moment = chunk.batch.column("timestamp")[0].value

@@ -86,12 +86,9 @@ def _look(
 def _has_rows(
     brokers: ConnectionPool, fetched: FetchedPartition, start: int, until: int, look: Look
 ) -> bool:
-    isolation = brokers.settings.isolation
     has_rows = False
     try:
-        for chunk in brokers.dialect.decode_chunks(
-            fetched.records, start, until, isolation, fetched.aborted, fetched.context
-        ):
+        for chunk in brokers.dialect.decode_chunks(fetched.records, start, until):
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 look(fetched.partition, chunk.batch)
                 has_rows = True

@@ -27,13 +27,7 @@ from rangeland.decode.jafka.layout import (
     MessageSet,
     SetFault,
 )
-from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
-    DecodeOptions,
-    FetchContext,
-    Scan,
-)
+from rangeland.dialects.fetch_values import FetchedRecords, Scan
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.errors import BadRecord, Damage
 from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits, decompress
@@ -63,29 +57,26 @@ def entry_error(offset: int, why: str, next_offset: int | None = None, **facts: 
     )
 
 
-def scan(
-    records: memoryview,
-    from_offset: int,
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
-) -> Scan:
+def scan(fetched: FetchedRecords) -> Scan:
     """The end of the complete entries, found without opening any. Raises BadRecord."""
-    walk = _walk(records, from_offset, len(records))
-    return Scan(from_offset + walk.end if walk.entries else None)
+    walk = _walk(fetched, len(fetched))
+    return Scan(fetched.from_offset + walk.end if walk.entries else None)
 
 
-def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:
-    """The beginning and end of the entry that contains ``target``, found by walking from
-    ``from_offset``, where an entry begins. End None: the walk did not reach it, and the first value
-    is where it stopped. Raises BadRecord."""
-    walk = _walk(records, from_offset, target - from_offset + 1)
+def entry_around(fetched: FetchedRecords, target: int) -> tuple[int, int | None]:
+    """The beginning and end of the entry that contains ``target``, found by walking from the first
+    entry. End None: the walk did not reach it, and the first value is where it stopped. Raises
+    BadRecord."""
+    from_offset = fetched.from_offset
+    walk = _walk(fetched, target - from_offset + 1)
     if walk.end > target - from_offset:
         return from_offset + walk.start, from_offset + walk.end
     return from_offset + walk.end, None
 
 
-def _walk(records: memoryview, from_offset: int, width: int) -> EntryWalk:
+def _walk(fetched: FetchedRecords, width: int) -> EntryWalk:
     """A walk over the entries that begin in the first ``width`` bytes. Raises BadRecord."""
+    records, from_offset = fetched.data, fetched.from_offset
     walk = jafka_decoder().walk_entries(records, width)
     if walk.fault is not None:
         raise entry_fault_error(records, walk.end, from_offset, walk.fault)
@@ -200,13 +191,6 @@ def is_packed_set(value: memoryview) -> bool:
     return True
 
 
-def cut_out(
-    records: memoryview,
-    from_offset: int,
-    first: int,
-    until: int,
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
-) -> memoryview:
-    """The raw bytes at ``[first, until)``, for quarantine. The records begin at ``from_offset``."""
-    return records[first - from_offset : until - from_offset]
+def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
+    """The raw bytes at ``[first, until)``, for quarantine."""
+    return fetched.data[first - fetched.from_offset : until - fetched.from_offset]

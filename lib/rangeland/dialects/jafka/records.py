@@ -1,18 +1,17 @@
 """Turns fetched bytes into rows, with every byte of the log accounted for.
 
-A walk takes runs of plain entries as they are, opens packed ones, and stops at the end of the
+A walk takes consecutive plain entries as they are, opens packed ones, and stops at the end of the
 range, which must be the end of an entry. All messages are then decoded in one call.
 
 Messages are counted twice: by the walk, and by the decoder as rows. If the two disagree, nothing is
 returned.
 
-Pure: no I/O, no state between calls. The bytes begin with the entry at ``from_offset``, which they
-do not contain.
+Pure: no I/O, no state between calls. The bytes do not contain the offset at which they begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +19,7 @@ import pyarrow.compute as pc
 
 from rangeland.decode import columns, jafka_decoder
 from rangeland.decode.jafka.layout import HEADER_BYTES, MessageSet, SetFault, UndecodableEntry
-from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
-    DecodedChunk,
-    DecodeOptions,
-    FetchContext,
-    miscount_error,
-)
+from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, miscount_error
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,
@@ -39,7 +31,7 @@ from rangeland.dialects.jafka.log_entries import (
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.errors import BadRecord
-from rangeland.model import Counts, Isolation
+from rangeland.model import Counts
 from rangeland.wire.bounded_decompression import NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
 
@@ -48,28 +40,23 @@ MAX_CHUNK_BYTES = 64 << 20
 
 
 def decode_chunks(
-    records: memoryview,
-    from_offset: int,
-    until_offset: int,
-    isolation: Isolation,
-    aborted: Sequence[tuple[int, int]],
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
+    fetched: FetchedRecords, from_offset: int, until_offset: int, *, reports_gaps: bool = False
 ) -> Iterator[DecodedChunk]:
-    """All of one fetch response, whose first byte is at ``from_offset``, in chunks of bounded
-    memory. Each continues where the previous one ends; the last ends at ``until_offset`` or after
-    the last complete entry. There are no transactions, so ``isolation`` and ``aborted`` are
-    ignored; of ``options`` only the memory limit is used.
+    """The entries from ``from_offset`` on, in chunks of bounded memory. Each continues where the
+    previous one ends; the last ends at ``until_offset`` or after the last complete entry. Entries
+    follow one another without gaps.
 
     Raises BadRecord with the damage, and where reading resumes after it if that is known; also for
     an entry that extends beyond ``until_offset``."""
     while from_offset < until_offset:
-        max_bytes = options.max_batch_bytes
+        records, max_bytes = (
+            fetched.data[from_offset - fetched.from_offset :],
+            fetched.max_batch_bytes,
+        )
         chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=max_bytes)
         if chunk.next_offset == from_offset:
             return
         yield chunk
-        records = records[chunk.next_offset - from_offset :]
         from_offset = chunk.next_offset
 
 
@@ -110,7 +97,7 @@ class _EntryWalker:
         self.unpacked_bytes = 0
 
     def take(self, max_bytes: int) -> bool:
-        """Takes a run of plain entries and the packed entry after it. False: there is neither."""
+        """Takes consecutive plain entries, then a packed one. False: there is neither."""
         start = self.byte_index
         records = self.records[start:]
         limit = min(self.width - start, max_bytes)

@@ -25,6 +25,7 @@ from rangeland.dialects.cluster_values import (
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
     FetchedPartition,
+    FetchedRecords,
     FetchOptions,
     FetchResult,
     PartitionFetch,
@@ -289,12 +290,11 @@ def read_records(
     is_one = isinstance(response, m.FetchResponse)
     whole = error_code_of(NONE if is_one else response.error_code)
     parts = (response,) if isinstance(response, m.FetchResponse) else response.responses
-    partitions = tuple(
-        _fetched_partition(a.partition, part) for a, part in zip(fetches, parts, strict=True)
-    )
+    partitions = tuple(_fetched_partition(a, part) for a, part in zip(fetches, parts, strict=True))
     return FetchResult(whole.meaning, whole.name, partitions)
 
 
-def _fetched_partition(partition: Partition, response: m.FetchResponse) -> FetchedPartition:
+def _fetched_partition(fetch: PartitionFetch, response: m.FetchResponse) -> FetchedPartition:
     code = error_code_of(response.error_code)
-    return FetchedPartition(partition, code.meaning, code.name, response.records)
+    records = FetchedRecords(response.records, fetch.offset)
+    return FetchedPartition(fetch.partition, code.meaning, code.name, records)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from rangeland.dialects.fetch_values import FetchedRecords
 from rangeland.dialects.kafka.entry_records import records_of
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.entry_spans import MAX_OFFSET
@@ -64,14 +65,12 @@ class AbortedTransactions:
         return (*self._open.items(), *pending)
 
 
-def aborted_within(
-    records: memoryview, first: int, until: int, aborted: Sequence[Aborted]
-) -> tuple[Aborted, ...]:
-    """The aborted transactions, among those returned with ``records``, that can affect the offsets
-    ``[first, until)``: they do not end before these offsets, or begin after them."""
-    transactions = AbortedTransactions(aborted)
+def aborted_within(fetched: FetchedRecords, first: int, until: int) -> tuple[Aborted, ...]:
+    """The aborted transactions that can affect the offsets ``[first, until)``: they do not end
+    before these offsets, or begin after them."""
+    transactions = AbortedTransactions(fetched.aborted)
     try:
-        for entry in entries(records, first):
+        for entry in entries(fetched, first):
             if entry.last_offset >= first:
                 break
             transactions.is_aborted(entry, is_passed=True)

@@ -24,14 +24,7 @@ import numpy as np
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.batch_table import BatchColumn, BatchWalk, Heads
-from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
-    DecodeOptions,
-    FetchContext,
-    Scan,
-    UnconfirmedGap,
-)
+from rangeland.dialects.fetch_values import FetchedRecords, Scan, UnconfirmedGap
 from rangeland.dialects.kafka.entry_checks import (
     first_inside,
     has_gap,
@@ -83,21 +76,20 @@ class BatchGroup(NamedTuple):
         return with_known_end(batch_of(self.records[begin:end]), self.records, end)
 
 
-def entries(
-    records: memoryview, from_offset: int = 0, options: DecodeOptions = DEFAULT_OPTIONS
-) -> Iterator[LogEntry]:
+def entries(fetched: FetchedRecords, from_offset: int = 0) -> Iterator[LogEntry]:
     """The complete entries, in order. Raises BadRecord for an invalid entry, and for offsets that
     contradict those of its neighbours. An entry that ends at or before ``from_offset`` has been
-    dealt with already, and is skipped even if it is invalid or contradicts ``options``."""
-    for _, _, entry in locate_entries(records, from_offset, options):
+    dealt with already, and is skipped even if it is invalid or contradicts what is known."""
+    for _, _, entry in locate_entries(fetched, from_offset):
         yield entry
 
 
 def grouped_entries(
-    records: memoryview, from_offset: int = 0, options: DecodeOptions = DEFAULT_OPTIONS
+    fetched: FetchedRecords, from_offset: int = 0
 ) -> Iterator[BatchGroup | LogEntry]:
     """Like ``entries``, with consecutive batches in groups where possible."""
-    begin, floor, requested = 0, options.floor or 0, options.requested_offset or 0
+    records, requested = fetched.data, fetched.requested_offset or 0
+    begin, floor = 0, fetched.floor or 0
     for walk, heads in _batch_steps(records, floor):
         if begin == 0 and len(heads) and int(heads[0, BatchColumn.LAST_OFFSET]) < requested:
             break
@@ -106,7 +98,7 @@ def grouped_entries(
             yield BatchGroup(records, heads)
         if walk.is_all:
             return
-    for _, _, entry in _one_by_one(records, begin, floor, from_offset, options):
+    for _, _, entry in _one_by_one(fetched, begin, floor, from_offset):
         yield entry
 
 
@@ -123,30 +115,25 @@ def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchWalk, H
 
 
 def locate_entries(
-    records: memoryview,
-    from_offset: int,
-    options: DecodeOptions = DEFAULT_OPTIONS,
-    *,
-    join_messages: bool = True,
+    fetched: FetchedRecords, from_offset: int, *, join_messages: bool = True
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """Like ``entries``, with the bytes at which each begins and ends."""
-    return _one_by_one(
-        records, 0, options.floor or 0, from_offset, options, join_messages=join_messages
-    )
+    floor = fetched.floor or 0
+    return _one_by_one(fetched, 0, floor, from_offset, join_messages=join_messages)
 
 
 def _one_by_one(
-    records: memoryview,
+    fetched: FetchedRecords,
     begin: int,
     floor: int,
     from_offset: int,
-    options: DecodeOptions,
     *,
     join_messages: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """Like ``locate_entries``, from the byte ``begin`` on; the entries before it end at the offset
     ``floor``."""
-    requested, max_bytes = options.requested_offset or 0, options.max_batch_bytes
+    records, max_bytes = fetched.data, fetched.max_batch_bytes
+    requested = fetched.requested_offset or 0
     base = first_of(records, begin)
     for byte_index, end in spans(records, begin, join_messages=join_messages):
         following = first_of(records, end)
@@ -169,40 +156,36 @@ def _one_by_one(
         base = first_of(records, end)
 
 
-def scan(
-    records: memoryview,
-    from_offset: int = 0,
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
-) -> KafkaScan:
-    """What the headers of the complete entries show; none is opened. The bytes contain the offsets;
-    ``from_offset`` is the one that was requested. Raises BadRecord for an invalid entry, and if
-    offsets do not rise."""
-    floor, requested = options.floor or 0, options.requested_offset or 0
+def scan(fetched: FetchedRecords) -> KafkaScan:
+    """What the headers of the complete entries show; none is opened. Raises BadRecord for an
+    invalid entry, and if offsets do not rise."""
+    records, floor = fetched.data, fetched.floor or 0
+    requested = fetched.requested_offset or 0
     tail = np.empty((0, len(BatchColumn)), np.int64)  # of the last two batches
     for walk_so_far, heads in _batch_steps(records, floor):
         tail, walk = np.concatenate((tail, heads[-2:]))[-2:], walk_so_far
     if not walk.is_all:
-        return KafkaScan(_last_end(records, from_offset, options))
+        return KafkaScan(_last_end(fetched))
     if not len(tail):
         return KafkaScan(None)
     next_offset: int | None = walk.last_offset + 1
     if walk.last_offset >= requested and _is_before(records, requested):
-        next_offset = _last_end(records, from_offset, options)
+        next_offset = _last_end(fetched)
     if first_of(records, walk.end) <= MAX_OFFSET:
         return KafkaScan(next_offset)
     byte_index, _, base = tail[-1, : BatchColumn.BASE_OFFSET + 1].tolist()
     batch = records[byte_index : walk.end]
     end_before = int(tail[-2, BatchColumn.LAST_OFFSET]) + 1 if len(tail) > 1 else floor
-    begin = max(end_before, from_offset)
+    begin = max(end_before, fetched.from_offset)
     gap = UnconfirmedGap(begin, base, walk.last_offset, batch) if base > begin else None
     return KafkaScan(next_offset, gap, batch)
 
 
-def _last_end(records: memoryview, from_offset: int, options: DecodeOptions) -> int | None:
+def _last_end(fetched: FetchedRecords) -> int | None:
     """The offset after the last complete entry, found entry by entry; None if there is none."""
     last, rises = None, True
-    floor, requested = options.floor or 0, options.requested_offset or 0
+    records, floor = fetched.data, fetched.floor or 0
+    requested = fetched.requested_offset or 0
     for last in spans(records, join_messages=True):
         byte_index, end = last
         base, delta = first_and_delta(records, byte_index, end)
@@ -212,15 +195,15 @@ def _last_end(records: memoryview, from_offset: int, options: DecodeOptions) -> 
         return None
     byte_index, end = last
     if rises and first_of(records, end) >= floor and not _is_before(records, requested):
-        return next(entries(records[byte_index:end])).last_offset + 1
-    for entry in entries(records, from_offset, options):
+        return next(entries(FetchedRecords(records[byte_index:end], 0))).last_offset + 1
+    for entry in entries(fetched, fetched.from_offset):
         floor = entry.last_offset + 1
     return floor
 
 
-def first_offset(records: memoryview, from_offset: int) -> int:
+def first_offset(fetched: FetchedRecords, from_offset: int) -> int:
     """The first offset of the entries, or ``from_offset`` if one of them begins before it."""
-    for entry in entries(records, from_offset):
+    for entry in entries(fetched, from_offset):
         if entry.last_offset >= from_offset:
             return max(from_offset, entry.base_offset)
     return from_offset
@@ -234,18 +217,11 @@ def _is_before(records: memoryview, offset: int) -> bool:
     return base + delta < offset
 
 
-def cut_out(
-    records: memoryview,
-    from_offset: int,
-    first: int,
-    until: int,
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
-) -> memoryview:
+def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
     """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
-    bad entry begins where the one before it ends, so at most its header is needed. ``from_offset``
-    is for dialects whose bytes do not contain their offsets."""
-    begins = ends = _begin(records, first, options)
+    bad entry begins where the one before it ends, so at most its header is needed."""
+    records, begins = fetched.data, _begin(fetched, first)
+    ends = begins
     for start, end in spans(records[begins:]):
         if start > 0 and first_of(records, begins + start) >= until:
             break
@@ -253,11 +229,11 @@ def cut_out(
     return records[begins:ends]
 
 
-def _begin(records: memoryview, first: int, options: DecodeOptions) -> int:
+def _begin(fetched: FetchedRecords, first: int) -> int:
     """The byte at which the entry with the offset ``first`` begins, or the first bad entry."""
     begins = 0
     try:
-        for byte_index, end, entry in locate_entries(records, first, options, join_messages=False):
+        for byte_index, end, entry in locate_entries(fetched, first, join_messages=False):
             if entry.last_offset >= first:
                 return byte_index
             begins = end

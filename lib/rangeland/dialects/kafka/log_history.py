@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchedRecords
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
 from rangeland.dialects.kafka.requests import MAGIC_AT
@@ -55,8 +56,9 @@ def read_epochs(
     return ends
 
 
-def epoch_of(records: memoryview) -> int | None:
+def epoch_of(fetched: FetchedRecords) -> int | None:
     """The leader epoch of the first batch; None for the formats before batches."""
+    records = fetched.data
     if len(records) <= MAGIC_AT or records[MAGIC_AT] < 2:
         return None
     epoch = int.from_bytes(records[EPOCH_AT : EPOCH_AT + 4], "big", signed=True)

@@ -12,29 +12,21 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from rangeland.decode.kafka.batch_table import BatchColumn, Heads
 from rangeland.decode.kafka.layout import TooManyHeaders, UndecodableRecord
-from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
-    DecodedChunk,
-    DecodeOptions,
-    FetchContext,
-    Gap,
-)
-from rangeland.dialects.kafka.aborted_transactions import Aborted, AbortedTransactions
+from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, Gap
+from rangeland.dialects.kafka.aborted_transactions import AbortedTransactions
 from rangeland.dialects.kafka.chunk_builder import ChunkBuilder
 from rangeland.dialects.kafka.entry_records import entry_error
 from rangeland.dialects.kafka.entry_scan import BatchGroup, grouped_entries
 from rangeland.dialects.kafka.legacy_messages import StoredMessages, batch_error, split_messages
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
-from rangeland.model import Isolation
 from rangeland.wire.memory_budget import HEADER_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20
@@ -46,21 +38,15 @@ _MAX_HEADERS = MAX_CHUNK_BYTES // HEADER_BYTES
 
 
 def decode_chunks(
-    records: memoryview,
-    from_offset: int,
-    until_offset: int,
-    isolation: Isolation,
-    aborted: Sequence[Aborted],
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
+    fetched: FetchedRecords, from_offset: int, until_offset: int, *, reports_gaps: bool = False
 ) -> Iterator[DecodedChunk | Gap]:
     """All of one fetch response, in chunks of bounded memory. Each continues where the previous one
     ends; the last ends at ``until_offset`` or after the last complete entry. Entries before
-    ``from_offset`` are skipped. ``aborted`` is the list that was returned with these bytes. Raises
-    BadRecord with the damage, and where reading resumes after it if that is known."""
+    ``from_offset`` are skipped. Raises BadRecord with the damage, and where reading resumes after
+    it if that is known."""
 
     def begin(offset: int) -> LogWalk:
-        return walk_from(records, offset, until_offset, isolation, aborted, options)
+        return walk_from(fetched, offset, until_offset, reports_gaps=reports_gaps)
 
     max_bytes = MAX_CHUNK_BYTES
     walk = begin(from_offset)
@@ -83,18 +69,17 @@ def decode_chunks(
 
 
 def walk_from(
-    records: memoryview,
-    from_offset: int,
-    until_offset: int,
-    isolation: Isolation,
-    aborted: Sequence[Aborted],
-    options: DecodeOptions = DEFAULT_OPTIONS,
+    fetched: FetchedRecords, from_offset: int, until_offset: int, *, reports_gaps: bool = False
 ) -> LogWalk:
     """A walk over these records, to the offsets ``[from_offset, until_offset)``."""
-    reads_committed = isolation is Isolation.READ_COMMITTED
-    transactions = AbortedTransactions(aborted if reads_committed else ())
-    entries = grouped_entries(records, from_offset, options)
-    return LogWalk(entries, transactions, options, from_offset, until_offset)
+    return LogWalk(
+        grouped_entries(fetched, from_offset),
+        AbortedTransactions(fetched.aborted),
+        from_offset,
+        until_offset,
+        fetched.max_batch_bytes,
+        reports_gaps,
+    )
 
 
 @dataclass(slots=True)
@@ -104,9 +89,10 @@ class LogWalk:
 
     entries: Iterator[BatchGroup | LogEntry]
     transactions: AbortedTransactions
-    options: DecodeOptions
     next_offset: int
     until_offset: int
+    max_batch_bytes: int
+    reports_gaps: bool
     chunk: ChunkBuilder = field(init=False)
     """The chunk that is being filled."""
     gap: Gap | None = None
@@ -123,7 +109,7 @@ class LogWalk:
         ``max_bytes`` are decompressed. Damage that begins where the range ends matters only because
         nothing else accounts for the offsets from ``good_until`` up to it, and the error carries
         that offset."""
-        self.chunk = ChunkBuilder(self.next_offset, self.until_offset, self.options.max_batch_bytes)
+        self.chunk = ChunkBuilder(self.next_offset, self.until_offset, self.max_batch_bytes)
         try:
             self._advance(max_bytes)
         except BadRecord as error:
@@ -174,7 +160,7 @@ class LogWalk:
         whole = int(np.searchsorted(lasts, min(self.until_offset, opens_at)))
         if int(group.heads[0, BatchColumn.BASE_OFFSET]) < self.next_offset:
             whole = 0
-        elif whole and self.options.reports_gaps:
+        elif whole and self.reports_gaps:
             whole = self._until_gap(group.heads[:whole])
         if whole == 0:
             self._take(group.entry(0))
@@ -205,7 +191,7 @@ class LogWalk:
         not opened, so where a skipped wrapper begins is unknown."""
         last, from_offset = entry.last_offset, self.next_offset
         is_passed = last < from_offset
-        if self.options.reports_gaps and not is_passed and self._stops_before(entry):
+        if self.reports_gaps and not is_passed and self._stops_before(entry):
             return
         is_aborted = self.transactions.is_aborted(entry, is_passed=is_passed)
         base = last if is_passed else entry.base_offset

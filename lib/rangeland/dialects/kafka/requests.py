@@ -21,7 +21,9 @@ from rangeland.dialects.cluster_values import (
 )
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
+    NO_DATA,
     FetchedPartition,
+    FetchedRecords,
     FetchOptions,
     FetchResult,
     PartitionFetch,
@@ -256,6 +258,8 @@ def read_records(
     """What came for each partition, in the order of the response. Topics that have only an id get
     their names."""
     (response,) = responses
+    reads_committed = isolation is Isolation.READ_COMMITTED
+    offsets = {a.partition: a.offset for a in fetches}
     names = {a.topic_id: a.partition.topic for a in fetches if a.topic_id}
     whole = error_code_of(response.error_code)
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
@@ -263,20 +267,21 @@ def read_records(
     for topic in response.responses:
         name = topic.topic or names.get(topic.topic_id or "", "")
         for partition in topic.partitions:
+            where = Partition(name, partition.partition_index)
             code = error_code_of(partition.error_code)
-            stable = isolation is Isolation.READ_COMMITTED and partition.last_stable_offset >= 0
+            stable = reads_committed and partition.last_stable_offset >= 0
             readable_end = partition.last_stable_offset if stable else partition.high_watermark
             partitions.append(
                 FetchedPartition(
-                    partition=Partition(name, partition.partition_index),
+                    partition=where,
                     meaning=code.meaning,
                     code_name=code.name,
-                    records=partition.records if partition.records is not None else memoryview(b""),
-                    readable_end=readable_end if readable_end >= 0 else None,
-                    aborted=tuple(
-                        (a.producer_id, a.first_offset)
-                        for a in partition.aborted_transactions or ()
+                    records=FetchedRecords(
+                        partition.records if partition.records is not None else NO_DATA,
+                        offsets.get(where, 0),
+                        _aborted_in(partition) if reads_committed else (),
                     ),
+                    readable_end=readable_end if readable_end >= 0 else None,
                     preferred=None
                     if partition.preferred_read_replica < 0
                     else partition.preferred_read_replica,
@@ -284,6 +289,11 @@ def read_records(
                 )
             )
     return FetchResult(whole.meaning, whole.name, tuple(partitions), response.throttle_time_ms)
+
+
+def _aborted_in(partition: m.FetchedPartitionData) -> tuple[tuple[int, int], ...]:
+    aborted = partition.aborted_transactions or ()
+    return tuple((a.producer_id, a.first_offset) for a in aborted)
 
 
 def _leader_hint(leader: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:

@@ -12,9 +12,10 @@ from typing import Any
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    NO_RECORDS,
+    NO_DATA,
     FetchContext,
     FetchedPartition,
+    FetchedRecords,
     ResponseSpan,
 )
 from rangeland.dialects.rocketmq import messages as m
@@ -88,7 +89,7 @@ class _JoinedPulls:
         start, until = self.next_offset, number_of(response, "nextBeginOffset")
         if until <= start:
             return True
-        body = response.body if response.code == SUCCESS else NO_RECORDS
+        body = response.body if response.code == SUCCESS else NO_DATA
         if response.pull.offset < start:
             if self._is_misplaced(body, response.pull.offset, until):
                 return False  # a separate pull will show which messages are misplaced
@@ -118,10 +119,10 @@ class _JoinedPulls:
     def as_fetched(self, partition: Partition) -> FetchedPartition:
         if not self.spans:
             return self.nothing(partition, "PULL_NOT_FOUND")
-        bodies = self.bodies
-        records = memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
-        fetched = self.nothing(partition, "FOUND")
-        return replace(fetched, records=records, context=self._context(self.spans))
+        bodies, start = self.bodies, self.spans[0].from_offset
+        data = memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
+        records = FetchedRecords(data, start, context=self._context(self.spans))
+        return replace(self.nothing(partition, "FOUND"), records=records)
 
     def nothing(self, partition: Partition, name: str) -> FetchedPartition:
         return FetchedPartition(

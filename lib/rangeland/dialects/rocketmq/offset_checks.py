@@ -35,9 +35,9 @@ class MisplacedMessage(NamedTuple):
     fault: StoredFault | None = None
 
 
-class ResponseRun(NamedTuple):
-    """The messages at bytes ``[start, end)`` account for ``[from_offset, until_offset)``.
-    ``misplaced``: the misplaced message after them, if any."""
+class PlacedMessages(NamedTuple):
+    """The messages at bytes ``[start, end)``, which are at their offsets and account for
+    ``[from_offset, until_offset)``. ``misplaced``: the misplaced message after them, if any."""
 
     start: int
     end: int
@@ -46,15 +46,15 @@ class ResponseRun(NamedTuple):
     misplaced: MisplacedMessage | None
 
 
-def response_runs(result: PullResult) -> Iterator[ResponseRun]:
+def placed_messages(result: PullResult) -> Iterator[PlacedMessages]:
     """All fetched bytes; the broker must have said which offsets they account for."""
     spans = result.context.spans
     start, offset = 0, spans[0].from_offset
     for message in misplaced_messages(result):
-        yield ResponseRun(start, message.start, offset, message.offset, message)
+        yield PlacedMessages(start, message.start, offset, message.offset, message)
         start = message.end
         offset = message.offset if message.until_offset is None else message.until_offset
-    yield ResponseRun(start, len(result.messages), offset, spans[-1].until_offset, None)
+    yield PlacedMessages(start, len(result.messages), offset, spans[-1].until_offset, None)
 
 
 def misplaced_messages(result: PullResult) -> list[MisplacedMessage]:

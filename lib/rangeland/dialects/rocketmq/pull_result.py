@@ -12,7 +12,12 @@ import struct
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, ResponseSpan
+from rangeland.dialects.fetch_values import (
+    NO_CONTEXT,
+    FetchContext,
+    FetchedRecords,
+    ResponseSpan,
+)
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 _OLD_HEAD: Final = struct.Struct(">8sqi")
@@ -49,20 +54,19 @@ class PullResult(NamedTuple):
         return spans[-1].until_offset if spans else None
 
 
-def pull_result_of(
-    records: memoryview, context: FetchContext, max_batch_bytes: int = MAX_BATCH_BYTES
-) -> PullResult:
-    """The records and their context. Earlier releases wrote the tags before the bytes in
+def pull_result_of(fetched: FetchedRecords) -> PullResult:
+    """The messages and their context. Earlier releases wrote the tags before the bytes in
     quarantine, after a length that no message has; only bytes from quarantine are checked for
     that."""
+    records, context, max_bytes = fetched.data, fetched.context, fetched.max_batch_bytes
     if not context.from_quarantine or bytes(records[: len(_OLD_MARK)]) != _OLD_MARK:
-        return PullResult(records, context, max_batch_bytes=max_batch_bytes)
+        return PullResult(records, context, max_batch_bytes=max_bytes)
     _, _, length = _OLD_HEAD.unpack_from(records)
     start = _OLD_HEAD.size + length
     tags = tuple(bytes(records[_OLD_HEAD.size : start]).split(_BETWEEN))
     spans = tuple(ResponseSpan(span.end - start, *span[1:]) for span in context.spans)
     own_context = replace(context, spans=spans, tags=tags)
-    return PullResult(records[start:], own_context, start, max_batch_bytes=max_batch_bytes)
+    return PullResult(records[start:], own_context, start, max_batch_bytes=max_bytes)
 
 
 def messages_from(body: Any, offset: int) -> Any:

@@ -14,7 +14,7 @@ Pure: no I/O, no state between calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -26,24 +26,17 @@ from rangeland.decode.rocketmq.layout import (
     StoredFault,
     UndecodableMessage,
 )
-from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
-    DecodedChunk,
-    DecodeOptions,
-    FetchContext,
-    miscount_error,
-)
+from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, miscount_error
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
-from rangeland.dialects.rocketmq.offset_checks import response_runs
+from rangeland.dialects.rocketmq.offset_checks import placed_messages
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.dialects.rocketmq.stored_messages import (
     decoded_message_error,
     message_error,
     misplaced_error,
 )
-from rangeland.model import Counts, Isolation
+from rangeland.model import Counts
 from rangeland.wire.bounded_decompression import NotDecompressible
 
 MAX_CHUNK_BYTES: Final = 64 << 20
@@ -51,34 +44,29 @@ MAX_CHUNK_BYTES: Final = 64 << 20
 
 
 def decode_chunks(
-    records: memoryview,
-    from_offset: int,
-    until_offset: int,
-    isolation: Isolation,
-    aborted: Sequence[tuple[int, int]],
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
+    fetched: FetchedRecords, from_offset: int, until_offset: int, *, reports_gaps: bool = False
 ) -> Iterator[DecodedChunk]:
     """All of one response; in chunks of bounded memory if messages are compressed. Each continues
     where the previous one ends; the last ends at ``until_offset`` or after the last complete
-    message. ``isolation`` and ``aborted`` are ignored.
+    message. No gap is reported: brokers say what is compacted.
 
     Raises BadRecord with the damage, and where reading resumes after it if that is known."""
-    if from_offset >= until_offset or not (len(records) or context.spans):
+    if from_offset >= until_offset or not (len(fetched) or fetched.context.spans):
         return
-    result = pull_result_of(records, context, options.max_batch_bytes)
+    result = pull_result_of(fetched)
     if result.until_offset is None:
         yield from _decode(result, from_offset, until_offset)
         return
-    for run in response_runs(result):
-        end = min(run.until_offset, until_offset)
+    for placed in placed_messages(result):
+        end = min(placed.until_offset, until_offset)
         if from_offset < end:
-            messages, start = result.messages[run.start : run.end], result.start + run.start
+            messages = result.messages[placed.start : placed.end]
+            start = result.start + placed.start
             part = result._replace(messages=messages, start=start, ends_at=end)
             for chunk in _decode(part, from_offset, end):
                 yield chunk
                 from_offset = chunk.next_offset
-        message = run.misplaced
+        message = placed.misplaced
         if message is None or message.offset >= until_offset:
             return
         if message.until_offset is None or message.until_offset > from_offset:

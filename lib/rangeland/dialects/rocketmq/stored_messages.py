@@ -10,18 +10,12 @@ from typing import Any, Final
 
 from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
-from rangeland.dialects.fetch_values import (
-    DEFAULT_OPTIONS,
-    NO_CONTEXT,
-    DecodeOptions,
-    FetchContext,
-    Scan,
-)
+from rangeland.dialects.fetch_values import FetchedRecords, Scan
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, walk_entries
 from rangeland.dialects.rocketmq.offset_checks import (
     MisplacedMessage,
     misplaced_messages,
-    response_runs,
+    placed_messages,
 )
 from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.errors import BadRecord, Damage
@@ -32,15 +26,10 @@ LOOK: Final = (
 )
 
 
-def scan(
-    records: memoryview,
-    from_offset: int,
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
-) -> Scan:
+def scan(fetched: FetchedRecords) -> Scan:
     """The end of the complete messages, or of all that the broker has accounted for, found without
     decoding any. Raises BadRecord."""
-    result = pull_result_of(records, context)
+    result, from_offset = pull_result_of(fetched), fetched.from_offset
     if result.until_offset is not None:
         for message in misplaced_messages(result):
             if message.until_offset is None or message.until_offset > from_offset:
@@ -99,25 +88,16 @@ def message_error(offset: int, why: str, next_offset: int | None = None, **facts
     )
 
 
-def cut_out(
-    records: memoryview,
-    from_offset: int,
-    first: int,
-    until: int,
-    context: FetchContext = NO_CONTEXT,
-    options: DecodeOptions = DEFAULT_OPTIONS,
-) -> memoryview:
+def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
     """The raw bytes, for quarantine, of messages with offsets in ``[first, until)``, and of batches
-    that contain one of them, up to the first bytes that cannot be walked over. The broker's
-    response or the messages contain the offsets; ``from_offset`` is for dialects whose bytes do
-    not."""
-    result = pull_result_of(records, context)
-    if not context.spans:
+    that contain one of them, up to the first bytes that cannot be walked over."""
+    result = pull_result_of(fetched)
+    if not fetched.context.spans:
         return _walk(result.messages, first, until)
-    for run in response_runs(result):
-        if first < run.until_offset:
-            return _walk(result.messages[run.start : run.end], first, until)
-        message = run.misplaced
+    for placed in placed_messages(result):
+        if first < placed.until_offset:
+            return _walk(result.messages[placed.start : placed.end], first, until)
+        message = placed.misplaced
         if message is not None and (message.until_offset is None or first < message.until_offset):
             return result.messages[message.start : message.end]
     return result.messages[:0]
