@@ -13,16 +13,16 @@ from rangeland.delta.transaction_log.table_commit import (
     NotCommitted,
     RowsRefused,
 )
-from rangeland.errors import StorageFailed, TableRefused
+from rangeland.errors import Conflict, StorageFailed, TableRefused
 from rangeland.landing.execution.committer import (
     MAX_ATTEMPTS,
     PlanCommitter,
     PreparedPlan,
     Superseded,
 )
-from rangeland.spark.replace_where import ConcurrentChange
+from rangeland.spark.replace_where import RowsChanged
 
-CHANGED = ConcurrentChange("could not replace rows", why="OPTIMIZE was first")
+CHANGED = RowsChanged("lake/t", "OPTIMIZE was first")
 LANDED = CommittedOutcome(7, is_new=True)
 GONE = FilesGone(("part-1.parquet",))
 REFUSED = RowsRefused(TableRefused("a row breaks the constraint id > 0"))
@@ -67,7 +67,7 @@ def test_attempts_end_however_often_the_outcome_was_superseded(
 ) -> None:
     others: list[Any] = [Superseded(f"outcome {n}") for n in range(superseded)]  # type: ignore[arg-type]
     under_test = committer(monkeypatch, [*others, CHANGED])
-    with pytest.raises(ConcurrentChange):
+    with pytest.raises(Conflict, match="another writer has changed them: OPTIMIZE was first"):
         commit(under_test)
     assert len(under_test.attempts) == superseded + MAX_ATTEMPTS
 

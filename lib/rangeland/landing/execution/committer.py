@@ -29,6 +29,7 @@ from rangeland.errors import (
 from rangeland.landing.execution.commit_failures import (
     commit_error,
     gone_rows_error,
+    rows_changed_error,
 )
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.outcome_preparation import OutcomePreparer
@@ -41,7 +42,7 @@ from rangeland.landing.target.landing_target import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.spark.replace_where import ConcurrentChange
+from rangeland.spark.replace_where import RowsChanged
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class Superseded:
     outcome: OutcomeEvent
 
 
-Attempt = CommittedOutcome | NotCommitted | Superseded | ConcurrentChange
+Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged
 """What an attempt to commit an outcome ends in."""
 
 
@@ -151,11 +152,11 @@ class PlanCommitter:
                     return prepared.outcome, landed
                 case Superseded(outcome=newer):
                     prepared = replace(prepared, outcome=newer)
-                case ConcurrentChange() as conflict:
+                case RowsChanged() as changed:
                     conflicts += 1
                     if conflicts == MAX_ATTEMPTS:
-                        raise conflict
-                    logger.info("Committing plan %s again: %s", plan.id, conflict.why)
+                        raise rows_changed_error(changed)
+                    logger.info("Committing plan %s again: %s", plan.id, changed.why)
                     self._target.table.refresh_same_table()
                 case failure if was_read_again:
                     raise commit_error(plan, failure)
