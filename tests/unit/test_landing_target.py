@@ -332,7 +332,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     finisher._replacement = finisher._outcomes._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
-    assert finisher.replaced == ReplacedRange(same=100), "of the rows that landed, not of each try"
+    assert done.replaced == ReplacedRange(same=100), "of the rows that landed, not of each try"
     assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]
 
 

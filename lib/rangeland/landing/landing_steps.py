@@ -254,5 +254,4 @@ class LandingSteps:
             result_of_plans(context, self.finished, draft),
             seconds=time.monotonic() - context.began_at,
             warnings=tuple(context.warnings),
-            replaced=self._committer.replaced if any(f.is_ours for f in self.finished) else None,
         )
