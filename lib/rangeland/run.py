@@ -21,7 +21,7 @@ from rangeland.job import Job
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.execution.slice_tasks import tasks_of, wait_for_workers
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_steps import LandingSteps
+from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
 from rangeland.landing.special_plans.redrive import (
     RedriveResult,
@@ -34,7 +34,6 @@ from rangeland.landing.target.ledger_history import recent_checkpoints, recent_p
 from rangeland.loss import DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.retention_risk import speed_of
 from rangeland.progress_events import Progress
@@ -212,7 +211,7 @@ class RunLease:
 
 
 def _with_lease(
-    context: LandingContext, work: Callable[[LandingSteps], PlanDraft | None]
+    context: LandingContext, work: Callable[[LandingSteps], FinishedPlans]
 ) -> RunResult:
     """Does the work, and mirrors the checkpoint, while holding a lease if one is needed."""
     lease = RunLease(context)
@@ -221,10 +220,9 @@ def _with_lease(
         # A member that waits for executors would withhold its partitions from the other drivers.
         wait_for_workers(context)
     with lease.hold():
-        with steps.recording_losses():
-            draft = work(steps)
+        finished = work(steps)
         lease.mirror(to_the_end=True)
-    return steps.result(draft)
+    return steps.result(finished)
 
 
 def _recent_checkpoints(context: LandingContext) -> set[tuple[Partition, int]]:

@@ -50,6 +50,7 @@ from rangeland.testing.producer import (
     wait_for_leader,
 )
 from tests.brokers.reading import log_of, look, read, settings_of
+from tests.fakes.planning import unless_failing
 from tests.spark.landings import job_of
 
 pytestmark = pytest.mark.brokers
@@ -90,7 +91,7 @@ def planned(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(**skips), topics=(TOPIC,)
     )
     terms = PlanTerms("j", "j", "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing())
-    return draft_new(terms, survey, JobPosition(checkpoint, Coverage(), 1))
+    return unless_failing(draft_new(terms, survey, JobPosition(checkpoint, Coverage(), 1)))
 
 
 def lost(

@@ -21,6 +21,7 @@ from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 from tests.examples import tried
+from tests.fakes.fetching import take_step
 
 BROKERS = (Address("b1", 1), Address("b2", 1), Address("b3", 1))
 PATIENCE = FetchLimits(
@@ -180,7 +181,7 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
     now = 0
     for _ in range(3000):
         cluster.move_leaders()
-        step = loop.next(now)
+        step = take_step(loop, now)
         match step:
             case AllRead():
                 break

@@ -32,7 +32,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "unfinished plans stay unfinished",
         Change(
-            "landing.landing_steps:LandingSteps.land_until_done",
+            "landing.landing_steps:LandingSteps._land",
             "match first or step_for_draft",
             "match step_for_draft",
         ),

@@ -34,6 +34,7 @@ from rangeland.landing.target import target_ledger, target_table, target_writer
 from rangeland.model import Address
 from rangeland.planning.plan import PlanId
 from rangeland.spark import spark_jobs, task_context
+from rangeland.spark.replace_where import RowsChanged
 from rangeland.survey import cluster_survey
 from tests.simulation import group_model, memories, spark, sql
 from tests.simulation.clusters import SimulatedCluster, SimulatedStream
@@ -149,8 +150,10 @@ def _locked(uri: str) -> AbstractContextManager[None]:
     return STAGE.tables.locked(TablePath.parse(uri).key)
 
 
-def _replaced(new: sql.Frame, path: str, where: str, plan_id: PlanId, *, evolves: bool) -> None:
-    sql.replace_rows(STAGE.tables, new, path, where, plan_id)
+def _replaced(
+    new: sql.Frame, path: str, where: str, plan_id: PlanId, *, evolves: bool
+) -> RowsChanged | None:
+    return sql.replace_rows(STAGE.tables, new, path, where, plan_id)
 
 
 def _modules() -> list[Any]:

@@ -26,7 +26,7 @@ from rangeland.planning.table_audit import (
     ReplacedRange,
     spans_of,
 )
-from rangeland.spark.replace_where import ConcurrentChange
+from rangeland.spark.replace_where import RowsChanged
 from tests.simulation.delta import Tables, Version
 from tests.simulation.files import ROW_BYTES, MemoryStore, StoredFile
 from tests.simulation.spark import SimulatedSpark
@@ -193,14 +193,16 @@ def _by_offset(rows: Iterable[Row]) -> Mapping[tuple[str, int, int], list[bytes]
     return found
 
 
-def replace_rows(tables: Tables, new: Frame, path: str, where: str, plan_id: PlanId) -> None:
+def replace_rows(
+    tables: Tables, new: Frame, path: str, where: str, plan_id: PlanId
+) -> RowsChanged | None:
     """Delta's ``replaceWhere`` in one commit: files with such rows are rewritten without them, and
     the new rows are written to files of Spark's own."""
     world, store, key = new.world, new.store, TablePath.parse(path).key
     log, then = tables.logs[key], tables.logs[key].newest
     application, sequence = plan_id.application, plan_id.sequence
     if then.transactions.get(application, -1) >= sequence:
-        return
+        return None
     gone, kept = _cut(store, [f"{key}/{name}" for name in then.files], _condition(where))
     if lost := [name for name in (*gone, *new.files) if name not in store.files]:
         raise StorageFailed(f"could not replace rows of {path}", why=f"there is no file {lost[0]}")
@@ -212,14 +214,10 @@ def replace_rows(tables: Tables, new: Frame, path: str, where: str, plan_id: Pla
         raise StorageFailed(f"could not replace rows of {path}", why="the table is gone")
     since = [c for c in log.commits if c.metadata.version > then.number]
     if any(application in commit.metadata.transactions for commit in since):
-        raise ConcurrentChange(
-            f"could not replace rows of {path}", why="ConcurrentTransactionException"
-        )
+        return RowsChanged(path, "ConcurrentTransactionException")
     removed = {name[len(key) + 1 :] for name in gone}
     if any(commit.changes or removed & commit.removed for commit in since):
-        raise ConcurrentChange(
-            f"could not replace rows of {path}", why="ConcurrentDeleteReadException"
-        )
+        return RowsChanged(path, "ConcurrentDeleteReadException")
     tables.excused |= {name[len(key) + 1 :] for name in new.files}
     tables.change(
         key,
@@ -237,6 +235,7 @@ def replace_rows(tables: Tables, new: Frame, path: str, where: str, plan_id: Pla
     world.log(f"replaced rows with {application} {sequence}")
     if found == "lost":
         raise StorageFailed(f"could not replace rows of {path}", why="the response was lost")
+    return None
 
 
 def _cut(

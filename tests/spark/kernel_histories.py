@@ -33,6 +33,7 @@ from rangeland.errors import RangelandError
 from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 from rangeland.spark import replace_where
+from rangeland.spark.replace_where import RowsChanged
 from tests.simulation import sql
 from tests.simulation.delta import DeltaLog, SimulatedKernel, Tables
 from tests.simulation.files import MemoryStore, StoredFile
@@ -399,7 +400,8 @@ def _outcome(act: Callable[[], Any]) -> Any:
 
 
 def _shown(found: Any, shown: Callable[[Any], Any] = lambda found: found) -> Any:
-    return type(found).__name__ if isinstance(found, RangelandError) else shown(found)
+    is_named = isinstance(found, RangelandError | RowsChanged)
+    return type(found).__name__ if is_named else shown(found)
 
 
 def _schema(snapshot: Snapshot) -> Any:

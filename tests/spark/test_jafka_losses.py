@@ -15,8 +15,8 @@ import rangeland
 from rangeland import run
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.job import Job
-from rangeland.landing.drafts import planner
 from rangeland.model import Counts
+from rangeland.planning import lagging_ends
 from rangeland.planning.plan import Plan
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, verify_and_find
@@ -249,7 +249,7 @@ def test_a_log_that_was_cut_short_is_noticed(
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planner, "LAGGING_S", 0)
+    monkeypatch.setattr(lagging_ends, "LAGGING_S", 0)
     job = named(jafka, table, written.topic)
     rangeland.land(job, spark)
     end, kept = written.ends["1-0"], written.offsets("1-0")[-2]

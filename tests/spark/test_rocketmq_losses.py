@@ -11,8 +11,8 @@ import pytest
 import rangeland
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.job import Job
-from rangeland.landing.drafts import planner
 from rangeland.model import Counts
+from rangeland.planning import lagging_ends
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status, verify_and_find
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -100,7 +100,7 @@ def test_a_landed_topic_that_is_deleted_has_vanished_and_one_created_again_is_no
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planner, "LAGGING_S", 0)
+    monkeypatch.setattr(lagging_ends, "LAGGING_S", 0)
     written = Written(rocketmq, topic, 1)
     written.fill("first", 10)
     job = job_of(written, table)

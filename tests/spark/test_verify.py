@@ -444,11 +444,11 @@ def test_a_replacement_that_meets_an_optimize_is_tried_again(
             time.sleep(0.05)
         yield from batches
 
-    def replace_slowly(new: Any, path: str, where: str, plan_id: PlanId, **more: Any) -> None:
+    def replace_slowly(new: Any, path: str, where: str, plan_id: PlanId, **more: Any) -> Any:
         attempts.append(plan_id)
         if len(attempts) == 1:
             new = new.coalesce(1).mapInArrow(wait_for_optimize, new.schema)
-        replace_where.replace_rows(new, path, where, plan_id, **more)
+        return replace_where.replace_rows(new, path, where, plan_id, **more)
 
     def optimize() -> None:
         for _ in range(1_800):

@@ -40,6 +40,7 @@ from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
+from tests.fakes.planning import unless_failing
 
 GONE = Partition("gone", 0)
 P0, P1, P2 = Partition("t", 0), Partition("t", 1), Partition("t", 2)
@@ -79,7 +80,7 @@ def resolved(
     checkpoint: Mapping[Partition, LogMark] | None = None,
     **seen: Any,
 ) -> ResolvedRequest:
-    return resolve(asked, survey(*logs, **seen), JobPosition(checkpoint or {}))
+    return unless_failing(resolve(asked, survey(*logs, **seen), JobPosition(checkpoint or {})))
 
 
 def offsets(result: ResolvedRequest) -> list[tuple[int, int, int]]:
@@ -314,7 +315,7 @@ def test_what_an_open_transaction_holds_back_is_waited_for(name: str, action: Ac
     asked = replace(case.asked, policy=Policy(truncated=action))
     reached = replace(survey(log()), lookups=up_to(case.loss[1]))
     with pytest.raises(Unreachable, match="t/0 cannot be read now: a transaction is open"):
-        resolve(asked, reached, JobPosition())
+        unless_failing(resolve(asked, reached, JobPosition()))
     short = replace(survey(log()), lookups=up_to(case.loss[1] - 1))
     found = resolve(replace(asked, policy=Policy(truncated=Action.SKIP)), short, JobPosition())
     assert lost(found.losses) == [(0, *case.loss)]
@@ -460,8 +461,12 @@ def test_what_has_landed_is_not_lost_when_it_expires(
 def test_what_an_earlier_incarnation_of_the_topic_has_landed_does_not_hide_a_loss() -> None:
     asked = request(AtOffset(3), AtOffset(20))
     with pytest.raises(RangeLost, match=r"t/0 \[3, 10\) expired"):
-        resolve(
-            asked, survey(log(topic_id="B")), JobPosition({}, coverage_of([Range(P0, 0, 50, "A")]))
+        unless_failing(
+            resolve(
+                asked,
+                survey(log(topic_id="B")),
+                JobPosition({}, coverage_of([Range(P0, 0, 50, "A")])),
+            )
         )
 
 

@@ -33,6 +33,7 @@ from rangeland.zookeeper.broker_registry import (
 )
 from rangeland.zookeeper.znodes import Znode
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
+from tests.fakes.fetching import take_step
 from tests.scripted_io import ScriptedIO, found
 from tests.unit.test_throttle import B1, loop_of, slice_of
 
@@ -180,11 +181,11 @@ def test_many_ranges_share_the_slices_of_a_plan() -> None:
 @pytest.mark.parametrize("throttle_ms", [2**31 - 1, -(2**31), 24 * 86_400_000])
 def test_no_broker_makes_us_wait_longer_than_a_slice_may_stand_still(throttle_ms: int) -> None:
     loop = loop_of(slice_of(0))
-    step = loop.next(0)
+    step = take_step(loop, 0)
     assert isinstance(step, SendFetch)
     loop.on_response(B1, 10, throttle_ms, 0)
     loop.on_records(step.requests[0], 50)
-    following = loop.next(1)
+    following = take_step(loop, 1)
     assert isinstance(following, SendFetch) or following == WaitUntil(10_000)
 
 
@@ -197,9 +198,9 @@ def test_a_broker_that_only_ever_holds_us_back_is_given_up() -> None:
 
 def _hold_back(loop: FetchLoop, responses: int) -> None:
     for _ in range(responses):
-        step: Any = loop.next(loop.now_ms)
+        step: Any = take_step(loop, loop.now_ms)
         while isinstance(step, WaitUntil):
-            step = loop.next(step.at_ms)
+            step = take_step(loop, step.at_ms)
         loop.on_response(B1, 0, 2**31 - 1, loop.now_ms)
         loop.on_empty(step.requests[0], 100, throttled=True)
 

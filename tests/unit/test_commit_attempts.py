@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,17 +13,18 @@ from rangeland.delta.transaction_log.table_commit import (
     NotCommitted,
     RowsRefused,
 )
-from rangeland.errors import StorageFailed, TableRefused
+from rangeland.errors import Conflict, StorageFailed, TableRefused
 from rangeland.landing.execution.committer import (
     MAX_ATTEMPTS,
+    Landing,
     PlanCommitter,
     PreparedPlan,
     Superseded,
 )
-from rangeland.spark.replace_where import ConcurrentChange
+from rangeland.spark.replace_where import RowsChanged
 
-CHANGED = ConcurrentChange("could not replace rows", why="OPTIMIZE was first")
-LANDED = CommittedOutcome(7, is_new=True)
+CHANGED = RowsChanged("lake/t", "OPTIMIZE was first")
+LANDED = Landing(cast(Any, "outcome"), CommittedOutcome(7, is_new=True))
 GONE = FilesGone(("part-1.parquet",))
 REFUSED = RowsRefused(TableRefused("a row breaks the constraint id > 0"))
 
@@ -58,7 +59,7 @@ def commit(committer: Any) -> Any:
 def test_a_change_by_another_writer_is_followed_by_another_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert commit(committer(monkeypatch, [CHANGED, LANDED])) == ("outcome", LANDED)
+    assert commit(committer(monkeypatch, [CHANGED, LANDED])) == LANDED
 
 
 @pytest.mark.parametrize("superseded", range(MAX_ATTEMPTS + 2))
@@ -67,7 +68,7 @@ def test_attempts_end_however_often_the_outcome_was_superseded(
 ) -> None:
     others: list[Any] = [Superseded(f"outcome {n}") for n in range(superseded)]  # type: ignore[arg-type]
     under_test = committer(monkeypatch, [*others, CHANGED])
-    with pytest.raises(ConcurrentChange):
+    with pytest.raises(Conflict, match="another writer has changed them: OPTIMIZE was first"):
         commit(under_test)
     assert len(under_test.attempts) == superseded + MAX_ATTEMPTS
 
@@ -77,7 +78,8 @@ def test_a_plan_whose_outcome_cannot_be_committed_is_read_again(
     monkeypatch: pytest.MonkeyPatch, failure: NotCommitted
 ) -> None:
     under_test = committer(monkeypatch, [failure, LANDED])
-    assert commit(under_test) == ("outcome read again", LANDED)
+    assert commit(under_test) == LANDED
+    assert under_test.attempts[-1] == "outcome read again"
     assert under_test.failures == [failure]
 
 
@@ -97,8 +99,8 @@ def test_files_that_another_driver_has_landed_are_not_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     under_test = committer(monkeypatch, [GONE])
-    under_test.landing = CommittedOutcome(6, is_new=False)
-    assert commit(under_test) == ("outcome", under_test.landing)
+    under_test.landing = Landing(cast(Any, "outcome"), CommittedOutcome(6, is_new=False))
+    assert commit(under_test) == under_test.landing
     assert under_test.failures == []
 
 
@@ -107,4 +109,5 @@ def test_changes_by_other_writers_are_counted_from_zero_once_the_plan_was_read_a
 ) -> None:
     few = [CHANGED] * (MAX_ATTEMPTS - 1)
     under_test = committer(monkeypatch, [*few, GONE, *few, LANDED])
-    assert commit(under_test) == ("outcome read again", LANDED)
+    assert commit(under_test) == LANDED
+    assert under_test.attempts[-1] == "outcome read again"

@@ -35,6 +35,7 @@ from rangeland.fetch.slice_state import Phase
 from rangeland.loss import Action, DamagedBytes, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Slice
 from rangeland.planning.policy import Policy, TopicRule
+from tests.fakes.fetching import take_step
 from tests.fakes.logs import Log, read_log
 from tests.fetched_records import fetched_at
 from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
@@ -304,8 +305,10 @@ def test_what_goes_back_is_judged_beside_what_it_contradicts(
 
 
 def test_a_batch_after_the_end_of_the_log_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece, _, fetcher = taken(monkeypatch, 12, 12, at(four(0), FAR))
+    assert piece is None
     with pytest.raises(BadRecord, match=f"ends at offset {FAR + 4}, and the log ends at 12"):
-        taken(monkeypatch, 12, 12, at(four(0), FAR))
+        take_step(fetcher._loop, 0)
 
 
 def test_garbage_that_says_it_is_far_away_is_left_to_decoding(

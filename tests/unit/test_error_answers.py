@@ -29,7 +29,7 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
-from rangeland.landing.execution.final_log_check import LogChange
+from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.model import Address
@@ -52,8 +52,8 @@ def _plan_with(ranges: int) -> CommittedPlan:
 def test_a_command_that_fails_after_landings_does_not_say_that_nothing_was_landed() -> None:
     context = landing_context(None, kind=PlanKind.BACKFILL)
     steps = LandingSteps(context)
-    steps.finished += [_plan_with(2), _plan_with(0)]  # the second was given up
-    with pytest.raises(Conflict) as caught, steps.recording_losses():
+    finished = [_plan_with(2), _plan_with(0)]  # the second was given up
+    with pytest.raises(Conflict) as caught, steps._recording_losses(finished):
         raise Conflict("another plan is in the way")
     assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
 
@@ -160,11 +160,11 @@ def test_a_log_that_keeps_changing_ends_in_an_error_that_the_runbook_has(
 
     def changes(*_: object, is_new: bool) -> Any:
         turns.append(is_new)
-        raise LogChange("orders/0 has other records", why="epoch 3 ended at 7")
+        return LogsChanged("orders/0 has other records", "epoch 3 ended at 7")
 
     monkeypatch.setattr(reader, "_warn", warned.append, raising=False)
-    monkeypatch.setattr(reader, "_read_unchanged", changes)
-    with pytest.raises(Unreachable, match="epoch 3 ended at 7") as caught:
+    monkeypatch.setattr(reader, "_read_once", changes)
+    with pytest.raises(Unreachable, match="epoch 3 ended at 7; nothing is committed") as caught:
         reader.read(cast(Any, None), is_new=True)
     assert type(caught.value) is Unreachable
     assert (turns, len(warned)) == ([True, False], 1)

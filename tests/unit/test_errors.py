@@ -14,10 +14,8 @@ from rangeland.decode.jafka.layout import SetFault, UndecodableEntry
 from rangeland.decode.kafka.layout import Fault, UndecodableRecord
 from rangeland.decode.rocketmq.layout import StoredFault, UndecodableMessage
 from rangeland.errors import BadRecord, Damage, RangelandError, Unreachable
-from rangeland.landing.execution.final_log_check import LogChange
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Partition
-from rangeland.planning.log_identity import Changed
 
 EVERY_CLASS = [
     cls
@@ -232,7 +230,6 @@ def test_an_error_keeps_its_values_and_answers_in_other_words_and_when_pickled(
         UndecodableEntry(SetFault.BAD_CHECKSUM, 1, 2, 3),
         UndecodableRecord(Fault.BATCH_ENDS, 1, 2, 3),
         UndecodableMessage(StoredFault.ORDER, 1, 2),
-        LogChange("changed", change=Changed({VALUES["losses"][0]: 7})),
         ConnectionClosed("closed").as_unwelcome(),
     ],
     ids=lambda error: type(error).__name__,

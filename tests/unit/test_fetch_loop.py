@@ -27,10 +27,11 @@ from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
 from rangeland.fetch.log_lines import log_news
 from rangeland.fetch.pacing import RESPONSES_TO_GROW, SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_state import Observation, Phase, SliceEvent, SliceState, move_on
+from rangeland.fetch.slice_state import Fail, Observation, Phase, SliceEvent, SliceState, move_on
 from rangeland.loss import Action, LossKind
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
+from tests.fakes.fetching import take_step
 
 B1, B2, B3 = Address("b1", 1), Address("b2", 2), Address("b3", 3)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -55,7 +56,7 @@ def confirmed(loop: FetchLoop) -> FetchLoop:
 
 
 def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
-    step = loop.next(now_ms)
+    step = take_step(loop, now_ms)
     assert isinstance(step, SendFetch), step
     return step
 
@@ -63,7 +64,7 @@ def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
 def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
     """One out-of-range response, and the log range that is asked for because of it."""
     loop.on_error(ask(loop, now_ms).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
-    step = loop.next(now_ms)
+    step = take_step(loop, now_ms)
     assert isinstance(step, SendLogRange), step
     loop.on_log_range(step.request, start, end)
 
@@ -80,7 +81,7 @@ def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
         step = ask(loop, next_offset)
         assert (step.address, [w.offset for w in step.requests]) == (B1, [next_offset])
         loop.on_records(step.requests[0], following)
-    assert loop.next(200) == AllRead()
+    assert take_step(loop, 200) == AllRead()
 
 
 def test_right_after_records_the_next_request_may_be_sent_ahead() -> None:
@@ -116,7 +117,7 @@ def test_one_partition_is_never_twice_in_one_request_and_both_slices_are_read() 
         seen.append((request.index, request.offset))
         loop.on_records(request, request.offset + 25)
     assert sorted(seen) == [(0, 0), (0, 25), (1, 50), (1, 75)]
-    assert loop.next(5) == AllRead()
+    assert take_step(loop, 5) == AllRead()
 
 
 def test_a_request_stays_within_its_bytes() -> None:
@@ -137,7 +138,7 @@ def test_not_leader_asks_for_the_new_leader_at_once_and_continues_at_the_same_of
     loop = loop_of(slice_(0, P0))
     loop.on_records(ask(loop).requests[0], 30)
     loop.on_error(ask(loop, 1).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
-    assert loop.next(1) == FindLeaders((P0,), ())
+    assert take_step(loop, 1) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
     step = ask(loop, 1)
     assert (step.address, step.requests[0].offset, step.requests[0].epoch) == (B2, 30, 3)
@@ -146,7 +147,7 @@ def test_not_leader_asks_for_the_new_leader_at_once_and_continues_at_the_same_of
 def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1), slice_(2, Partition("u", 0), leader=B2))
     loop.on_lost(ask(loop).address, "reset")
-    assert loop.next(0) == FindLeaders((P0, P1), ())
+    assert take_step(loop, 0) == FindLeaders((P0, P1), ())
     loop.on_leaders({})
     assert ask(loop).address == B2
 
@@ -154,10 +155,10 @@ def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> No
 def test_the_leader_that_was_left_is_the_last_to_be_asked_who_leads() -> None:
     loop = loop_of(slice_(0, P0))
     loop.on_lost(B1, "reset")
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders(lead(B2, "A", B1, B2, B3))
     loop.on_lost(ask(loop, 0 + 200).address, "reset")
-    step = loop.next(1_000)
+    step = take_step(loop, 1_000)
     assert isinstance(step, FindLeaders)
     assert step.seeds == (B1, B3)
 
@@ -166,9 +167,9 @@ def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
     loop = loop_of(slice_(0, P0, leader=None))
     now, pauses = 0, []
     for _ in range(7):
-        assert isinstance(loop.next(now), FindLeaders)
+        assert isinstance(take_step(loop, now), FindLeaders)
         loop.on_leaders(lead(None))
-        step = loop.next(now)
+        step = take_step(loop, now)
         assert isinstance(step, WaitUntil)
         pauses.append(step.at_ms - now)
         now = step.at_ms
@@ -181,30 +182,30 @@ def test_pauses_restart_after_progress() -> None:
         loop.on_error(ask(loop, now).requests[0], ErrorMeaning.RETRY, "BUSY")
     loop.on_records(ask(loop, 1_000).requests[0], 10)
     loop.on_error(ask(loop, 1_000).requests[0], ErrorMeaning.RETRY, "BUSY")
-    assert loop.next(1_000) == WaitUntil(1_100)
+    assert take_step(loop, 1_000) == WaitUntil(1_100)
 
 
 def test_the_same_leader_named_again_is_given_a_moment_and_then_taken() -> None:
     loop = loop_of(slice_(0, P0))
     loop.on_lost(ask(loop).address, "reset")
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders(lead(B1))
-    wait = loop.next(0)
+    wait = take_step(loop, 0)
     assert wait == WaitUntil(200)
-    assert isinstance(loop.next(200), FindLeaders)
+    assert isinstance(take_step(loop, 200), FindLeaders)
     loop.on_leaders(lead(B1))
     assert ask(loop, 200).address == B1
 
 
 def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
     loop = loop_of(slice_(0, P0, leader=None), slice_(1, P1))
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders({})  # P0 waits until 100
     loop.on_lost(ask(loop, 10).address, "reset")
-    assert loop.next(10) == FindLeaders((P1,), ())
+    assert take_step(loop, 10) == FindLeaders((P1,), ())
     loop.on_leaders({}, unreachable={P1: "nobody answers"})
     assert loop.states[0].retry.failures == 1
-    assert loop.next(99) == WaitUntil(100)
+    assert take_step(loop, 99) == WaitUntil(100)
 
 
 def test_trouble_of_one_partition_never_delays_another() -> None:
@@ -222,8 +223,10 @@ def test_trouble_of_one_partition_never_delays_another() -> None:
 
 
 def test_offsets_below_the_log_are_expired_and_end_the_run() -> None:
+    loop = loop_of(slice_(0, P0))
+    measure(loop, 0, 40, 200)
     with pytest.raises(RangeLost, match=r"t/0 \[0, 40\) expired"):
-        measure(loop_of(slice_(0, P0)), 0, 40, 200)
+        take_step(loop, 0)
 
 
 @pytest.mark.parametrize(("start", "lost_until"), [(40, 40), (100, 100), (500, 100)])
@@ -236,7 +239,7 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
     assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
     assert loss.kind is LossKind.EXPIRED
     if lost_until == 100:
-        assert loop.next(1) == AllRead()
+        assert take_step(loop, 1) == AllRead()
     else:
         assert ask(loop, 1).requests[0].offset == 40
 
@@ -244,7 +247,7 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
 def test_an_offset_that_is_in_the_log_after_all_is_asked_for_again() -> None:
     loop = loop_of(slice_(0, P0))
     measure(loop, 0, 0, 200)
-    assert loop.next(0) == WaitUntil(100)
+    assert take_step(loop, 0) == WaitUntil(100)
     assert ask(loop, 100).requests[0].offset == 0
 
 
@@ -252,7 +255,7 @@ def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
     """A leader whose log ends at 20 while 30 is asked for, up to ``until_ms``; the last now."""
     now = 0
     while now <= until_ms:
-        step = loop.next(now)
+        step = take_step(loop, now)
         match step:
             case WaitUntil(at_ms):
                 now = at_ms
@@ -271,11 +274,11 @@ def test_offsets_above_the_log_are_no_loss_before_the_deadline() -> None:
     loop = loop_of(slice_(0, P0, 30, 100))
     now = _stay_beyond_the_end(loop, 9_000)
     assert loop.take_losses() == []
-    while not isinstance(step := loop.next(now), SendFetch):
+    while not isinstance(step := take_step(loop, now), SendFetch):
         now = step.at_ms if isinstance(step, WaitUntil) else now
         loop.on_leaders(lead(B1))
     loop.on_records(step.requests[0], 100)
-    assert loop.next(now) == AllRead()
+    assert take_step(loop, now) == AllRead()
 
 
 def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
@@ -290,7 +293,7 @@ def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
 
 def _have_no_leader(loop: FetchLoop, now: int) -> None:
     for _ in range(200):
-        step = loop.next(now)
+        step = take_step(loop, now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, SendFetch):
@@ -312,7 +315,7 @@ def _named_b(loop: FetchLoop, meaning: ErrorMeaning, until_ms: int) -> None:
     loop.on_error(ask(loop).requests[0], meaning, "UNKNOWN_TOPIC_ID")
     now = 0
     while now <= until_ms and loop.states[0].phase is not Phase.DONE:
-        step = loop.next(now)
+        step = take_step(loop, now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
@@ -337,7 +340,7 @@ def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: Erro
 def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
     loop = loop_of(slice_(0, P0))
     _named_b(loop, ErrorMeaning.FIND_LEADER, 3_000)
-    assert isinstance(loop.next(5_000), FindLeaders)
+    assert isinstance(take_step(loop, 5_000), FindLeaders)
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop, 5_000).address == B2
     assert loop.on_records(ask(loop, 5_000).requests[0], 50)
@@ -347,7 +350,7 @@ def test_a_broker_that_lags_may_name_the_topic_that_was_there_before() -> None:
 def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() -> None:
     loop = loop_of(slice_(0, P0), recreated=Action.SKIP)
     loop.on_error(ask(loop).requests[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop).address == B2
     assert loop.take_losses() == []
@@ -361,7 +364,7 @@ def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     loop = loop_of(slice_(0, P0), slice_(1, P1))
     before = ask(loop).requests[0].max_bytes
     loop.on_lost(ask(loop).address, "no complete response in 30000 ms", is_slow=True)
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders({p: Leader(B2) for p in (P0, P1)})
     (request,) = ask(loop, 0).requests
     assert request.max_bytes == max(before // 2, loop.limits.smallest_fetch_bytes) < before
@@ -401,7 +404,7 @@ def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
     loop = loop_of(slice_(0, P0))
     before = ask(loop).requests[0].max_bytes
     loop.on_lost(ask(loop).address, "the broker closed the connection")
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders({P0: Leader(B2)})
     assert ask(loop).requests[0].max_bytes == before
 
@@ -426,15 +429,16 @@ def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
         assert request.max_bytes == size
         loop.on_too_small(request)
     request = ask(loop).requests[0]
+    loop.on_too_small(request)
     with pytest.raises(BadRecord, match="no complete entry at offset 0 in 300 bytes"):
-        loop.on_too_small(request)
+        take_step(loop, loop.now_ms)
 
 
 def _empties(loop: FetchLoop, readable_end: int, throttled: bool, count: int) -> None:
     """So many responses without records, and however often the loop measures between them."""
     now = loop.now_ms
     while count:
-        step = loop.next(now)
+        step = take_step(loop, now)
         match step:
             case WaitUntil(at_ms):
                 now = at_ms
@@ -470,13 +474,13 @@ def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
     loop = loop_of(slice_(0, P0), truncated=Action.SKIP)
     _empties(loop, 99, False, 6)
     loop.on_records(_next_ask(loop).requests[0], 100)
-    assert (loop.next(loop.now_ms), loop.take_losses()) == (AllRead(), [])
+    assert (take_step(loop, loop.now_ms), loop.take_losses()) == (AllRead(), [])
 
 
 def _next_ask(loop: FetchLoop) -> SendFetch:
-    while not isinstance(step := loop.next(loop.now_ms), SendFetch):
+    while not isinstance(step := take_step(loop, loop.now_ms), SendFetch):
         if isinstance(step, WaitUntil):
-            loop.next(step.at_ms)
+            take_step(loop, step.at_ms)
         elif isinstance(step, SendLogRange):
             loop.on_log_range(step.request, 0, 99, 100)
         else:
@@ -489,7 +493,7 @@ def _cut_short(loop: FetchLoop, readable_end: int, ends: Iterator[int | None]) -
     what ``ends`` has. How many times it was asked for that."""
     now, asked = 0, 0
     while loop.states[0].phase is not Phase.DONE:
-        match loop.next(now):
+        match take_step(loop, now):
             case WaitUntil(at_ms):
                 now = at_ms
             case FindLeaders():
@@ -517,11 +521,11 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
 def test_a_log_that_ends_inside_the_slice_is_asked_for_again_after_a_pause() -> None:
     loop = confirmed(_with_epochs())
     loop.on_error(ask(loop).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
-    step = loop.next(0)
+    step = take_step(loop, 0)
     assert isinstance(step, SendLogRange)
     loop.on_log_range(step.request, 0, 30, 30)
-    assert loop.next(0) == WaitUntil(SHORT_END_PAUSE_MS)
-    assert loop.next(SHORT_END_PAUSE_MS) == FindLeaders((P0,), ())
+    assert take_step(loop, 0) == WaitUntil(SHORT_END_PAUSE_MS)
+    assert take_step(loop, SHORT_END_PAUSE_MS) == FindLeaders((P0,), ())
     assert loop.take_losses() == []
 
 
@@ -563,12 +567,12 @@ def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metada
     """It may be a follower by now, which newer brokers let answer all the same."""
     loop = loop_of(slice_(0, P0))
     loop.on_empty(ask(loop).requests[0], 99, throttled=False)
-    assert loop.next(0) == FindLeaders((P0,), ())
+    assert take_step(loop, 0) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
     loop.on_empty(ask(loop).requests[0], 99, throttled=False)
-    waiting = loop.next(0)
+    waiting = take_step(loop, 0)
     assert isinstance(waiting, WaitUntil)
-    asking = loop.next(waiting.at_ms)
+    asking = take_step(loop, waiting.at_ms)
     assert isinstance(asking, SendLogRange)
     loop.on_log_range(asking.request, 0, 99, 100)
     assert ask(loop, 1_000).address == B2
@@ -587,7 +591,7 @@ def test_a_leader_that_never_catches_up_is_unreachable_and_never_a_loss() -> Non
 def _retry_for_ever(loop: FetchLoop) -> None:
     now = loop.now_ms
     for _ in range(99):
-        step = loop.next(now)
+        step = take_step(loop, now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, SendFetch):
@@ -612,7 +616,7 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
         step = ask(loop, now + 1)
         loop.on_records(step.requests[0], 40 if step.address == B1 else 100)
     _retry_for_ever_or_end(loop)
-    assert loop.next(loop.now_ms) == AllRead()
+    assert take_step(loop, loop.now_ms) == AllRead()
     ((index, loss),) = loop.take_losses()
     assert (index, loss.from_offset, loss.until_offset, loss.action) == (0, 40, 100, Action.HOLD)
     assert loss.kind is LossKind.UNREACHABLE
@@ -621,9 +625,9 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
 
 
 def _retry_for_ever_or_end(loop: FetchLoop) -> None:
-    while not isinstance(step := loop.next(loop.now_ms), AllRead):
+    while not isinstance(step := take_step(loop, loop.now_ms), AllRead):
         if isinstance(step, WaitUntil):
-            loop.next(step.at_ms)
+            take_step(loop, step.at_ms)
         elif isinstance(step, SendFetch):
             loop.on_error(step.requests[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
 
@@ -657,38 +661,54 @@ def test_a_stale_response_is_our_bug() -> None:
 @pytest.mark.parametrize("next_offset", [0, 29, 30])
 def test_records_that_do_not_lead_on_are_a_bad_record(next_offset: int) -> None:
     loop = confirmed(loop_of(slice_(0, P0, 30, 100)))
+    loop.on_records(ask(loop).requests[0], next_offset)
     with pytest.raises(BadRecord, match="only older records"):
-        loop.on_records(ask(loop).requests[0], next_offset)
+        take_step(loop, loop.now_ms)
 
 
 def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
     loop = confirmed(loop_of(slice_(0, P0)))
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
-        loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        take_step(loop, loop.now_ms)
+
+
+def test_a_run_ends_with_its_first_error_and_reads_no_other_slice() -> None:
+    loop = confirmed(loop_of(slice_(0, P0), slice_(1, P1)))
+    first, second = ask(loop).requests
+    loop.on_error(first, ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED")
+    assert not loop.is_reading(second)
+    ended = loop.next(0)
+    assert isinstance(ended, Fail)
+    loop.on_error(second, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+    assert loop.next(1) is ended
+    assert isinstance(ended.error, AccessDenied)
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
 def test_what_a_broker_cannot_read_has_no_end_to_go_on_behind(action: Action) -> None:
     loop = confirmed(loop_of(slice_(0, P0), corrupt=action))
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     with pytest.raises(BadRecord, match=f"its end is unknown, so `{action}` cannot continue"):
-        loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        take_step(loop, loop.now_ms)
 
 
 def test_damage_at_the_leader_of_the_plan_is_judged_once_metadata_has_named_it() -> None:
     """It may be a follower by now, which newer brokers let clients read."""
     loop = loop_of(slice_(0, P0))
     loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
-    assert isinstance(loop.next(0), FindLeaders)
+    assert isinstance(take_step(loop, 0), FindLeaders)
     loop.on_leaders(lead(B2))
     assert ask(loop).address == B2
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
-        loop.on_error(ask(loop).requests[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
+        take_step(loop, loop.now_ms)
 
 
 def test_older_records_of_the_leader_of_the_plan_are_asked_for_again() -> None:
     loop = loop_of(slice_(0, P0, 30, 100))
     assert not loop.on_records(ask(loop).requests[0], 30)
-    assert isinstance(loop.next(0), FindLeaders)
+    assert isinstance(take_step(loop, 0), FindLeaders)
 
 
 def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
@@ -696,7 +716,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     first, second = ask(loop).requests
     loop.on_error(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
-    assert loop.next(1) == AllRead()
+    assert take_step(loop, 1) == AllRead()
     ((index, loss),) = loop.take_losses()
     assert (index, loss.from_offset, loss.until_offset) == (0, 5, 100)
     assert (loss.kind, loss.action) == (LossKind.CORRUPT, Action.HOLD)
@@ -707,12 +727,12 @@ def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
     measure(loop, 0, 50, 200)
     ((_, loss),) = loop.take_losses()
     assert (loss.from_offset, loss.until_offset, loss.action) == (5, 100, Action.HOLD)
-    assert loop.next(1) == AllRead()
+    assert take_step(loop, 1) == AllRead()
 
 
 def _fail_without_end(loop: FetchLoop, now: int) -> None:
     while True:
-        step = loop.next(now)
+        step = take_step(loop, now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
@@ -724,7 +744,7 @@ def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progre
     now = 0
     for _ in range(3):
         loop.on_error(ask(loop, now).requests[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
-        step = loop.next(now)
+        step = take_step(loop, now)
         assert isinstance(step, WaitUntil)
         now = step.at_ms
     (request,) = ask(loop, now).requests
@@ -747,32 +767,35 @@ def test_what_would_be_refused_again_is_not_tried_again(
     meaning: ErrorMeaning, name: str, kind: type[RangelandError], what: str
 ) -> None:
     loop = loop_of(slice_(0, P0))
+    loop.on_error(ask(loop).requests[0], meaning, name)
     with pytest.raises(kind, match=f"{what}.*{name}") as caught:
-        loop.on_error(ask(loop).requests[0], meaning, name)
+        take_step(loop, loop.now_ms)
     assert caught.value.acts == meaning.refusal_error("", why="", do="").acts
     assert caught.value.data == "no rows from this run were landed"
 
 
 def test_a_leader_that_does_not_support_a_fetch_ends_the_run_for_good() -> None:
     loop = confirmed(loop_of(slice_(0, P0)))
+    loop.on_error(ask(loop).requests[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
     with pytest.raises(MissingRequirement, match="UNSUPPORTED_VERSION"):
-        loop.on_error(ask(loop).requests[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
+        take_step(loop, loop.now_ms)
 
 
 def test_a_fetch_that_the_leader_of_the_plan_does_not_support_is_sent_to_the_present_one() -> None:
     loop = loop_of(slice_(0, P0))
     loop.on_error(ask(loop).requests[0], ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_VERSION")
-    assert isinstance(loop.next(0), FindLeaders)
+    assert isinstance(take_step(loop, 0), FindLeaders)
     loop.on_leaders(lead(B2))
     loop.on_records(ask(loop).requests[0], 100)
-    assert loop.next(1) == AllRead()
+    assert take_step(loop, 1) == AllRead()
 
 
 @pytest.mark.parametrize("meaning", [ErrorMeaning.OK, ErrorMeaning.REJOIN])
 def test_a_code_that_is_no_error_of_a_fetch_breaks_the_protocol(meaning: ErrorMeaning) -> None:
     loop = loop_of(slice_(0, P0))
+    loop.on_error(ask(loop).requests[0], meaning, "ILLEGAL_GENERATION")
     with pytest.raises(RemoteProtocolError, match="ILLEGAL_GENERATION"):
-        loop.on_error(ask(loop).requests[0], meaning, "ILLEGAL_GENERATION")
+        take_step(loop, loop.now_ms)
 
 
 def denied(policy: Policy, no_progress_ms: int = 1_000, from_ms: int = 0) -> tuple[FetchLoop, int]:
@@ -780,13 +803,13 @@ def denied(policy: Policy, no_progress_ms: int = 1_000, from_ms: int = 0) -> tup
     some time on, and when the loop ended."""
     slice_ = Slice(0, Partition("t", 0), 0, 10)
     loop = FetchLoop([slice_], FetchLimits(no_progress_ms=no_progress_ms), policy, 0)
-    now, step = 0, loop.next(0)
+    now, step = 0, take_step(loop, 0)
     while not isinstance(step, AllRead):
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
             loop.on_leaders({}, {slice_.partition} if now >= from_ms else ())
-        step = loop.next(now)
+        step = take_step(loop, now)
     return loop, now
 
 
@@ -854,7 +877,7 @@ def moved(loop: FetchLoop, now_ms: int, hint: Leader | None) -> None:
 
 def led_in_epoch_3() -> FetchLoop:
     loop = loop_of(slice_(0, P0, leader=None))
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders(lead(B1))
     return loop
 
@@ -866,7 +889,7 @@ def test_a_leader_that_a_broker_names_is_asked_without_metadata() -> None:
     assert (step.address, step.requests[0].epoch, step.requests[0].offset) == (B2, 4, 0)
     assert loop.sender_of(step.requests[0]) is Sender.UNCONFIRMED_LEADER
     loop.on_records(step.requests[0], 100)
-    assert loop.next(0) == AllRead()
+    assert take_step(loop, 0) == AllRead()
 
 
 @pytest.mark.parametrize(
@@ -875,7 +898,7 @@ def test_a_leader_that_a_broker_names_is_asked_without_metadata() -> None:
 def test_a_hint_that_is_not_newer_is_ignored(hint: Leader | None) -> None:
     loop = led_in_epoch_3()
     moved(loop, 0, hint)
-    assert loop.next(0) == FindLeaders((P0,), ())
+    assert take_step(loop, 0) == FindLeaders((P0,), ())
 
 
 @pytest.mark.parametrize("meaning", [ErrorMeaning.FIND_LEADER, None])
@@ -887,7 +910,7 @@ def test_a_wrong_hint_costs_one_more_round(meaning: ErrorMeaning | None) -> None
         loop.on_lost(step.address, "refused")
     else:
         loop.on_error(step.requests[0], meaning, "NOT_LEADER_OR_FOLLOWER", Leader(B3, 5))
-    found = loop.next(loop.states[0].retry.resume_at_ms)
+    found = take_step(loop, loop.states[0].retry.resume_at_ms)
     assert found == FindLeaders((P0,), ())
     loop.on_leaders(lead(B1))
     step = ask(loop, loop.now_ms)
@@ -897,7 +920,7 @@ def test_a_wrong_hint_costs_one_more_round(meaning: ErrorMeaning | None) -> None
 def test_where_only_the_leader_is_to_be_read_metadata_must_name_it() -> None:
     loop = FetchLoop([slice_(0, P0)], PATIENCE, Policy(), 0, leader_only=True)
     moved(loop, 0, Leader(B2, 4))
-    assert loop.next(0) == FindLeaders((P0,), ())
+    assert take_step(loop, 0) == FindLeaders((P0,), ())
 
 
 def test_a_response_that_a_phase_does_not_expect_is_a_bug() -> None:
@@ -912,7 +935,7 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     loop.on_error(ask(loop).requests[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
     loop.on_lost(ask(loop, 200).address, "reset by peer")
     loop.on_leaders({}, ())
-    loop.next(10_000)
+    take_step(loop, 10_000)
     loop.on_leaders(lead(B2))
     measure(loop, 10_000, 50, 100)
     loop.on_response(B2, 0, 300, 10_001)

@@ -9,7 +9,6 @@ import pytest
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.log_history import epoch_of, read_epochs
 from rangeland.errors import RangeLost
-from rangeland.landing.target.loss_records import losses_in
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import (
     Address,
@@ -35,12 +34,22 @@ from rangeland.planning.incarnation import (
     may_be_behind,
 )
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.lagging_ends import is_beyond_end, may_lag
+from rangeland.planning.lagging_ends import (
+    LAGGING_S,
+    RESURVEY_POLL_S,
+    SurveyAgain,
+    is_beyond_end,
+    judge_draft,
+    may_lag,
+)
+from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.plan_builder import PlanTerms, draft_new
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
+from tests.fakes.planning import unless_failing
 from tests.fetched_records import fetched_at
 
 P = Partition("t", 0)
@@ -57,9 +66,8 @@ def found(
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )
-    return resolve(
-        request, Survey(0, {P: replace(now, epoch_end=epoch_end)}), JobPosition({P: mark})
-    )
+    survey = Survey(0, {P: replace(now, epoch_end=epoch_end)})
+    return unless_failing(resolve(request, survey, JobPosition({P: mark})))
 
 
 def lost(
@@ -201,9 +209,48 @@ def test_a_run_looks_again_for_an_offset_that_was_asked_for_if_there_are_replica
         Bounds(Earliest()), Bounds(Latest(), {P: AtOffset(100)}), Earliest(), Policy()
     )
     survey = Survey(0, {P: replace(log(0, 90), leader=Leader(B1, copies=copies))})
-    with pytest.raises(RangeLost) as error:
-        resolve(asked, survey, JobPosition())
-    assert may_lag(losses_in(error.value), {}, survey) is again
+    failing = resolve(asked, survey, JobPosition()).failing
+    assert failing is not None
+    assert may_lag(failing.losses, {}, survey) is again
+
+
+def draft_of(action: Action, end: int, copies: int = 3) -> tuple[PlanDraft, Survey]:
+    """The draft of a run from the log's beginning to offset 100, for a log that ends at ``end``."""
+    until = Bounds(Latest(), {P: AtOffset(100)})
+    asked = RangeRequest(Bounds(Earliest()), until, Earliest(), Policy(truncated=action))
+    survey = Survey(0, {P: replace(log(0, end), leader=Leader(B1, copies=copies))})
+    terms = PlanTerms("j", "j", "kafka", Isolation.READ_COMMITTED, asked, Limits(), Slicing())
+    return draft_new(terms, survey, JobPosition()), survey
+
+
+@pytest.mark.parametrize("action", [Action.FAIL, Action.SKIP, Action.HOLD])
+def test_a_draft_waits_for_a_log_that_may_lag_whatever_the_policy(action: Action) -> None:
+    draft, survey = draft_of(action, end=90)
+    assert judge_draft(draft, {}, survey, waited_s=0) == SurveyAgain(RESURVEY_POLL_S)
+    assert judge_draft(draft, {}, survey, waited_s=LAGGING_S) == SurveyAgain(RESURVEY_POLL_S)
+    assert judge_draft(draft, {}, survey, waited_s=LAGGING_S + 0.1) is None
+    reached, survey = draft_of(action, end=100)
+    assert judge_draft(reached, {}, survey, waited_s=0) is None
+    alone, survey = draft_of(action, end=90, copies=1)
+    assert judge_draft(alone, {}, survey, waited_s=0) is None
+
+
+def test_a_loss_that_a_policy_allows_is_not_waited_for_where_the_log_goes_on_after_it() -> None:
+    checkpoint = {P: LogMark(100, None, 6)}
+    survey = Survey(0, {P: log(0, 90, 6)})
+    loss = Loss(P, 10, 20, LossKind.TRUNCATED, "other records were written there")
+    draft, _ = draft_of(Action.FAIL, end=100)
+    failing = FailingLosses((loss.with_action(Action.FAIL),))
+    assert judge_draft(replace(draft, failing=failing), checkpoint, survey, 0) is not None
+    skipped = (loss.with_action(Action.SKIP),)
+    assert judge_draft(replace(draft, skipped_losses=skipped), checkpoint, survey, 0) is None
+
+
+def test_a_draft_whose_losses_fail_has_no_effect() -> None:
+    draft, _ = draft_of(Action.FAIL, end=90)
+    assert draft.failing is not None
+    assert [(x.interval, x.action) for x in draft.failing.losses] == [((90, 100), Action.FAIL)]
+    assert draft.is_without_effect
 
 
 @pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])
@@ -243,7 +290,7 @@ def test_a_new_incarnation_is_not_left_out_as_landed_since_the_old_one_had_no_id
     )
     survey = Survey(0, {P: log(0, end, 0, "B")})
     with pytest.raises(RangeLost, match=r"had no topic ids.*into another table"):
-        resolve(skips, survey, JobPosition({P: mark}, OLD))
+        unless_failing(resolve(skips, survey, JobPosition({P: mark}, OLD)))
     far = coverage_of([Range(P, 0, 1000, "A")])
     assert resolve(skips, survey, JobPosition({P: mark}, far)).ranges == (Range(P, 0, end, "B"),)
 

@@ -33,6 +33,7 @@ from rangeland.errors import (
 from rangeland.job import Job
 from rangeland.landing.execution import constraint_check
 from rangeland.landing.execution.committer import PlanCommitter
+from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
@@ -205,16 +206,20 @@ class Failing(SparkPlanReader):
     def _fingerprints(self, *about: object) -> dict[Partition, int]:
         return {}
 
-    def _check_same_logs(self, *about: object) -> None: ...  # there is no broker
+    def _find_change(self, *about: object) -> None: ...  # there is no broker
 
-    def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
+    def read_shared(
+        self, plan: Plan, prepare: PrepareOutcome
+    ) -> SharedOutcome | LogsChanged | None:
         return None
 
 
 class Sharing(Failing):
     """Reads as ``Failing``, but for plans that a group reads."""
 
-    def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
+    def read_shared(
+        self, plan: Plan, prepare: PrepareOutcome
+    ) -> SharedOutcome | LogsChanged | None:
         return SparkPlanReader.read_shared(self, plan, prepare)
 
 
@@ -327,7 +332,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     finisher._replacement = finisher._outcomes._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
-    assert finisher.replaced == ReplacedRange(same=100), "of the rows that landed, not of each try"
+    assert done.replaced == ReplacedRange(same=100), "of the rows that landed, not of each try"
     assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]
 
 
@@ -425,7 +430,9 @@ class Gathering:
         self.receipts, self.files = receipts, files
 
     def read(self, work: PlanToRead) -> SharedOutcome:
-        return SharedOutcome(work.prepare(self.receipts, self.files), with_others=True)
+        outcome = work.prepare(self.receipts, self.files)
+        assert isinstance(outcome, OutcomeEvent)
+        return SharedOutcome(outcome, with_others=True)
 
 
 def sharing(drivers: Drivers, target: LandingTarget, name: str) -> Sharing:

@@ -22,6 +22,7 @@ from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Leader, Partition, Slice
+from tests.fakes.fetching import take_step
 
 B1 = Address("b1", 1)
 P0 = Partition("t", 0)
@@ -111,7 +112,7 @@ def carry_out(fetcher: FetchThread) -> None:
     """The steps of a slice of which the leader has no records."""
     loop, now_ms = fetcher._loop, 0
     while True:
-        match loop.next(now_ms):
+        match take_step(loop, now_ms):
             case WaitUntil(at_ms):
                 now_ms = at_ms
             case FindLeaders():

@@ -412,10 +412,10 @@ class _Still:
 @pytest.mark.usefixtures("agreeing")
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
     driver = Turning(plans=3 * landing_steps.MAX_LOST_RACES)
-    last = driver.land_until_done()
-    assert len(driver.finished) == 3 * landing_steps.MAX_LOST_RACES
-    assert last is not None
-    assert last.is_empty
+    finished = driver.land_until_done()
+    assert len(finished.plans) == 3 * landing_steps.MAX_LOST_RACES
+    assert finished.draft is not None
+    assert finished.draft.is_empty
 
 
 @pytest.mark.usefixtures("agreeing")
@@ -428,14 +428,12 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
         return replace(make(), leaves_more=next(drafts))
 
     driver.draft = draft  # type: ignore[method-assign]
-    driver.land_until_done()
-    assert len(driver.finished) == 3
+    assert len(driver.land_until_done().plans) == 3
 
 
 @pytest.mark.usefixtures("agreeing")
 def test_who_is_outrun_again_and_again_gives_up() -> None:
     driver = Turning(1, outrun=landing_steps.MAX_LOST_RACES - 1)
-    driver.land_until_done()
-    assert len(driver.finished) == 1
+    assert len(driver.land_until_done().plans) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
         Turning(1, outrun=landing_steps.MAX_LOST_RACES).land_until_done()

@@ -9,8 +9,9 @@ import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from rangeland.errors import ALL_OR_NOTHING, WITH_ROOM, Conflict, StorageFailed, TableRefused
+from rangeland.landing.execution.commit_failures import rows_changed_error
 from rangeland.planning.plan import PlanId
-from rangeland.spark.replace_where import ConcurrentChange, replace_rows
+from rangeland.spark.replace_where import RowsChanged, replace_rows
 
 DELTA = "io.delta.exceptions."
 
@@ -69,9 +70,14 @@ class Frame:
         raise self._error
 
 
+def replace_with(error: Exception) -> RowsChanged | None:
+    plan_id = PlanId("rangeland/j/replace/1", 1)
+    return replace_rows(cast(Any, Frame(error)), "lake/t", "true", plan_id)
+
+
 def failure_of(error: Exception) -> Any:
     with pytest.raises((Conflict, StorageFailed)) as caught:
-        replace_rows(cast(Any, Frame(error)), "lake/t", "true", PlanId("rangeland/j/replace/1", 1))
+        replace_with(error)
     assert caught.value.what == "could not replace rows of lake/t"
     assert caught.value.__cause__ is error
     return caught.value
@@ -92,10 +98,13 @@ def failure_of(error: Exception) -> Any:
 def test_a_change_by_another_writer_is_known_by_the_class_of_the_exception(
     error: Exception,
 ) -> None:
-    failure = failure_of(error)
-    assert isinstance(failure, ConcurrentChange)
-    assert failure.why.startswith("another writer has changed them: ")
-    assert failure.why.endswith("first")
+    changed = replace_with(error)
+    assert changed is not None
+    assert changed.why.endswith("first")
+    failure = rows_changed_error(changed)
+    assert type(failure) is Conflict
+    assert failure.what == "could not replace rows of lake/t"
+    assert failure.why == f"another writer has changed them: {changed.why}"
 
 
 def test_a_conflict_inside_another_failure_is_not_one() -> None:

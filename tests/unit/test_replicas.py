@@ -14,6 +14,7 @@ from rangeland.fetch.replica_choice import DETOUR_MS, ReadMode, Sender, ServingB
 from rangeland.loss import Action
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
+from tests.fakes.fetching import take_step
 
 LEADER, REPLICA, OTHER = Address("leader", 1), Address("replica", 2), Address("other", 3)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -27,7 +28,7 @@ def slice_of(index: int = 0, partition: Partition = P0) -> Slice:
 
 
 def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
-    step = loop.next(now_ms)
+    step = take_step(loop, now_ms)
     assert isinstance(step, SendFetch), step
     return step
 
@@ -36,7 +37,7 @@ def sent_away(*more: Slice) -> FetchLoop:
     """A loop whose slice 0 is read at the replica, which metadata has told the address of."""
     loop = FetchLoop([slice_of(), *more], PATIENCE, SKIPPING, 0)
     assert loop.on_preferred(ask(loop).requests[0].index, 2)
-    assert loop.next(0) == FindLeaders((P0,), ())
+    assert take_step(loop, 0) == FindLeaders((P0,), ())
     loop.on_leaders({P0: LED})
     return loop
 
@@ -46,7 +47,7 @@ def test_the_replica_that_a_leader_names_is_found_and_read() -> None:
     step = ask(loop)
     assert (step.address, step.stays, step.requests[0].epoch) == (REPLICA, False, 7)
     loop.on_records(step.requests[0], 100)
-    assert loop.next(0) == AllRead()
+    assert take_step(loop, 0) == AllRead()
 
 
 def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
@@ -79,7 +80,7 @@ def test_a_leader_that_names_itself_or_says_nothing_new_is_read_on() -> None:
 def test_a_replica_that_nobody_knows_is_looked_for_once() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
     assert loop.on_preferred(0, 9)
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders({P0: LED})
     step = ask(loop)
     assert (step.address, step.stays) == (LEADER, True)
@@ -139,7 +140,7 @@ def test_who_led_when_the_plan_was_made_may_be_a_replica_by_now() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
     assert loop.sender_of(ask(loop).requests[0]) is Sender.UNCONFIRMED_LEADER
     loop.on_error(ask(loop).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders({P0: Leader(OTHER, 8, "A")})
     assert loop.sender_of(ask(loop).requests[0]) is Sender.LEADER
     alone = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, Capabilities(numbered_per_broker=True))
@@ -164,7 +165,7 @@ def test_an_empty_response_of_a_replica_proves_nothing(end: int) -> None:
 def test_a_throttled_replica_is_asked_again() -> None:
     loop = sent_away()
     loop.on_empty(ask(loop).requests[0], 40, throttled=True)
-    wait = loop.next(0)
+    wait = take_step(loop, 0)
     assert isinstance(wait, WaitUntil)
     assert ask(loop, wait.at_ms).address == REPLICA
 
@@ -183,7 +184,7 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
         step = ask(loop)
         assert step.address == server
         loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
-    measure = loop.next(0)
+    measure = take_step(loop, 0)
     assert isinstance(measure, SendLogRange)
     assert measure.address == LEADER
     loop.on_log_range(measure.request, 40, 200)
@@ -243,7 +244,7 @@ def stood_in_for(policy: Policy = SKIPPING) -> FetchLoop:
     """A queue whose master is away: its leader's number is 0, and only 1 is there."""
     slice_ = Slice(0, P0, 0, 100)
     loop = FetchLoop([slice_], PATIENCE, policy, 0, Capabilities(leader_id=0))
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders({P0: AWAY})
     return loop
 
@@ -253,7 +254,7 @@ def test_what_stands_in_for_a_leader_is_read() -> None:
     step = ask(loop)
     assert step.address == REPLICA
     loop.on_records(step.requests[0], 100)
-    assert loop.next(0) == AllRead()
+    assert take_step(loop, 0) == AllRead()
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, -5), (40, 200)])
@@ -270,7 +271,7 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
     """A replica whose log is ``[start, end)`` and whose master stays away."""
     now = 0
     while now < 60_000:
-        match loop.next(now):
+        match take_step(loop, now):
             case WaitUntil(at_ms):
                 now = at_ms
             case SendFetch(_, requests):
@@ -285,7 +286,7 @@ def test_damage_in_what_stands_in_for_a_leader_waits_for_the_leader() -> None:
     loop = stood_in_for(Policy(corrupt=Action.SKIP))
     loop.on_damaged(ask(loop).requests[0], BadRecord("q/0: a byte is flipped"))
     assert loop.take_losses() == []
-    assert isinstance(loop.next(0), FindLeaders)
+    assert isinstance(take_step(loop, 0), FindLeaders)
 
 
 def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_loss() -> None:
@@ -296,18 +297,18 @@ def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_l
     step = ask(loop)
     assert loop.sender_of(step.requests[0]) is Sender.LEADER_OR_REPLICA
     loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
-    measure = loop.next(0)
+    measure = take_step(loop, 0)
     assert isinstance(measure, SendLogRange)
     loop.on_log_range(measure.request, 40, 200)
     assert loop.take_losses() == []
-    assert isinstance(loop.next(0), FindLeaders)
+    assert isinstance(take_step(loop, 0), FindLeaders)
 
 
 def test_a_loop_that_reads_leaders_only_waits_for_one_that_is_away() -> None:
     loop = FetchLoop([Slice(0, P0, 0, 100)], PATIENCE, SKIPPING, 0, leader_only=True)
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders({P0: AWAY})
-    assert isinstance(loop.next(0), WaitUntil)
+    assert isinstance(take_step(loop, 0), WaitUntil)
     assert "is only a replica" in loop.states[0].retry.last_failure
 
 
@@ -316,7 +317,7 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
     loop, now = stood_in_for(), 0
     loop.on_empty(ask(loop).requests[0], end, throttled=False)
     for _ in range(4):
-        step = loop.next(now)
+        step = take_step(loop, now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, FindLeaders):
@@ -325,7 +326,7 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
     assert step.address == LEADER
     assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
     loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
-    assert isinstance(loop.next(now), SendLogRange)
+    assert isinstance(take_step(loop, now), SendLogRange)
 
 
 def test_a_master_that_suggests_itself_is_not_looked_up() -> None:
@@ -338,7 +339,7 @@ def test_a_master_that_suggests_itself_is_not_looked_up() -> None:
 def test_a_replica_that_is_beyond_its_end_is_not_a_loss_under_a_policy_that_fails() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, Policy(), 0)
     loop.on_preferred(0, 2)
-    loop.next(0)
+    take_step(loop, 0)
     loop.on_leaders({P0: LED})
     try:
         loop.on_error(ask(loop).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import Plan
+from rangeland.planning.table_audit import ReplacedRange
 from tests.fakes.landing import landing_context
 
 P0 = Partition("orders", 0)
@@ -41,6 +43,19 @@ def test_a_held_partition_is_shown_where_its_checkpoint_stays() -> None:
     result = result_of_plans(landing_context(target, _job()), finished, None)
     assert result.held == ("orders/0 [10, 20) is recreated",)
     assert [event.loss.from_offset for event in result.losses] == [0, 10, 20, 30]
+
+
+def test_what_replacements_have_changed_is_added_up() -> None:
+    history = SimpleNamespace(losses=lambda plan_id: [])
+    context = landing_context(SimpleNamespace(history=history), _job())
+    one, other = ReplacedRange(same=3, changed=1), ReplacedRange(added=2)
+    plans = [
+        replace(committed(1), replaced=one),
+        committed(2),
+        replace(committed(3), replaced=other),
+    ]
+    assert result_of_plans(context, plans, None).replaced == one + other
+    assert result_of_plans(context, [committed(2)], None).replaced is None
 
 
 def _job() -> Any:

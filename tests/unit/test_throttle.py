@@ -13,6 +13,7 @@ from rangeland.fetch.fetch_steps import SendFetch, WaitUntil
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate, shared_rates
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy
+from tests.fakes.fetching import take_step
 
 B1, B2 = Address("b1", 1), Address("b2", 2)
 
@@ -28,7 +29,7 @@ def loop_of(*slices: Slice, **rates: int) -> FetchLoop:
 
 
 def ask(loop: FetchLoop, now_ms: int) -> SendFetch:
-    step = loop.next(now_ms)
+    step = take_step(loop, now_ms)
     assert isinstance(step, SendFetch), step
     return step
 
@@ -41,8 +42,8 @@ def test_nothing_is_sent_to_a_broker_for_as_long_as_it_wishes() -> None:
     other = ask(loop, 41)
     assert other.address == B2
     loop.on_records(other.requests[0], 100)
-    assert loop.next(42) == WaitUntil(740)
-    assert loop.next(739) == WaitUntil(740)
+    assert take_step(loop, 42) == WaitUntil(740)
+    assert take_step(loop, 739) == WaitUntil(740)
     assert ask(loop, 740).address == B1
 
 
@@ -50,10 +51,10 @@ def test_a_quota_that_holds_back_for_long_is_not_held_against_the_broker() -> No
     """Empty responses that were throttled, for longer than a slice may stand still."""
     loop, now = loop_of(slice_of(0)), 0
     for _ in range(20):
-        step = loop.next(now)
+        step = take_step(loop, now)
         while isinstance(step, WaitUntil):
             now = step.at_ms
-            step = loop.next(now)
+            step = take_step(loop, now)
         assert isinstance(step, SendFetch)
         loop.on_response(B1, 0, 3_000, now)
         loop.on_empty(step.requests[0], 100, throttled=True)
@@ -69,7 +70,7 @@ def test_without_a_throttle_the_same_responses_end_in_an_error() -> None:
 def _starve(loop: FetchLoop) -> None:
     now = 0
     for _ in range(99):
-        step = loop.next(now)
+        step = take_step(loop, now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, SendFetch):
@@ -81,7 +82,7 @@ def test_a_rate_is_kept_by_waiting_until_what_came_is_paid_for() -> None:
     loop = loop_of(slice_of(0), b1=1_000)
     loop.on_records(ask(loop, 0).requests[0], 10)
     loop.on_response(B1, 2_500, 0, 100)
-    assert loop.next(100) == WaitUntil(2_600)
+    assert take_step(loop, 100) == WaitUntil(2_600)
 
 
 @given(

@@ -20,6 +20,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.planning.job_position import JobPosition
+from rangeland.planning.loss_errors import failing_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.untrusted import Unreadable, parse_json
@@ -114,7 +115,10 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         survey = survey_of(job, request_for_range(job), settings.cluster)
         settings = settings.with_versions_of(survey)
         row_format = look_up_row_format(job, schema_ids_in_logs(job, survey))
-        plan = draft_new(_terms(job, min_slices), survey, JobPosition()).plan
+        draft = draft_new(_terms(job, min_slices), survey, JobPosition())
+        if draft.failing is not None:
+            raise failing_error(draft.failing)
+        plan = draft.plan
         topics = {partition.topic for partition in survey.logs}
     else:
         settings = settings.with_filter(plan.isolation, plan.tags)

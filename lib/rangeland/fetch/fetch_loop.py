@@ -10,7 +10,8 @@ offset that comes next. A slice ends when its next offset is its ``until_offset`
 Failover: after a lost connection or an error that means stale metadata, a slice looks for its
 leader again. The same leader first gets a moment to recover. A new leader's high watermark may
 be lower than what was acknowledged; the loop waits for it, and calls the difference lost only at
-the deadline. Lost offsets end the run, unless the job's policy skips or holds them.
+the deadline. Lost offsets end the run, unless the job's policy skips or holds them. What ends it
+is the next step, and the last: a ``Fail``.
 ``replica_choice`` decides whether the leader or a replica is read, and what a response proves;
 ``leader_judgement`` and ``loss_judgement`` say what follows.
 """
@@ -63,6 +64,8 @@ class FetchLoop:
     states: dict[int, SliceState] = field(init=False)
     _losses: list[tuple[int, DecidedLoss]] = field(init=False, default_factory=list)
     _news: list[LogLine | DecidedLoss] = field(init=False, default_factory=list)
+    _failure: Fail | None = field(init=False, default=None)
+    """What ends the run, once something does."""
 
     def __post_init__(self) -> None:
         self.states = {}
@@ -75,13 +78,14 @@ class FetchLoop:
     # --- what to do next --------------------------------------------------------------
 
     def next(self, now_ms: int) -> Step:
-        """The next step. A slice that has made no progress for too long is lost if a loss was
-        suspected, and unreachable otherwise. Raises RangeLost or Unreachable if the policy for that
-        is to fail."""
+        """The next step; ``Fail`` once something has ended the run. A slice that has made no
+        progress for too long is lost if a loss was suspected, and unreachable otherwise."""
         self.now_ms = now_ms
         for state in self._unfinished_states():
             self._give_up_if_stuck(state)
             state.broker.expire(now_ms)
+        if self._failure is not None:
+            return self._failure
         return next_step(self._unfinished_states(), self.throttle, self.limits, now_ms)
 
     def take_losses(self) -> list[tuple[int, DecidedLoss]]:
@@ -110,8 +114,8 @@ class FetchLoop:
 
     def is_reading(self, request: SliceRequest) -> bool:
         """Whether its slice is still read: judging another slice of the same response may have lost
-        the broker."""
-        return self.states[request.index].phase is Phase.READING
+        the broker, or ended the run."""
+        return self._failure is None and self.states[request.index].phase is Phase.READING
 
     def leader_of(self, request: SliceRequest) -> Leader:
         """The leader of its slice as currently known."""
@@ -134,14 +138,14 @@ class FetchLoop:
                 state.retry.excuse(throttle_ms, self.limits)
 
     def on_records(self, request: SliceRequest, next_offset: int) -> bool:
-        """Continues at ``next_offset``, after complete entries. False if they are all older and the
-        leader is asked instead of the replica that sent them."""
+        """Continues at ``next_offset``, after complete entries. False if they are all older: the
+        leader is asked instead of the replica that sent them, or the run ends."""
         state = self._current(request)
         if next_offset <= state.next_offset:
             error = slice_failures.older_records_error(state, next_offset, self.capabilities)
-            if self._turn_to_leader(request, error.what):
-                return False
-            raise error
+            if not self._turn_to_leader(request, error.what):
+                self._end(Fail(error))
+            return False
         state.advance(next_offset, self.now_ms)
         state.forget_failures()
         state.size.grow_back()
@@ -228,11 +232,11 @@ class FetchLoop:
             case ErrorMeaning.UNSUPPORTED:
                 # Each broker negotiates its own versions, and the leader may have changed.
                 if not self._turn_to_leader(request, reason):
-                    raise slice_failures.refused_error(state, meaning, reason)
+                    self._end(Fail(slice_failures.refused_error(state, meaning, reason)))
             case ErrorMeaning.DENIED | ErrorMeaning.REFUSED:
-                raise slice_failures.refused_error(state, meaning, reason)
+                self._end(Fail(slice_failures.refused_error(state, meaning, reason)))
             case ErrorMeaning.OK | ErrorMeaning.REJOIN:
-                raise slice_failures.wrong_code_error(state, reason)
+                self._end(Fail(slice_failures.wrong_code_error(state, reason)))
             case _:
                 assert_never(meaning)
 
@@ -305,11 +309,11 @@ class FetchLoop:
     # --- transitions --------------------------------------------------------------------
 
     def _move(self, state: SliceState, observation: Observation) -> None:
-        """Takes one transition of the table, and applies its loss. Raises the error that ends the
-        run, if there is one."""
+        """Takes one transition of the table, and applies its loss; or ends the run."""
         loss = observation.loss
         if isinstance(loss, Fail):
-            raise loss.error
+            self._end(loss)
+            return
         move, line = move_on(state, observation, self.now_ms, self.limits)
         if line is not None:
             self._news.append(line)
@@ -321,6 +325,10 @@ class FetchLoop:
             self._news.append(loss)
             self._losses.append((state.slice.index, loss))
             state.advance(loss.until_offset, self.now_ms)
+
+    def _end(self, failure: Fail) -> None:
+        """Ends the run with the first failure."""
+        self._failure = self._failure or failure
 
     def _current(self, request: SliceRequest, phase: Phase = Phase.READING) -> SliceState:
         state = self.states[request.index]

@@ -2,7 +2,7 @@
 which slices share a request.
 
 A step is one operation: request records or the range of a log from a broker, find leaders, or
-wait. Steps do not say how.
+wait; or the end, with an error if the run fails. Steps do not say how.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rangeland.errors import Bug
 from rangeland.fetch.pacing import FetchLimits, Throttle
-from rangeland.fetch.slice_state import Phase, SliceRequest, SliceState
+from rangeland.fetch.slice_state import Fail, Phase, SliceRequest, SliceState
 from rangeland.model import Address, Partition
 
 
@@ -55,7 +55,7 @@ class AllRead:
     """Every slice has been read to its end."""
 
 
-Step = SendFetch | SendLogRange | FindLeaders | WaitUntil | AllRead
+Step = SendFetch | SendLogRange | FindLeaders | WaitUntil | AllRead | Fail
 
 
 def next_step(

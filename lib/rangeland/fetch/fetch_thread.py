@@ -28,7 +28,7 @@ from rangeland.fetch.log_lines import log_news
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import ResponseReader
-from rangeland.fetch.slice_state import SliceRequest
+from rangeland.fetch.slice_state import Fail, SliceRequest
 from rangeland.model import Address, Earliest, Latest, Slice
 
 PREFETCH_BYTES = 48 << 20
@@ -118,10 +118,12 @@ class FetchThread:
         self._pieces.put(end)
 
     def _work(self) -> None:
-        pending: SendFetch | None = None
+        pending: SendFetch | Fail | None = None
         while not self._stopped.is_set():
             step = pending if pending is not None else self._loop.next(_now_ms())
             log_news(self._loop.take_news())
+            if isinstance(step, Fail):
+                raise step.error
             self._hand_over_losses()
             match step:
                 case AllRead():
@@ -141,9 +143,9 @@ class FetchThread:
 
     # --- records ----------------------------------------------------------------------
 
-    def _fetch(self, step: SendFetch, *, is_sent: bool) -> SendFetch | None:
+    def _fetch(self, step: SendFetch, *, is_sent: bool) -> SendFetch | Fail | None:
         """Handles one response. Returns the next request, which is sent before the pieces of this
-        response are handed over."""
+        response are handed over; none of them is if the response ends the run."""
         try:
             response = self._result(step, is_sent)
         except ConnectionLost as error:
@@ -165,6 +167,8 @@ class FetchThread:
             if self._loop.is_reading(request)
         ]
         pending = self._send_ahead()
+        if isinstance(pending, Fail):
+            return pending
         for piece in pieces:
             if piece is None:
                 continue
@@ -184,9 +188,12 @@ class FetchThread:
         isolation = self._settings.isolation
         return self.brokers.dialect.read_records(responses, step.requests, isolation)
 
-    def _send_ahead(self) -> SendFetch | None:
-        """Sends the next fetch if the loop has one now; its response is received later."""
+    def _send_ahead(self) -> SendFetch | Fail | None:
+        """Sends the next fetch if the loop has one now; its response is received later. What ends
+        the run is returned as it is."""
         step = self._loop.next(_now_ms())
+        if isinstance(step, Fail):
+            return step
         if not isinstance(step, SendFetch):
             return None
         try:

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from rangeland.deadline import Deadline
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.groups.lease import GroupLease
+from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.shared_reader import PlanToRead, SharedOutcome
 from rangeland.landing.execution.slice_tasks import FinishedTasks
 from rangeland.planning.slice_assignment import (
@@ -54,9 +55,12 @@ class GroupPlanReader:
     def is_available(self) -> bool:
         return self._lease.is_member
 
-    def read(self, work: PlanToRead) -> SharedOutcome:
+    def read(self, work: PlanToRead) -> SharedOutcome | LogsChanged:
         shared = SharedRead(work, self._lease, self._progress)
-        return SharedOutcome(shared.outcome(), shared.with_others)
+        outcome = shared.outcome()
+        if isinstance(outcome, LogsChanged):
+            return outcome
+        return SharedOutcome(outcome, shared.with_others)
 
 
 class SharedRead:
@@ -75,11 +79,11 @@ class SharedRead:
         self._last_parts = 0
         self._stalled_at = Deadline(STALLED_S)
 
-    def outcome(self) -> OutcomeEvent:
-        """The outcome of the plan, prepared here or by another driver."""
+    def outcome(self) -> OutcomeEvent | LogsChanged:
+        """The outcome of the plan, prepared here or by another driver, unless its logs change."""
         while True:
-            parts, outcome = self._handed_in()
-            outcome = outcome or self._step(parts)
+            parts, prepared = self._handed_in()
+            outcome = prepared or self._step(parts)
             if outcome is not None:
                 return outcome
 
@@ -88,7 +92,7 @@ class SharedRead:
         # Parts of a plan that must be read whole were read without its present transform.
         return ([] if self._work.whole else parts), outcome
 
-    def _step(self, parts: Sequence[PartEvent]) -> OutcomeEvent | None:
+    def _step(self, parts: Sequence[PartEvent]) -> OutcomeEvent | LogsChanged | None:
         done = _receipts(parts)
         self._lease.join_rebalance()
         if self._lease.must_stop:  # a rebalance is due and the backend did not answer; try again
@@ -149,9 +153,9 @@ class SharedRead:
 
     # --- parts and the outcome ------------------------------------------------------------
 
-    def _hand_in(self, results: Sequence[TaskResult]) -> OutcomeEvent | None:
-        """Writes the slices read here as a part of the plan. Returns the outcome if there is
-        one."""
+    def _hand_in(self, results: Sequence[TaskResult]) -> OutcomeEvent | LogsChanged | None:
+        """Writes the slices read here as a part of the plan, unless its logs have changed. Returns
+        the outcome if there is one."""
         while True:
             parts, outcome = self._handed_in()
             if outcome is not None:
@@ -163,14 +167,17 @@ class SharedRead:
                 return self._prepare(parts, kept)
             if not kept:
                 return None
-            self._work.check_part_is_valid(receipts)
+            if (changed := self._work.prove_part(receipts)) is not None:
+                return changed
             self._progress.step(f"handing in {len(receipts)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._writer.append_part(self._plan, *part, kept, self._work.files_of(kept)):
                 logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None
 
-    def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:
+    def _prepare(
+        self, parts: Sequence[PartEvent], results: Sequence[TaskResult]
+    ) -> OutcomeEvent | LogsChanged:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
         files = [file for part in parts for file in part.files]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rangeland.cluster_access.cluster_lookup import look_up_read_settings
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
@@ -55,6 +55,15 @@ MAX_LOST_RACES = 50
 plan."""
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedPlans:
+    """What a command has done: the plans that are in the table, in the order in which it finished
+    them, and its last draft, if any."""
+
+    plans: tuple[CommittedPlan, ...]
+    draft: PlanDraft | None
+
+
 class LandingSteps:
     """The steps of one command. ``land_until_done`` or ``apply`` does the work, and ``result`` sums
     it up; ``preview`` shows what would be done. ``shared_reader`` returns the reader for plans that
@@ -74,7 +83,6 @@ class LandingSteps:
         self.reader = SparkPlanReader(context, shared_reader)
         self._committer = PlanCommitter(context, self.reader)
         self._planner = Planner(context)
-        self.finished: list[CommittedPlan] = []
 
     def preview(self) -> tuple[PlanDraft, Sequence[EnteredPlan]]:
         """The draft of the command's own plan, and the plans that are unfinished. Table and draft
@@ -84,9 +92,28 @@ class LandingSteps:
         check_draft_can_land(self._context, draft)
         return draft, unfinished
 
-    def land_until_done(self) -> PlanDraft | None:
+    def land_until_done(self) -> FinishedPlans:
         """Finishes one plan per turn until nothing is left to land: first the plans that come first
-        and those that block its own plan, then its own plan. Returns the last draft."""
+        and those that block its own plan, then its own plan."""
+        finished: list[CommittedPlan] = []
+        with self._recording_losses(finished):
+            draft = self._land(finished)
+        return FinishedPlans(tuple(finished), draft)
+
+    def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> FinishedPlans:
+        """Finishes a plan that was made earlier, after checking that it still applies unless it was
+        already entered. The losses are recorded before the plan is entered, so that a driver that
+        finds it entered has nothing left to record. Its draft has the plan; there is none if it was
+        entered by another driver."""
+        finished: list[CommittedPlan] = []
+        with self._recording_losses(finished):
+            draft = self._apply(plan, unplanned_losses, finished)
+        return FinishedPlans(tuple(finished), draft)
+
+    # --- turns --------------------------------------------------------------------------
+
+    def _land(self, finished: list[CommittedPlan]) -> PlanDraft:
+        """Appends to ``finished``, and returns the last draft."""
         lost_ranges: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
@@ -94,8 +121,8 @@ class LandingSteps:
             first = step_before_draft(self._job, self._context.kind, unfinished)
             match first or step_for_draft(self._job, self._planner.draft(), unfinished):
                 case Finish(entered, instead_of):
-                    self._finish_entered(entered)
-                    if instead_of is not None and self.finished[-1].outcome.ranges:
+                    finished.append(self._committer.finish_entered(entered))
+                    if instead_of is not None and finished[-1].outcome.ranges:
                         return instead_of
                 case LandNothing(draft):
                     self._record_losses(draft.unplanned_losses(self._surveys.last.logs))
@@ -103,7 +130,7 @@ class LandingSteps:
                     return replace(draft, already_landed=draft.already_landed or lost_ranges)
                 case Enter(draft):
                     if self._enter_draft(draft, unfinished):
-                        self._finish_new(draft.plan)
+                        finished.append(self._committer.finish_new(draft.plan))
                         if not draft.leaves_more:
                             return draft
                         lost_races = 0
@@ -112,7 +139,7 @@ class LandingSteps:
                         lost_races += 1
             self._surveys.forget_early()
             self._ledger.refresh()
-            if self.finished:
+            if finished:
                 self._mirror()
         raise Conflict(
             f"the job {self._job.name} could not enter a plan in {MAX_LOST_RACES} tries",
@@ -120,18 +147,20 @@ class LandingSteps:
             do="run it again when they are done",
         )
 
-    def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
-        """Finishes a plan that was made earlier, after checking that it still applies unless it was
-        already entered. The losses are recorded before the plan is entered, so that a driver that
-        finds it entered has nothing left to record. Returns a draft with the plan, or None if it
-        was entered by another driver."""
+    def _apply(
+        self,
+        plan: Plan,
+        unplanned_losses: Sequence[DecidedLoss],
+        finished: list[CommittedPlan],
+    ) -> PlanDraft | None:
+        """Appends to ``finished``, and returns the draft with the plan."""
         check_table_and_ledger_agree(self._context)
         if (entered := self._history.entered_plan(plan)) is not None:
-            self._finish_entered(entered)
+            finished.append(self._committer.finish_entered(entered))
             return None
         if plan.schema_json != self._context.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
-        self._finish_prepared()
+        self._finish_prepared(finished)
         unfinished = self._history.unfinished_plans()
         draft = self._draft_of(plan, unfinished, unplanned_losses)
         if draft.is_without_effect:
@@ -139,31 +168,23 @@ class LandingSteps:
             return draft
         check_draft_can_land(self._context, draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
-            self._finish_new(plan)
+            finished.append(self._committer.finish_new(plan))
             return draft
         self._ledger.refresh()
         if (entered := self._history.entered_plan(plan)) is not None:
-            self._finish_entered(entered)
+            finished.append(self._committer.finish_entered(entered))
             return None
         raise outdated_error(plan, "another plan was entered at the same time")
-
-    # --- finishing plans ----------------------------------------------------------------
 
     def _unfinished_plans(self) -> Sequence[EnteredPlan]:
         """The plans that are unfinished, in a table that agrees with its ledger."""
         check_table_and_ledger_agree(self._context)
         return self._history.unfinished_plans()
 
-    def _finish_new(self, plan: Plan) -> None:
-        self.finished.append(self._committer.finish_new(plan))
-
-    def _finish_entered(self, entered: EnteredPlan) -> None:
-        self.finished.append(self._committer.finish_entered(entered))
-
-    def _finish_prepared(self) -> None:
+    def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
         """Commits prepared outcomes: a plan that was made since counts them as landed."""
         while plans := [u for u in self._history.unfinished_plans() if u.outcome is not None]:
-            self._finish_entered(plans[0])
+            finished.append(self._committer.finish_entered(plans[0]))
             self._ledger.refresh()
             check_table_and_ledger_agree(self._context)
 
@@ -221,16 +242,17 @@ class LandingSteps:
         self._writer.record_losses(sequence, losses, seen_at_ms)
 
     @contextmanager
-    def recording_losses(self) -> Iterator[None]:
+    def _recording_losses(self, finished: Sequence[CommittedPlan]) -> Iterator[None]:
         """If a loss ends a command inside this that moves the checkpoint, it is recorded in the
-        ledger, if there is one. An error says how many plans had landed before it."""
+        ledger, if there is one. An error says how many of the plans that are ``finished`` by then
+        have landed."""
         try:
             yield
         except RangelandError as error:
             moves_checkpoint = self._context.kind.traits.moves_checkpoint
             if moves_checkpoint and isinstance(error, RangeLost | BadRecord):
                 self._record_losses_in(error)
-            landed = sum(1 for plan in self.finished if plan.outcome.ranges)
+            landed = sum(1 for plan in finished if plan.outcome.ranges)
             raise error.after_landing(landed) from error.__cause__
 
     def _record_losses_in(self, error: RangeLost | BadRecord) -> None:
@@ -241,18 +263,16 @@ class LandingSteps:
         except RangelandError as other:
             self._context.warn(f"the loss could not be recorded in the ledger: {other}")
 
-    def result(self, draft: PlanDraft | None) -> RunResult:
-        """The result of the command, once the last upkeep of table and ledger is done. ``draft`` is
-        the last one, if any."""
-        context = self._context
+    def result(self, finished: FinishedPlans) -> RunResult:
+        """The result of the command, once the last upkeep of table and ledger is done."""
+        context, draft = self._context, finished.draft
         notes = draft.notes if draft is not None else plaintext_secret_warnings(self._job)
-        if self.finished and (warning := self._ledger.compact()):
+        if finished.plans and (warning := self._ledger.compact()):
             context.warn(warning)
         for text in (*context.target.table.wait_for_maintenance(), *notes):
             context.warn(text)
         return replace(
-            result_of_plans(context, self.finished, draft),
+            result_of_plans(context, finished.plans, draft),
             seconds=time.monotonic() - context.began_at,
             warnings=tuple(context.warnings),
-            replaced=self._committer.replaced if any(f.is_ours for f in self.finished) else None,
         )

@@ -35,7 +35,7 @@ from rangeland.planning.incarnation import (
 )
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.loss_errors import check_has_topic_ids, range_lost_error, unreachable_error
+from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.missing_partitions import (
     as_lagging_replica,
     as_open_transaction,
@@ -48,13 +48,14 @@ from rangeland.planning.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """The ranges to read, the losses that a policy allows, and held partitions. ``notes`` are
-    warnings about uncertainties."""
+    """The ranges to read, the losses that a policy allows, and held partitions; or only the losses
+    that fail. ``notes`` are warnings about uncertainties."""
 
     ranges: tuple[Range, ...]
     losses: tuple[DecidedLoss, ...] = ()
     held: tuple[DecidedLoss, ...] = ()
     notes: tuple[str, ...] = ()
+    failing: FailingLosses | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,7 @@ def resolve(
     which could not read them: they begin where it would have begun. ``overwritten`` are losses of
     landed offsets, which a survey of the checkpoint does not show.
 
-    Raises JobFileError for a request that makes no sense, and RangeLost for losses whose policy is
-    *fail*: one error that names all losses of all partitions.
+    Raises JobFileError for a request that makes no sense.
     """
     checkpoint, landed = position.checkpoint, position.landed
     vanished = vanished_partitions(request, survey, checkpoint)
@@ -112,6 +112,8 @@ def resolve(
         resolved = _resolve_one(request, survey, log, begins[partition], checkpoint, landed)
         if resolved is None:
             continue
+        if isinstance(resolved, FailingLosses):
+            return ResolvedRequest((), failing=resolved)
         ranges.append(resolved[0])
         losses += _unlanded_losses(resolved[1], log.leader.topic_id, landed)
     losses += (*vanished, *unreachable, *overwritten)
@@ -162,7 +164,7 @@ def _resolve_one(
     lower: Bound | None,
     checkpoint: Mapping[Partition, LogMark],
     landed: Coverage,
-) -> tuple[Range, list[Loss]] | None:
+) -> tuple[Range, list[Loss]] | FailingLosses | None:
     mark: LogMark | None = None
     upper = request.until_bounds.of(log.partition)
     if lower is None or upper is None:
@@ -173,8 +175,9 @@ def _resolve_one(
     if isinstance(lower, FromCheckpoint):
         mark, losses = changes_since(checkpoint[log.partition], survey, log)
         for loss in losses:
-            if reason := why_indistinguishable(loss, log, landed):
-                check_has_topic_ids(request.policy, loss, reason)
+            skips = request.policy.action_for(loss) is Action.SKIP
+            if skips and (reason := why_indistinguishable(loss, log, landed)):
+                return FailingLosses((loss.with_action(Action.FAIL),), why_same_offsets=reason)
         lower = AtOffset(mark.until_offset)
     for bound in (lower, upper):
         _check_entry_begins(bound, survey, log)
@@ -353,14 +356,10 @@ def named_in(partitions: Set[Partition]) -> Set[Partition]:
 def apply_policy(
     policy: Policy, ranges: Sequence[Range], losses: Iterable[Loss]
 ) -> ResolvedRequest:
-    """Applies the policy to the losses. Raises RangeLost for losses that fail."""
+    """Applies the policy to the losses. If some of them fail, nothing is to be read."""
     decided = [policy.decide_loss(loss) for loss in losses]
-    failing = [loss for loss in decided if loss.action is Action.FAIL]
-    out_of_reach = [loss for loss in failing if loss.kind is LossKind.UNREACHABLE]
-    if out_of_reach and len(out_of_reach) == len(failing):
-        raise unreachable_error(out_of_reach)
-    if failing:
-        raise range_lost_error(failing)
+    if failing := tuple(loss for loss in decided if loss.action is Action.FAIL):
+        return ResolvedRequest((), failing=FailingLosses(failing))
     held = [loss for loss in decided if loss.action is Action.HOLD]
     held_partitions = {loss.partition for loss in held}
     skipped = [loss for loss in decided if loss.partition not in held_partitions]

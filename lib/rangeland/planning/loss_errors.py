@@ -1,14 +1,38 @@
-"""Turns losses into errors, which say which offsets are lost, why, and how to go on."""
+"""Losses that end a run, and the errors that say which offsets are lost, why, and how to go on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.grouping import group_by
-from rangeland.loss import Action, Loss, LossKind
-from rangeland.planning.policy import Policy
+from rangeland.loss import DecidedLoss, Loss, LossKind
 from rangeland.wording import capitalise, count_noun
+
+
+@dataclass(frozen=True, slots=True)
+class FailingLosses:
+    """Losses that end a run, since their policy is to fail or cannot be followed."""
+
+    losses: tuple[DecidedLoss, ...]
+    why_same_offsets: str = ""
+    """Why offsets of a recreated topic, which the policy is to skip, cannot be distinguished from
+    those of the earlier one: they would count as landed."""
+
+
+def failing_error(failing: FailingLosses) -> RangeLost | Unreachable:
+    """One error for all losses that end a run. It is Unreachable if none of them is lost."""
+    if all(loss.kind is LossKind.UNREACHABLE for loss in failing.losses):
+        return unreachable_error(failing.losses)
+    error = range_lost_error(failing.losses)
+    if not failing.why_same_offsets:
+        return error
+    return error.with_words(
+        why=f"{error.why}; {failing.why_same_offsets}, so the offsets of the new topic cannot be "
+        "distinguished from those that have landed",
+        do="land the new topic into another table",
+    )
 
 
 def unreachable_error(losses: Sequence[Loss]) -> Unreachable:
@@ -53,16 +77,3 @@ def _remedies(kinds: list[LossKind]) -> str:
         return kinds[0].traits.remedy
     first, *more = (f"if {kind}: {kind.traits.remedy}" for kind in kinds)
     return ". ".join((first, *map(capitalise, more)))
-
-
-def check_has_topic_ids(policy: Policy, loss: Loss, reason: str) -> None:
-    """Refuses a recreated topic if one of its incarnations has no topic id: its new offsets would
-    count as landed, since the old ones are. Raises RangeLost where the policy would go on."""
-    if policy.action_for(loss) is not Action.SKIP:
-        return
-    error = range_lost_error([loss])
-    raise error.with_words(
-        why=f"{error.why}; {reason}, so the offsets of the new topic cannot be distinguished "
-        "from those that have landed",
-        do="land the new topic into another table",
-    )

@@ -31,7 +31,7 @@ from rangeland.planning.coverage import Coverage, covered_parts, uncovered_parts
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.loss_errors import range_lost_error
+from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.missing_partitions import as_lagging_replica
 from rangeland.planning.passed_over_ranges import (
     new_beginnings,
@@ -69,8 +69,9 @@ def draft_new(
     damaged: Sequence[DecidedLoss] = (),
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
-    """Drafts a plan of the job's request. Raises as ``resolve`` does. Leaves out empty ranges, and
-    partitions that a policy holds because their log is ``damaged``."""
+    """Drafts a plan of the job's request, which is empty if losses fail. Raises as ``resolve``
+    does. Leaves out empty ranges, and partitions that a policy holds because their log is
+    ``damaged``."""
     resolved = resolve(terms.request, survey, position, overwritten)
     damaged_partitions = {loss.partition for loss in damaged}
     sound = [r for r in resolved.ranges if r.partition not in damaged_partitions]
@@ -108,6 +109,7 @@ def draft_new(
         risks=risks,
         moves_without_landing=bool(moved_partitions - {r.partition for r in ranges}),
         passed_over=passed_over,
+        failing=resolved.failing,
     )
 
 
@@ -162,9 +164,9 @@ def draft_exact_ranges(
     ranges: Sequence[Range],
     overwritten: Sequence[Loss] = (),
 ) -> PlanDraft:
-    """Drafts a plan of exactly these ranges, whether they have landed before or not. Raises
-    RangeLost where the log no longer has them and the policy is to fail; what a policy skips is
-    recorded as lost. Where offsets are ``overwritten``, the log's present records are landed.
+    """Drafts a plan of exactly these ranges, whether they have landed before or not. It is empty if
+    the log no longer has them and the policy is to fail; what a policy skips is recorded as lost.
+    Where offsets are ``overwritten``, the log's present records are landed.
     Leaves out partitions that are not in the survey. Applies no limits."""
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
     policy = terms.request.policy
@@ -200,6 +202,7 @@ def draft_exact_ranges(
         held=resolved.held,
         notes=tuple(notes),
         skipped_losses=tuple(skipped),
+        failing=resolved.failing,
     )
 
 
@@ -290,19 +293,20 @@ def _passed_over(plan: Plan, position: JobPosition) -> tuple[Range, ...]:
     return ranges_passed_over(position.checkpoint, plan.checkpoint, plan.ranges, position.landed)
 
 
-def check_still_there(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
-    """Raises RangeLost for permanent losses in the logs of these ranges that the policy does not
-    allow. A log that is too short may grow again, and is ignored here."""
+def permanent_failures(
+    ranges: Sequence[Range], survey: Survey, policy: Policy
+) -> FailingLosses | None:
+    """The permanent losses in the logs of these ranges that the policy does not allow. A log that
+    is too short may grow again, and is ignored here."""
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
-    failing = [
-        loss
+    failing = tuple(
+        decided
         for r in surveyed
         for loss in _find_losses(r, survey)
         if loss.kind.traits.is_for_good or loss.kind.traits.is_whole_log
-        if policy.action_for(loss) is Action.FAIL
-    ]
-    if failing:
-        raise range_lost_error(failing)
+        if (decided := policy.decide_loss(loss)).action is Action.FAIL
+    )
+    return FailingLosses(failing) if failing else None
 
 
 def skipped_loss_warnings(losses: Sequence[Loss]) -> list[str]:

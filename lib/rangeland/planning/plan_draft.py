@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from rangeland.loss import DecidedLoss
 from rangeland.model import LogState, Partition, Range
+from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.plan import Plan
 from rangeland.planning.retention_risk import RetentionRisk
 
@@ -34,6 +35,8 @@ class PlanDraft:
     leaves_more: bool = False
     """It leaves work for another plan: quarantined ranges with other isolation or tags, or missing
     rows of a second incarnation at the same offsets."""
+    failing: FailingLosses | None = None
+    """Losses for which no plan can be entered: this one is empty."""
 
     @property
     def is_empty(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
@@ -18,7 +19,6 @@ from rangeland.delta.table_schema.column_mapping import shown_schema, stored_sch
 from rangeland.errors import (
     ALL_OR_NOTHING,
     Bug,
-    Conflict,
     EngineFailed,
     RangelandError,
     StorageFailed,
@@ -151,16 +151,20 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
     return joined.agg(*counts)
 
 
-class ConcurrentChange(Conflict):
+@dataclass(frozen=True, slots=True)
+class RowsChanged:
     """Another writer, such as OPTIMIZE, committed while rows were being replaced. Nothing was
-    replaced, and it can be tried again at once."""
+    replaced, and it can be tried again at once. ``why``: Delta's reason."""
+
+    path: str
+    why: str
 
 
 def replace_rows(
     new: Any, path: str, where: str, plan_id: PlanId, *, evolves: bool = False
-) -> None:
-    """Commits ``new`` in place of the rows that satisfy ``where``. ``evolves``: the table's schema
-    follows theirs. Raises ConcurrentChange if another writer has changed the rows."""
+) -> RowsChanged | None:
+    """Commits ``new`` in place of the rows that satisfy ``where``, unless another writer has
+    changed those. ``evolves``: the table's schema follows that of the new rows."""
     try:
         (
             new.write.format("delta")
@@ -172,23 +176,20 @@ def replace_rows(
             .save(path)
         )
     except Exception as error:
-        raise _replacement_error(error, path) from error
+        # Once the package ``delta`` is imported, a class of the same name takes its place.
+        chain = java_chain(error) or [(type(error).__name__, str(error))]
+        name, message = chain[0]
+        reason = (message.strip() or name).splitlines()[0][:MAX_LINE]
+        if name.rpartition(".")[2].startswith(CONFLICTS):
+            return RowsChanged(path, reason)
+        raise _replacement_error(chain, path, reason) from error
     fields = {"table": path, "application": plan_id.application, "sequence": plan_id.sequence}
     logger.info("Replaced rows", extra=fields)
+    return None
 
 
-def _replacement_error(error: Exception, path: str) -> RangelandError:
+def _replacement_error(chain: Sequence[tuple[str, str]], path: str, reason: str) -> RangelandError:
     what = f"could not replace rows of {path}"
-    # Once the package ``delta`` is imported, a class of the same name takes its place.
-    chain = java_chain(error) or [(type(error).__name__, str(error))]
-    name, message = chain[0]
-    reason = (message.strip() or name).splitlines()[0][:MAX_LINE]
-    if name.rpartition(".")[2].startswith(CONFLICTS):
-        return ConcurrentChange(
-            what,
-            why=f"another writer has changed them: {reason}",
-            do="run again when it has ended",
-        )
     failure = translate(what, chain)
     if isinstance(failure, Bug) or not isinstance(failure, RangelandError):
         # Spark has failed, in a way that may pass.

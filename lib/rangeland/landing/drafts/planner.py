@@ -14,9 +14,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
-from rangeland.deadline import Deadline
 from rangeland.dialects.dialect import load_dialect
-from rangeland.errors import RangeLost
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job.connection_settings import plaintext_secret_warnings
 from rangeland.landing.audit.verification import holes_of_job
@@ -33,28 +31,22 @@ from rangeland.landing.special_plans.replacement import (
     check_whole_slices,
 )
 from rangeland.landing.target.ledger_history import landed_clusters, landed_reads
-from rangeland.landing.target.loss_records import losses_in
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.lagging_ends import (
-    LAGGING_S,
-    RESURVEY_POLL_S,
-    is_beyond_end,
-    may_lag,
-)
-from rangeland.planning.loss_errors import range_lost_error
+from rangeland.planning.lagging_ends import judge_draft
+from rangeland.planning.loss_errors import FailingLosses, failing_error, range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
 from rangeland.planning.plan import Plan, renumber_plan
 from rangeland.planning.plan_builder import (
     PlanTerms,
-    check_still_there,
     draft_exact_ranges,
     draft_new,
     draft_ranges_in_log,
+    permanent_failures,
 )
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
@@ -87,12 +79,14 @@ class Planner:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for offsets that are
         lost for good if the policy is to fail: reading would fail later."""
         marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in plan.ranges}
-        check_still_there(plan.ranges, self._surveys.of_plan(marks), self._job.request.policy)
+        survey = self._surveys.of_plan(marks)
+        _check_losses_are_allowed(permanent_failures(plan.ranges, survey, self._job.request.policy))
 
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> PlanDraft:
-        """A plan of the command's kind, for table and logs as they are now."""
+        """A plan of the command's kind, for table and logs as they are now. Raises RangeLost or
+        Unreachable for losses if the policy is to fail: one error that names all of them."""
         position = self._history.position(self._job.application)
         match self._kind:
             case PlanKind.HOLES:
@@ -107,33 +101,26 @@ class Planner:
                 draft = self._draft_new(position)
             case _:
                 assert_never(self._kind)
+        _check_losses_are_allowed(draft.failing)
         draft = self._with_kind(draft)
         _log_made(draft.plan)
         schema_json = self._schema_to_merge()
         return replace(draft, plan=replace(draft.plan, schema_json=schema_json))
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
-        """A draft with the offsets of the job's range that the table lacks. A log that seems to end
-        below the checkpoint, or below an offset that was asked for, is surveyed again for a while:
-        a new leader's high watermark may lag for a moment."""
-        deadline = Deadline(LAGGING_S)
+        """A draft with the offsets of the job's range that the table lacks. The logs are surveyed
+        again as long as ``judge_draft`` asks for it."""
+        began_at = time.monotonic()
         while True:
             survey = self._surveys.for_plan(position)
             self._check_same_cluster(position, survey)
             self._check_checkpoint_options_are_same(position)
-            try:
-                draft = self._draft_by(survey, position)
-            except RangeLost as error:
-                may_pass = may_lag(losses_in(error), position.checkpoint, survey)
-                if not may_pass or deadline.has_passed:
-                    raise
-            else:
-                beyond = [
-                    x for x in (*draft.skipped_losses, *draft.held) if is_beyond_end(x, survey)
-                ]
-                if not may_lag(beyond, position.checkpoint, survey) or deadline.has_passed:
-                    return draft
-            time.sleep(RESURVEY_POLL_S)
+            draft = self._draft_by(survey, position)
+            waited_s = time.monotonic() - began_at
+            again = judge_draft(draft, position.checkpoint, survey, waited_s)
+            if again is None:
+                return draft
+            time.sleep(again.pause_s)
 
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         """A draft from one survey. It is made again if other records have been put at landed
@@ -144,7 +131,7 @@ class Planner:
         self._check_landed_options_are_same(landed, survey.cluster)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
-        if self._kind.traits.replaces:
+        if self._kind.traits.replaces and draft.failing is None:
             self._check_lands_all_it_replaces(draft.plan)
         return draft
 
@@ -290,6 +277,11 @@ class Planner:
         if plan.losses:
             raise range_lost_error(list(plan.losses))
         check_whole_slices(self._history, plan.ranges)
+
+
+def _check_losses_are_allowed(failing: FailingLosses | None) -> None:
+    if failing is not None:
+        raise failing_error(failing)
 
 
 def _log_made(plan: Plan) -> None:

@@ -13,6 +13,7 @@ from rangeland.delta.transaction_log.table_commit import (
 )
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.planning.plan import Plan
+from rangeland.spark.replace_where import RowsChanged
 
 
 def read_again_warning(failure: NotCommitted) -> str:
@@ -46,6 +47,15 @@ def commit_error(plan: Plan, failure: NotCommitted) -> RangelandError:
                 why=f"there are {len(paths)}; the first is {paths[0]}",
                 do="find out what removes files from the table's folder, then run again",
             )
+
+
+def rows_changed_error(changed: RowsChanged) -> Conflict:
+    """The error for a replacement whose rows other writers keep changing."""
+    return Conflict(
+        f"could not replace rows of {changed.path}",
+        why=f"another writer has changed them: {changed.why}",
+        do="run again when it has ended",
+    )
 
 
 def gone_rows_error(plan: Plan, gone: Sequence[AddedFile], error: StorageFailed) -> TableRefused:

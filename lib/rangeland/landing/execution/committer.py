@@ -29,6 +29,7 @@ from rangeland.errors import (
 from rangeland.landing.execution.commit_failures import (
     commit_error,
     gone_rows_error,
+    rows_changed_error,
 )
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.outcome_preparation import OutcomePreparer
@@ -41,7 +42,7 @@ from rangeland.landing.target.target_writer import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.spark.replace_where import ConcurrentChange
+from rangeland.spark.replace_where import RowsChanged
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
@@ -52,13 +53,16 @@ MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class CommittedPlan:
-    """A plan that is now in the table. ``recovered``: another or an earlier driver entered it."""
+    """A plan that is now in the table. ``recovered``: another or an earlier driver entered it.
+    ``replaced``: what it has changed in the table, if it has replaced rows that could be
+    compared."""
 
     plan: Plan
     outcome: OutcomeEvent
     landed: CommittedOutcome
     recovered: bool
     is_shared: bool = False
+    replaced: ReplacedRange | None = None
 
     @property
     def is_ours(self) -> bool:
@@ -84,12 +88,21 @@ class Superseded:
     outcome: OutcomeEvent
 
 
-Attempt = CommittedOutcome | NotCommitted | Superseded | ConcurrentChange
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """An outcome that is in the table, and what it has changed there, if it has replaced rows."""
+
+    outcome: OutcomeEvent
+    landed: CommittedOutcome
+    replaced: ReplacedRange | None = None
+
+
+Attempt = Landing | NotCommitted | Superseded | RowsChanged
 """What an attempt to commit an outcome ends in."""
 
 
 class PlanCommitter:
-    """Finishes plans for one job's table. ``replaced`` counts what replacements have changed."""
+    """Finishes plans for one job's table."""
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
         target = context.target
@@ -100,7 +113,6 @@ class PlanCommitter:
         self._replacement = Replacement(context.spark, self._table, self._writer)
         self._constraints = ConstraintCheck(context.spark, self._table)
         self._outcomes = OutcomePreparer(context, reader, self._replacement, self._constraints)
-        self.replaced: ReplacedRange | None = None
 
     def finish_new(self, plan: Plan) -> CommittedPlan:
         """Reads a plan that this driver has just entered, and commits it. A plan that can never
@@ -131,9 +143,10 @@ class PlanCommitter:
             if outcome is None:
                 outcome, shared = self._outcomes.prepare(plan, is_new=is_new)
             check_same_plan(plan, outcome)
-            outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
+            landing = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         except FOUND_BEFORE_PLANS as error:
             raise error.with_answers(data=PLAN_STAYS) from error.__cause__
+        outcome, landed = landing.outcome, landing.landed
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
@@ -141,32 +154,32 @@ class PlanCommitter:
             for text in null_time_warnings(nulls, layout):
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
-        return CommittedPlan(plan, outcome, landed, recovered, shared is not None)
+        is_shared = shared is not None
+        return CommittedPlan(plan, outcome, landed, recovered, is_shared, landing.replaced)
 
-    def _commit(self, prepared: PreparedPlan) -> tuple[OutcomeEvent, CommittedOutcome]:
+    def _commit(self, prepared: PreparedPlan) -> Landing:
         """Commits the outcome, or the one that counts instead: another driver's, or that of reading
-        the plan again, once, if this one cannot be committed. Returns the outcome that is in the
-        table."""
+        the plan again, once, if this one cannot be committed."""
         plan, conflicts, was_read_again = prepared.plan, 0, False
         while True:
             match self._attempt(prepared):
-                case CommittedOutcome() as landed:
-                    return prepared.outcome, landed
+                case Landing() as landing:
+                    return landing
                 case Superseded(outcome=newer):
                     prepared = replace(prepared, outcome=newer)
-                case ConcurrentChange() as conflict:
+                case RowsChanged() as changed:
                     conflicts += 1
                     if conflicts == MAX_ATTEMPTS:
-                        raise conflict
-                    logger.info("Committing plan %s again: %s", plan.id, conflict.why)
+                        raise rows_changed_error(changed)
+                    logger.info("Committing plan %s again: %s", plan.id, changed.why)
                     self._table.refresh_same_table()
                 case failure if was_read_again:
                     raise commit_error(plan, failure)
                 case failure:
                     # Another driver may have landed the files before they disappeared.
                     self._table.refresh_same_table()
-                    if (landing := self._find_landing(prepared)) is not None:
-                        return prepared.outcome, landing
+                    if (theirs := self._find_landing(prepared)) is not None:
+                        return theirs
                     outcome = self._outcomes.read_again(plan, prepared.outcome, failure)
                     prepared = replace(prepared, outcome=outcome)
                     conflicts, was_read_again = 0, True
@@ -180,7 +193,8 @@ class PlanCommitter:
             return gone
         if (failure := self._constraint_failure(prepared.outcome)) is not None:
             return failure
-        return self._replace(prepared) if prepared.plan.replaces else self._add(prepared)
+        found = self._replace(prepared) if prepared.plan.replaces else self._add(prepared)
+        return Landing(prepared.outcome, found) if isinstance(found, CommittedOutcome) else found
 
     def _commit_quarantine(self, outcome: OutcomeEvent) -> FilesGone | None:
         """Commits what an outcome has in quarantine. A later attempt that has nothing there still
@@ -200,7 +214,7 @@ class PlanCommitter:
         refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
 
-    def _add(self, prepared: PreparedPlan) -> Attempt:
+    def _add(self, prepared: PreparedPlan) -> CommittedOutcome | NotCommitted | RowsChanged:
         """Adds the rows of an outcome to the table. Those of a repair take the place of rows that
         something else has brought back in the meantime."""
         plan, outcome, version = prepared.plan, prepared.outcome, prepared.planned_at_version
@@ -211,15 +225,15 @@ class PlanCommitter:
             return self._replacement.land(plan, outcome, version)
         return self._writer.land(outcome, version, self._table.gone_files())
 
-    def _find_landing(self, prepared: PreparedPlan) -> CommittedOutcome | None:
+    def _find_landing(self, prepared: PreparedPlan) -> Landing | None:
         """The landing of a plan, if the table had it when it was last read."""
         plan = prepared.plan
         if self._identity.landed_sequence(plan.application) < plan.sequence:
             return None
         version = self._table.landed_at(plan.id, prepared.planned_at_version)
-        return CommittedOutcome(version, is_new=False)
+        return Landing(prepared.outcome, CommittedOutcome(version, is_new=False))
 
-    def _replace(self, prepared: PreparedPlan) -> Attempt:
+    def _replace(self, prepared: PreparedPlan) -> Attempt | CommittedOutcome:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
         up."""
         plan, outcome, version = prepared.plan, prepared.outcome, prepared.planned_at_version
@@ -243,8 +257,8 @@ class PlanCommitter:
             if theirs is None:
                 raise gone_error from error
             return Superseded(theirs)
-        if differences is not None and isinstance(landed, CommittedOutcome):
-            self.replaced = (self.replaced or ReplacedRange()) + differences
+        if isinstance(landed, CommittedOutcome):
+            return Landing(outcome, landed, differences)
         return landed
 
     def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:

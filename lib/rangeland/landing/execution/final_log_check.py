@@ -1,7 +1,7 @@
 """Checks, before an outcome is prepared, that the logs are still the ones that were planned.
 
-``planning.log_identity`` judges; this module asks its questions, and raises what a judgement means
-for the plan. A log that no broker confirms counts as changed.
+``planning.log_identity`` judges; this module asks its questions, and returns or raises what a
+judgement means for the plan. A log that no broker confirms counts as changed.
 
 A plan whose logs have changed is read again by one driver alone: the parts of the others are from
 the logs as they were. Its tasks get no leaders, so they look them up first, and notice a recreated
@@ -12,16 +12,17 @@ epoch of the records landed in their place: the next checkpoint has that epoch.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.deadline import Deadline
-from rangeland.errors import Conflict, RangeLost, Unreachable
+from rangeland.errors import Conflict, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
+from rangeland.loss import Loss
 from rangeland.model import Cluster, Leader, Partition
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.lagging_ends import LAGGING_S, RESURVEY_POLL_S
@@ -52,6 +53,22 @@ from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import UnknownTopic
 
 
+@dataclass(frozen=True, slots=True)
+class LogsChanged:
+    """Logs are not, or cannot be shown to be, those that were planned, and can be read as they are
+    now. ``change`` has their losses; there are none if only bytes differ, or are unknown."""
+
+    what: str
+    why: str
+    change: Changed = field(default_factory=Changed)
+
+
+def logs_changed_error(changed: LogsChanged) -> Unreachable:
+    """The error if the logs are not read again."""
+    why = f"{changed.why}; nothing is committed"
+    return Unreachable(changed.what, why=why, do="run again")
+
+
 class FinalLogCheck:
     """Checks the logs of one job's plans. ``known`` returns the clusters of earlier landings."""
 
@@ -70,23 +87,52 @@ class FinalLogCheck:
         with ConnectionPool(settings.cluster) as brokers:
             return _take_fingerprints(brokers, leaders, _offsets_to_compare(brokers, plan))
 
-    def check_same_logs(
+    def find_change(
         self,
         settings: ReadSettings,
         plan: Plan,
         receipts: Iterable[Receipt],
         fingerprints: Fingerprints,
         after: Changed | None = None,
-    ) -> None:
-        """Raises LogChange if a log has changed, or nobody can say whether it has, and the plan
-        should be read once more. If its broker stays down, the second reading fails, or holds the
-        partition if the policy says so. Raises RangeLost if the policy does not allow the losses,
-        if a second reading, ``after`` a change, found the same ones, or if the plan is a
-        replacement. Raises Conflict if the logs belong to another cluster, and Unreachable if that
-        is unknown for now or a topic no longer exists."""
+    ) -> LogsChanged | None:
+        """The change if a log has changed, or nobody can say whether it has, and the plan should be
+        read once more. If its broker stays down, the second reading fails, or holds the partition
+        if the policy says so. Raises RangeLost if the policy does not allow the losses, if a second
+        reading, ``after`` a change, found the same ones, or if the plan is a replacement. Raises
+        Conflict if the logs belong to another cluster, and Unreachable if that is unknown for now
+        or a topic no longer exists."""
         judgement = self.judge(settings, plan, receipts, fingerprints, after)
-        if (error := self._judgement_error(judgement, plan, after)) is not None:
-            raise error
+        match judgement:
+            case Unchanged():
+                return None
+            case Changed():
+                losses = list(judgement.losses)
+                if not self._reads_again(losses, plan, after):
+                    raise range_lost_error(losses)
+                return LogsChanged(
+                    f"{losses[0]} while it was read: {losses[0].evidence}",
+                    "the policy goes on without them, and the log has changed again since",
+                    judgement,
+                )
+            case OtherBytes(partition):
+                return LogsChanged(
+                    f"the log of {partition} has changed while it was read",
+                    "the topic was created again, or its log was cut off or compacted: topics "
+                    "of these brokers have no ids that would show which",
+                )
+            case Unconfirmed(partition, why):
+                what = f"it is unknown whether {partition} has changed while it was read"
+                return LogsChanged(what, why)
+            case Deleted(partition):
+                raise _unknown_log_error(f"{partition} was read and no longer exists")
+            case _:
+                assert_never(judgement)
+
+    def _reads_again(self, losses: Sequence[Loss], plan: Plan, after: Changed | None) -> bool:
+        """Whether a plan is read once more because its logs have lost this."""
+        if plan.replaces or (after is not None and list(after.losses) == losses):
+            return False
+        return all(map(self._job.policies.reads_again, losses))
 
     def judge(
         self,
@@ -166,54 +212,6 @@ class FinalLogCheck:
                     evidence = replace(evidence, fingerprints=now)
                 case judgement:
                     return judgement
-
-    def _judgement_error(
-        self, judgement: FinalJudgement, plan: Plan, after: Changed | None
-    ) -> RangeLost | LogChange | Unreachable | None:
-        match judgement:
-            case Unchanged():
-                return None
-            case Changed():
-                return self._changed_error(judgement, plan, after)
-            case OtherBytes(partition):
-                return LogChange(
-                    f"the log of {partition} has changed while it was read",
-                    why="the topic was created again, or its log was cut off or compacted: topics "
-                    "of these brokers have no ids that would show which",
-                )
-            case Unconfirmed(partition, why):
-                what = f"it is unknown whether {partition} has changed while it was read"
-                return LogChange(what, why=why)
-            case Deleted(partition):
-                return _unknown_log_error(f"{partition} was read and no longer exists")
-            case _:
-                assert_never(judgement)
-
-    def _changed_error(
-        self, changed: Changed, plan: Plan, after: Changed | None
-    ) -> RangeLost | LogChange:
-        losses = list(changed.losses)
-        is_same = after is not None and list(after.losses) == losses
-        if plan.replaces or is_same or not all(map(self._job.policies.reads_again, losses)):
-            return range_lost_error(losses)
-        return LogChange(
-            f"{losses[0]} while it was read: {losses[0].evidence}",
-            why="the policy goes on without them, and the log has changed again since",
-            change=changed,
-        )
-
-
-class LogChange(Unreachable):
-    """A log is not, or cannot be shown to be, the one that was planned, and can be read as it is
-    now. ``change`` has its losses; there are none if only its bytes differ, or are unknown."""
-
-    def __init__(self, what: str, *, why: str = "", change: Changed | None = None) -> None:
-        super().__init__(what, why=f"{why}; nothing is committed", do="run again")
-        self.change = change or Changed()
-
-    def final_error(self) -> Unreachable:
-        """The same error for callers that do not read the log again."""
-        return Unreachable(self.what, why=self.why, do=self.do, **self.facts)
 
 
 def _take_fingerprints(

@@ -14,7 +14,7 @@ from rangeland.delta.transaction_log.table_commit import NotCommitted, gone_file
 from rangeland.errors import RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
-from rangeland.landing.execution.final_log_check import LogChange
+from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
@@ -45,17 +45,15 @@ class OutcomePreparer:
     def prepare(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         unless its logs change. Whatever was handed in before a change does not count."""
-        try:
-            shared = (
-                self._reader.read_shared(plan, partial(self._prepare_shared, plan))
-                if plan.slices
-                else None
-            )
-        except LogChange as change:
-            return self._read(plan, partial(self._reader.read_after_change, plan, change)), None
-        if shared is not None:
-            return shared.outcome, shared
-        return self._read(plan, partial(self._reader.read, plan, is_new=is_new)), None
+        prepare = partial(self._prepare_shared, plan)
+        match self._reader.read_shared(plan, prepare) if plan.slices else None:
+            case SharedOutcome() as shared:
+                return shared.outcome, shared
+            case LogsChanged() as changed:
+                read = partial(self._reader.read_after_change, plan, changed)
+            case None:
+                read = partial(self._reader.read, plan, is_new=is_new)
+        return self._read(plan, read), None
 
     def read_again(self, plan: Plan, old: OutcomeEvent, failure: NotCommitted) -> OutcomeEvent:
         """Reads a plan again because its outcome could not be committed: its files are gone, or

@@ -16,6 +16,7 @@ from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Range
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.proof import RangeResult
+from rangeland.planning.table_audit import ReplacedRange
 from rangeland.results import RunResult, RunState, WriterSchema
 
 
@@ -49,6 +50,7 @@ def result_of_plans(
         added_columns=_added_columns(ours) if is_typed else None,
         schemas=_schemas(context, ours) if is_typed else None,
         passed_over=draft.passed_over if draft is not None and finished else (),
+        replaced=_replaced_rows(ours),
     )
 
 
@@ -98,6 +100,12 @@ def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:
         for one in f.outcome.ranges
         if one.counts is not None
     )
+
+
+def _replaced_rows(landed: Iterable[CommittedPlan]) -> ReplacedRange | None:
+    """What replacements have changed, if that is known of any."""
+    changes = [one.replaced for one in landed if one.replaced is not None]
+    return sum(changes, ReplacedRange()) if changes else None
 
 
 def _added_columns(landed: Sequence[CommittedPlan]) -> tuple[str, ...]:

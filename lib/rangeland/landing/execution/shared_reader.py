@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.plan_settings import look_up_plan_settings
 from rangeland.landing.execution.slice_tasks import FinishedTasks, SliceTasks
 from rangeland.landing.landing_context import LandingContext
@@ -29,14 +30,14 @@ PrepareOutcome = Callable[[Mapping[int, Receipt], Sequence[EventFile]], OutcomeE
 
 @dataclass(frozen=True, slots=True)
 class PlanToRead:
-    """A plan without an outcome, and the means to read it. ``check_same_logs`` raises if receipts
-    come from logs that are no longer the plan's, and ``prepare_outcome`` proves, checks and
-    prepares what all drivers have read."""
+    """A plan without an outcome, and the means to read it. ``find_change`` returns how the
+    logs that receipts come from have changed, if they have, and ``prepare_outcome`` proves, checks
+    and prepares what all drivers have read."""
 
     plan: Plan
     context: LandingContext
     tasks: SliceTasks
-    check_same_logs: Callable[[Mapping[int, Receipt]], None]
+    find_change: Callable[[Mapping[int, Receipt]], LogsChanged | None]
     prepare_outcome: PrepareOutcome
 
     @property
@@ -62,16 +63,18 @@ class PlanToRead:
     def files_of(self, results: Sequence[TaskResult]) -> list[EventFile]:
         return self.tasks.files_of(self.plan, results)
 
-    def check_part_is_valid(self, receipts: Mapping[int, Receipt]) -> None:
-        """Raises if the receipts do not add up, or come from logs that are no longer the plan's:
-        such a part would block the plan for ever."""
+    def prove_part(self, receipts: Mapping[int, Receipt]) -> LogsChanged | None:
+        """Raises if the receipts do not add up; returns the change if they come from logs that are
+        no longer the plan's. Such a part would block the plan for ever."""
         prove_part(self.plan, receipts)
-        self.check_same_logs(receipts)
+        return self.find_change(receipts)
 
-    def prepare(self, receipts: Mapping[int, Receipt], files: Sequence[EventFile]) -> OutcomeEvent:
-        """The outcome that counts, from the receipts and files of all slices."""
-        self.check_same_logs(receipts)
-        return self.prepare_outcome(receipts, files)
+    def prepare(
+        self, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
+    ) -> OutcomeEvent | LogsChanged:
+        """The outcome that counts, from the receipts and files of all slices, unless their logs
+        have changed."""
+        return self.find_change(receipts) or self.prepare_outcome(receipts, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +92,6 @@ class SharedReader(Protocol):
     def is_available(self) -> bool:
         """False if this driver has to read alone."""
 
-    def read(self, work: PlanToRead) -> SharedOutcome:
-        """Returns once the plan has an outcome, prepared here or by another driver."""
+    def read(self, work: PlanToRead) -> SharedOutcome | LogsChanged:
+        """Returns once the plan has an outcome, prepared here or by another driver, or its logs
+        have changed."""

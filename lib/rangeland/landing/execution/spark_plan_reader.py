@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from rangeland.delta.ledger.events import EventFile
 from rangeland.errors import Conflict
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.landing.execution.final_log_check import FinalLogCheck, LogChange
+from rangeland.landing.execution.final_log_check import (
+    FinalLogCheck,
+    LogsChanged,
+    logs_changed_error,
+)
 from rangeland.landing.execution.plan_settings import look_up_log_settings, look_up_plan_settings
 from rangeland.landing.execution.shared_reader import (
     PlanToRead,
@@ -58,23 +62,25 @@ class SparkPlanReader:
         """Reads all slices of a plan, from logs that do not change while they are read. If one does
         and the policy allows it, everything is read once more, so that tasks find the loss at the
         start. Raises RangeLost for losses, and Unreachable if a log keeps changing."""
-        try:
-            return self._read_unchanged(plan, None, is_new=is_new)
-        except LogChange as error:
-            change = error
-        return self.read_after_change(plan, change)
+        reading = self._read_once(plan, None, is_new=is_new)
+        if isinstance(reading, LogsChanged):
+            return self.read_after_change(plan, reading)
+        return reading
 
-    def read_after_change(self, plan: Plan, change: LogChange) -> PlanReceipts:
+    def read_after_change(self, plan: Plan, changed: LogsChanged) -> PlanReceipts:
         """Reads a plan again after a log has changed: the next change is an error."""
-        self._warn(f"{change.what}; it is read once more")
-        try:
-            return self._read_unchanged(plan, change.change, is_new=False)
-        except LogChange as another:
-            raise another.final_error() from None
+        self._warn(f"{changed.what}; it is read once more")
+        reading = self._read_once(plan, changed.change, is_new=False)
+        if isinstance(reading, LogsChanged):
+            raise logs_changed_error(reading)
+        return reading
 
-    def read_shared(self, plan: Plan, prepare: PrepareOutcome) -> SharedOutcome | None:
+    def read_shared(
+        self, plan: Plan, prepare: PrepareOutcome
+    ) -> SharedOutcome | LogsChanged | None:
         """The outcome of a plan that several drivers read together, made by ``prepare`` once
-        everything is read; None for a plan of another sequence, and if this driver reads alone."""
+        everything is read, unless its logs change; None for a plan of another sequence, and if this
+        driver reads alone."""
         shared_reader = self._shared_reader()
         if shared_reader is None or not shared_reader.is_available:
             return None
@@ -83,18 +89,21 @@ class SparkPlanReader:
             return None
         fingerprints = self._fingerprints(look_up_log_settings(self._context, plan), plan)
 
-        def check_same_logs(receipts: Mapping[int, Receipt]) -> None:
-            self._check_same_logs(plan, receipts, fingerprints)
+        def find_change(receipts: Mapping[int, Receipt]) -> LogsChanged | None:
+            return self._find_change(plan, receipts, fingerprints)
 
-        work = PlanToRead(plan, self._context, self._tasks, check_same_logs, prepare)
+        work = PlanToRead(plan, self._context, self._tasks, find_change, prepare)
         return shared_reader.read(work)
 
-    def _read_unchanged(self, plan: Plan, after: Changed | None, *, is_new: bool) -> PlanReceipts:
+    def _read_once(
+        self, plan: Plan, after: Changed | None, *, is_new: bool
+    ) -> PlanReceipts | LogsChanged:
         self._check_is_of_this_job(plan)
         settings = look_up_plan_settings(self._context, plan)
         fingerprints = self._fingerprints(settings, plan)
         receipts, files = self._tasks.read_all(plan, settings, is_new=is_new)
-        self._check_same_logs(plan, receipts, fingerprints, after)
+        if (changed := self._find_change(plan, receipts, fingerprints, after)) is not None:
+            return changed
         regrown = {} if after is None else after.regrown_offsets(plan, receipts.values())
         return PlanReceipts(receipts, files, regrown)
 
@@ -115,15 +124,15 @@ class SparkPlanReader:
             return {}
         return self.log_check.fingerprint(settings, plan)
 
-    def _check_same_logs(
+    def _find_change(
         self,
         plan: Plan,
         receipts: Mapping[int, Receipt],
         fingerprints: Fingerprints,
         after: Changed | None = None,
-    ) -> None:
+    ) -> LogsChanged | None:
         if not plan.kind.traits.reads_log:
-            return
+            return None
         # Reading may have taken hours, and brokers may have moved since.
         settings = look_up_log_settings(self._context, plan)
-        self.log_check.check_same_logs(settings, plan, receipts.values(), fingerprints, after)
+        return self.log_check.find_change(settings, plan, receipts.values(), fingerprints, after)

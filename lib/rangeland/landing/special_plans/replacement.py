@@ -33,7 +33,7 @@ from rangeland.planning.table_audit import (
 )
 from rangeland.spark.offset_scan import has_rows, table_frame
 from rangeland.spark.replace_where import (
-    ConcurrentChange,
+    RowsChanged,
     compare,
     condition,
     prepared_frame,
@@ -84,10 +84,10 @@ class Replacement:
 
     def land(
         self, plan: Plan, outcome: OutcomeEvent, planned_at_version: int | None
-    ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | ConcurrentChange:
+    ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | RowsChanged:
         """Replaces the table's rows in the plan's ranges with those of an outcome that is not in
-        the table yet, in one commit, which also adds the columns that the table lacks. Returns a
-        ConcurrentChange if another writer has changed the rows first."""
+        the table yet, in one commit, which also adds the columns that the table lacks, unless
+        another writer has changed the rows first."""
         table, path = self._table, self._table.uri
         self._writer.set_ledger_property()
         with lock_table(path):
@@ -98,10 +98,9 @@ class Replacement:
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(plan, outcome, change)
-            try:
-                replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
-            except ConcurrentChange as conflict:
-                return conflict
+            changed = replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
+            if changed is not None:
+                return changed
         table.refresh()
         version = table.landed_at(outcome.plan_id, planned_at_version)
         return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
