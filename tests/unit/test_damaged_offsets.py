@@ -22,7 +22,7 @@ from rangeland.dialects.fetch_values import FetchedPartition, FetchResult
 from rangeland.dialects.kafka.aborted_transactions import aborted_within
 from rangeland.dialects.kafka.entry_scan import scan
 from rangeland.dialects.protocol_session import BrokerRequest
-from rangeland.errors import BadRecord, RangeLost
+from rangeland.errors import AccessDenied, BadRecord, RangeLost
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_pieces import FetchedPiece
@@ -31,7 +31,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
 from rangeland.fetch.slice_reading import SliceReader, read_slices
-from rangeland.fetch.slice_state import Phase
+from rangeland.fetch.slice_state import Fail, Phase
 from rangeland.loss import Action, DamagedBytes, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Slice
 from rangeland.planning.policy import Policy, TopicRule
@@ -309,6 +309,32 @@ def test_a_batch_after_the_end_of_the_log_is_damaged(monkeypatch: pytest.MonkeyP
     assert piece is None
     with pytest.raises(BadRecord, match=f"ends at offset {FAR + 4}, and the log ends at 12"):
         take_step(fetcher._loop, 0)
+
+
+def test_nothing_is_handed_over_of_a_response_that_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    denied = Partition("t", 1)
+    slices = [Slice(0, P, 0, 12, leader=B1), Slice(1, denied, 0, 12, leader=B1)]
+    settings = ReadSettings(ClusterSettings("kafka", (B1,)))
+    fetcher = FetchThread(slices, settings, FetchLimits(), brokers=cast(ConnectionPool, Edges(12)))
+    response = FetchResult(
+        ErrorMeaning.OK,
+        "",
+        (
+            FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0)), 12),
+            FetchedPartition(denied, ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED"),
+        ),
+    )
+    monkeypatch.setattr(fetcher, "_result", lambda step, is_sent: response)
+    ask = fetcher._loop.next(0)
+    assert isinstance(ask, SendFetch)
+    ended = fetcher._fetch(ask, is_sent=False)
+    assert isinstance(ended, Fail)
+    assert isinstance(ended.error, AccessDenied)
+    assert fetcher._loop.states[0].next_offset == 4
+    with pytest.raises(queue.Empty):
+        fetcher._pieces.get_nowait()
 
 
 def test_garbage_that_says_it_is_far_away_is_left_to_decoding(
