@@ -182,7 +182,8 @@ class LogState:
     def to_slice(self, index: int = 0, from_offset: int | None = None) -> Slice:
         """The log, or its part from an offset on, as one slice."""
         begin = self.start_offset if from_offset is None else from_offset
-        id_, address = self.leader.topic_id, self.leader.address
+        id_ = self.leader.topic_id
+        address = self.leader.address
         return Slice(index, self.partition, begin, self.end_offset, topic_id=id_, leader=address)
 
 

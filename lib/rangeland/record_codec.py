@@ -103,8 +103,11 @@ class RecordCodec:
         omitted: Mapping[type, Collection[str]] | None = None,
         blanks: Collection[object] = ("", False),
     ) -> None:
-        self._views, self._names, self._parts = views or {}, names or {}, parts or {}
-        self._columns, self._omitted = columns or {}, omitted or {}
+        self._views = views or {}
+        self._names = names or {}
+        self._parts = parts or {}
+        self._columns = columns or {}
+        self._omitted = omitted or {}
         self._blanks = blanks
         self._compiled: dict[type, _Columns] = {}
 
@@ -113,7 +116,8 @@ class RecordCodec:
     ) -> RecordCodec:
         """The same rules with other views of some classes, and other types of some columns."""
         changed = copy.copy(self)
-        changed._views, changed._compiled = {**self._views, **views}, {}
+        changed._views = {**self._views, **views}
+        changed._compiled = {}
         changed._columns = {**self._columns, **(columns or {})}
         return changed
 
@@ -192,7 +196,8 @@ class RecordCodec:
     ) -> _Field:
         text, _, renamed = item.partition("=")
         attribute = text.strip("*?")
-        name, field = renamed or attribute, fields.get(attribute)
+        name = renamed or attribute
+        field = fields.get(attribute)
         source = kind if field is not None else _getter_of(kind, attribute)
         hints = typing.get_type_hints(source)
         inner, is_optional = _of_hint(hints[attribute if field is not None else "return"])
@@ -225,7 +230,8 @@ class RecordCodec:
         )
 
     def _column(self, name: str, hint: Any) -> ColumnType:
-        origin, args = typing.get_origin(hint), typing.get_args(hint)
+        origin = typing.get_origin(hint)
+        args = typing.get_args(hint)
         if _is_dataclass(hint):
             return ColumnType(self.columns_of(hint), self.write, lambda v: self.read(hint, v))
         if origin is frozenset or (origin is tuple and args[-1] is ...):

@@ -186,10 +186,12 @@ class RunLease:
         if not self.is_needed:
             yield
             return
-        context, job = self._context, self._context.job
+        context = self._context
+        job = self._context.job
         survey = context.surveys.early()
         cluster = look_up_cluster(job).with_versions_of(survey)
-        partitions, step = list(survey.logs), context.progress.step
+        partitions = list(survey.logs)
+        step = context.progress.step
         with hold_lease(job, cluster, partitions, context.warn, step) as self._lease:
             yield
 

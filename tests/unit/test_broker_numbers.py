@@ -20,7 +20,7 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import SendFetch, WaitUntil
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Address, Leader, LogState, Partition, Range
-from rangeland.planning.plan_builder import MOST_BYTES, with_estimate
+from rangeland.planning.plan_builder import MAX_ESTIMATED_BYTES, with_estimate
 from rangeland.planning.slices import MAX_SLICES, Slicing, cut_slices
 from rangeland.untrusted import MAX_INT64
 from rangeland.zookeeper.broker_registry import (
@@ -163,7 +163,7 @@ def test_an_end_that_cannot_be_makes_no_more_slices_than_a_plan_may_have(
 ) -> None:
     log = LogState(P0, Leader(B1), 0, end, size_bytes)
     asked = with_estimate(Range(P0, 0, end), log)
-    assert 0 <= asked.estimated_bytes <= MOST_BYTES
+    assert 0 <= asked.estimated_bytes <= MAX_ESTIMATED_BYTES
     slices = cut_slices([asked], Slicing(1, 0), {P0: log})
     assert 1 <= len(slices) <= MAX_SLICES
     assert (slices[0].from_offset, slices[-1].until_offset) == (0, end)

@@ -322,7 +322,7 @@ def test_nothing_is_handed_over_of_a_response_that_ends_the_run(
         ErrorMeaning.OK,
         "",
         (
-            FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0)), 12),
+            FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(four(0)), 12),
             FetchedPartition(denied, ErrorMeaning.DENIED, "TOPIC_AUTHORIZATION_FAILED"),
         ),
     )

@@ -24,7 +24,7 @@ from rangeland.errors import (
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
-from rangeland.fetch.log_lines import log_news
+from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import RESPONSES_TO_GROW, SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import Fail, Observation, Phase, SliceEvent, SliceState, move_on
@@ -939,8 +939,8 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     loop.on_leaders(lead(B2))
     measure(loop, 10_000, 50, 100)
     loop.on_response(B2, 0, 300, 10_001)
-    log_news(loop.take_news())
-    assert loop.take_news() == []
+    log_all(loop.take_unlogged())
+    assert loop.take_unlogged() == []
     assert caplog.messages == [
         "Retrying in 100 ms: b1:1 answered KAFKA_STORAGE_ERROR at offset 7",
         "Left the leader b1:1: reset by peer",

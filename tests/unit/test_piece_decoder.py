@@ -98,7 +98,7 @@ def test_what_could_not_be_fetched_is_lost_and_a_hold_lasts_to_the_end_of_the_sl
     (found,) = results(decoder_of(), LostPiece(0, loss))
     assert short(found) == ((10, until), LossKind.EXPIRED, action)
     assert isinstance(found, LostChunk)
-    assert not found.is_news
+    assert not found.is_unlogged
 
 
 # --- gaps -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import Unreachable
 from rangeland.model import Address, Leader, LogState, Partition, Retention, Survey
 from rangeland.planning.retention_risk import ReadSpeed
-from rangeland.survey.retention_lookup import MOST_ASKED, with_retention
+from rangeland.survey.retention_lookup import MAX_BROKERS_ASKED, with_retention
 from rangeland.survey.survey_request import SurveyRequest
 
 B1, B2, B3 = (Address(f"b{n}", 9092) for n in (1, 2, 3))
@@ -74,7 +74,7 @@ def test_another_broker_is_asked_for_topics_that_one_has_an_error_for() -> None:
 def test_no_more_than_two_are_waited_for() -> None:
     brokers = Brokers(B1, B2, B3)
     assert asked_of(brokers, B1, B2, B3).retention == {}
-    assert len(brokers.asked) == MOST_ASKED == 2
+    assert len(brokers.asked) == MAX_BROKERS_ASKED == 2
 
 
 def test_without_a_leader_the_broker_that_answered_before_is_asked() -> None:

@@ -149,7 +149,8 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     was_asked = [bool(file.job.source.topic_pattern and file.topics) for file in many.files]
     jobs = [file.job for file, is_known in zip(many.files, was_asked, strict=True) if not is_known]
     errors = iter(find_unreachable(jobs))
-    reachable, failures = [], list(many.failed)
+    reachable = []
+    failures = list(many.failed)
     for file, is_known in zip(many.files, was_asked, strict=True):
         error = None if is_known else next(errors)
         if error is None:

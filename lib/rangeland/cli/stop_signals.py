@@ -31,8 +31,9 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         self._before = _install(self._interrupt)
-        self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
-        logging.getLogger().addFilter(self._is_news)
+        self._hook = sys.unraisablehook
+        sys.unraisablehook = self._unraisable
+        logging.getLogger().addFilter(self._is_worth_showing)
         return self
 
     def kill_from_now_on(self) -> None:
@@ -42,7 +43,7 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         self._cancel_redelivery()
-        logging.getLogger().removeFilter(self._is_news)
+        logging.getLogger().removeFilter(self._is_worth_showing)
         sys.unraisablehook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -53,7 +54,7 @@ class StopSignals:
         self.terminated = number == signal.SIGTERM
         raise KeyboardInterrupt
 
-    def _is_news(self, record: logging.LogRecord) -> bool:
+    def _is_worth_showing(self, record: logging.LogRecord) -> bool:
         """False for the tracebacks that py4j logs for calls that end because of a signal: the
         signal interrupts one, and calls of other threads fail as the JVM ends."""
         return not (self._has_received and "py4j" in record.pathname)

@@ -202,7 +202,8 @@ def _shipped_files(
     from rangeland.submit import packed_environment, shipped_files
     from rangeland.submit.submission import ShippedFiles
 
-    out, entry = options.out, options.entry
+    out = options.out
+    entry = options.entry
     if entry is not None and not entry.is_file():
         raise UsageError(f"--entry {entry}: there is no such file", do="name a script, as in jobs/")
     modules: list[Path] = []

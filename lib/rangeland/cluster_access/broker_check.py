@@ -17,7 +17,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.survey.cluster_survey import check_brokers_can_be_reached
 
-MOST_AT_A_TIME = 16
+MAX_CHECKS_AT_A_TIME = 16
 """Threads that only wait; few commands have jobs on more clusters."""
 
 
@@ -34,7 +34,7 @@ def find_unreachable(jobs: Sequence[Job]) -> list[RangelandError | None]:
     for settings, job in zip(all_settings, jobs, strict=True):
         if isinstance(settings, ClusterSettings):
             clusters.setdefault(settings, job)
-    with ThreadPoolExecutor(MOST_AT_A_TIME) as pool:
+    with ThreadPoolExecutor(MAX_CHECKS_AT_A_TIME) as pool:
         outcomes = pool.map(_cluster_error, clusters.values(), clusters)
         errors = dict(zip(clusters, outcomes, strict=True))
     return [

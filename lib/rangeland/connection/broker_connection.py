@@ -146,7 +146,9 @@ class BrokerConnection:
         return opening.on_connected(time.monotonic())
 
     def _start_login(self, opening: Opening, step: StartLogin) -> OpeningStep:
-        self._session, self._is_known, self._has_responded = step.session, step.is_known, False
+        self._session = step.session
+        self._is_known = step.is_known
+        self._has_responded = False
         self._unanswered.clear()
         self._early.clear()
         self._stream.take_large_frames()

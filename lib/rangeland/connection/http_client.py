@@ -75,7 +75,8 @@ def http_get(
 
 
 def _prepare(url: str, context: ssl.SSLContext, limits: HttpLimits) -> tuple[HTTPConnection, str]:
-    at, timeout = urlsplit(url), min(limits.connect_s, limits.request_s)
+    at = urlsplit(url)
+    timeout = min(limits.connect_s, limits.request_s)
     host, port = at.hostname, at.port
     if not host or not url.isascii():
         raise HttpFailed("its URL has no valid host and port")
@@ -90,7 +91,8 @@ class _CutOff:
     timeout of a socket begins again with each packet."""
 
     def __init__(self, connection: HTTPConnection, in_s: float, is_over: threading.Event) -> None:
-        self._connection, self._is_over = connection, is_over
+        self._connection = connection
+        self._is_over = is_over
         self._until = time.monotonic() + in_s
         self._socket: Any = None
         self._timer: threading.Timer | None = None

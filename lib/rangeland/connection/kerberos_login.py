@@ -69,7 +69,8 @@ class KerberosLogin:
         )
 
     def _credentials(self) -> Any:
-        gssapi, settings = self._gssapi, self._settings
+        gssapi = self._gssapi
+        settings = self._settings
         kind = gssapi.NameType.kerberos_principal
         name = None if settings.principal is None else gssapi.Name(settings.principal, kind)
         if settings.keytab is None:

@@ -41,7 +41,8 @@ class Authentication:
     def credentials(self) -> Credentials:
         """The credentials for the next login, which is then not due again before ``on_accepted``.
         Raises TokenUnavailable."""
-        sasl, token = self._sasl, ""
+        sasl = self._sasl
+        token = ""
         if sasl.token is not None:
             wait_ms = self._wait_ms
             if self._ends_at is not None:  # the current login must not expire meanwhile
@@ -72,7 +73,8 @@ class Authentication:
     def postpone(self) -> bool:
         """Postpones the next login, since no token is available now. False if there is no time to
         try again."""
-        now, end = time.monotonic(), self._ends_at or 0.0
+        now = time.monotonic()
+        end = self._ends_at or 0.0
         later = now + min(RENEW_PAUSE_S, (end - now) / 4)
         if end <= now or later >= end:
             return False

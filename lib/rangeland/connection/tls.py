@@ -24,7 +24,8 @@ def tls_context(tls: TlsSettings, section: str = SECTION) -> ssl.SSLContext:
     ca = _pem(section, "ca", tls.ca)
     certificate = _pem(section, "certificate", tls.certificate)
     key = _pem(section, "key", tls.key)
-    field, path = "ca", ca
+    field = "ca"
+    path = ca
     try:
         context = ssl.create_default_context(cafile=ca)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -40,7 +41,8 @@ def tls_context(tls: TlsSettings, section: str = SECTION) -> ssl.SSLContext:
 
 
 def openssl_failure(error: ssl.SSLError) -> TlsFailure:
-    code, message = getattr(error, "verify_code", 0), getattr(error, "verify_message", "")
+    code = getattr(error, "verify_code", 0)
+    message = getattr(error, "verify_message", "")
     return TlsFailure(str(error.reason or error), code, message)
 
 

@@ -63,7 +63,7 @@ class FetchLoop:
     """Replicas are not read, whether a leader names one or one stands in for it."""
     states: dict[int, SliceState] = field(init=False)
     _losses: list[tuple[int, DecidedLoss]] = field(init=False, default_factory=list)
-    _news: list[LogLine | DecidedLoss] = field(init=False, default_factory=list)
+    _unlogged: list[LogLine | DecidedLoss] = field(init=False, default_factory=list)
     _failure: Fail | None = field(init=False, default=None)
     """What ends the run, once something does."""
 
@@ -91,13 +91,15 @@ class FetchLoop:
     def take_losses(self) -> list[tuple[int, DecidedLoss]]:
         """The losses that a policy has skipped or held since the last call, with the indexes of
         their slices."""
-        losses, self._losses = self._losses, []
+        losses = self._losses
+        self._losses = []
         return losses
 
-    def take_news(self) -> list[LogLine | DecidedLoss]:
+    def take_unlogged(self) -> list[LogLine | DecidedLoss]:
         """What is to be logged since the last call, in order."""
-        news, self._news = self._news, []
-        return news
+        unlogged = self._unlogged
+        self._unlogged = []
+        return unlogged
 
     def _unfinished_states(self) -> list[SliceState]:
         return [s for s in self.states.values() if s.phase is not Phase.DONE]
@@ -131,7 +133,7 @@ class FetchLoop:
         # Brokers throttle for the window of a quota, which is seconds: days are a broker's mistake.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
         if throttle_ms:
-            self._news.append(LogLine(f"Throttled by {address} for {throttle_ms} ms"))
+            self._unlogged.append(LogLine(f"Throttled by {address} for {throttle_ms} ms"))
         self.throttle.on_response(address, size, throttle_ms, now_ms)
         for state in self.states.values():
             if state.broker.address == address:
@@ -163,7 +165,9 @@ class FetchLoop:
         """Holds the partition at damaged bytes whose end is unknown, or ends the run. If a replica
         may have sent them, its leader is asked first."""
         state = self._current(request)
-        sender, first, end = state.broker.sender, state.next_offset, state.slice.until_offset
+        sender = state.broker.sender
+        first = state.next_offset
+        end = state.slice.until_offset
         loss = judge_damage(error, sender, self.policy, state.slice, first, end)
         if loss is None:
             self._move(state, unproved_observation(state, error.what))
@@ -193,10 +197,12 @@ class FetchLoop:
             reason = observation.reason
         elif readable_end is None:
             # Idle, truncated and deleted logs look the same here, so the end is requested.
-            event, reason = SliceEvent.NO_RECORDS_AT_END, "its leader answered without records"
+            event = SliceEvent.NO_RECORDS_AT_END
+            reason = "its leader answered without records"
         elif readable_end >= state.slice.until_offset:
             state.size.is_alone = True
-            event, answer = SliceEvent.NO_RECORDS, "its leader answered without records"
+            event = SliceEvent.NO_RECORDS
+            answer = "its leader answered without records"
             reason = f"{answer}, though its log is readable up to {readable_end}"
         else:
             # Newer brokers also answer as followers: the plan's leader may lag now.
@@ -280,7 +286,9 @@ class FetchLoop:
         if state.broker.mode is ReadMode.SEARCHING:
             self._move(state, Observation(SliceEvent.REPLICA_PREFERRED))
         else:
-            self._news.append(state.log_line(f"Reading from the replica {state.broker.address}"))
+            self._unlogged.append(
+                state.log_line(f"Reading from the replica {state.broker.address}")
+            )
         return True
 
     def on_leaders(
@@ -316,13 +324,13 @@ class FetchLoop:
             return
         move, line = move_on(state, observation, self.now_ms, self.limits)
         if line is not None:
-            self._news.append(line)
+            self._unlogged.append(line)
         if (move is Move.LOSE) != (loss is not None):
             raise Bug(
                 f"{state.slice}: after {observation.event.name}, {move.value}; the loss is {loss}"
             )
         if loss is not None:
-            self._news.append(loss)
+            self._unlogged.append(loss)
             self._losses.append((state.slice.index, loss))
             state.advance(loss.until_offset, self.now_ms)
 

@@ -24,7 +24,7 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
-from rangeland.fetch.log_lines import log_news
+from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import ResponseReader
@@ -114,14 +114,14 @@ class FetchThread:
             self._work()
         except BaseException as error:  # raised again in the consumer's thread
             end = error
-        log_news(self._loop.take_news())
+        log_all(self._loop.take_unlogged())
         self._pieces.put(end)
 
     def _work(self) -> None:
         pending: SendFetch | Fail | None = None
         while not self._stopped.is_set():
             step = pending if pending is not None else self._loop.next(_now_ms())
-            log_news(self._loop.take_news())
+            log_all(self._loop.take_unlogged())
             if isinstance(step, Fail):
                 raise step.error
             self._hand_over_losses()

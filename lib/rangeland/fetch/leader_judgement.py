@@ -32,7 +32,8 @@ def judge_log_range(
     """The meaning of a log that its leader calls readable in ``[log_start, log_end)``, for a slice
     whose next offset was outside it or at its end. ``written_end``: the end including records that
     are not readable yet, if known."""
-    reason, next_offset = state.retry.last_failure, state.next_offset
+    reason = state.retry.last_failure
+    next_offset = state.next_offset
     if not state.broker.sender.proves_range:
         return unproved_observation(state, f"its log is [{log_start}, {log_end})")
     if next_offset < log_start:

@@ -116,7 +116,9 @@ class AskedBroker:
     def _epoch_end(self, leader: Leader) -> int | None:
         """The end of the leader's epoch in its log; None if the broker cannot or may not report it.
         Raises ConnectionLost if it has to be asked again."""
-        dialect, partition, epoch = self.brokers.dialect, self.request.partition, self.request.epoch
+        dialect = self.brokers.dialect
+        partition = self.request.partition
+        epoch = self.request.epoch
         if epoch is None:
             return None
         questions = dialect.epochs_requests({partition: leader}, {partition: epoch})

@@ -12,8 +12,8 @@ from rangeland.loss import DecidedLoss
 logger = logging.getLogger(__name__)
 
 
-def log_news(news: Iterable[LogLine | DecidedLoss]) -> None:
-    for one in news:
+def log_all(unlogged: Iterable[LogLine | DecidedLoss]) -> None:
+    for one in unlogged:
         if isinstance(one, DecidedLoss):
             log_loss(one)
         else:

@@ -92,7 +92,8 @@ def judge_damage(
         return None
     if first is None:
         return Fail(error)
-    evidence, damage = f"{error.what}: {error.why}", error.damage
+    evidence = f"{error.what}: {error.why}"
+    damage = error.damage
     damaged = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
     loss = decide_loss(damaged, policy, slice_, error)
     if isinstance(loss, Fail) or loss.action is Action.HOLD:

@@ -21,7 +21,7 @@ SHORT_END_PAUSE_MS = 500
 """The pause before a log that ends too early is asked again."""
 RESPONSES_TO_GROW = 4
 """How many responses must come in time before more is requested again, at first."""
-_MOST_DOUBLINGS = 10
+_MAX_DOUBLINGS = 10
 """The maximum is reached long before; without a limit the number would grow with each failure."""
 
 Rates = tuple[tuple[Address, int], ...]
@@ -53,7 +53,7 @@ class FetchLimits:
 def retry_delay_ms(failures: int, limits: FetchLimits) -> int:
     """The wait after so many failures in a row, at least one: twice as long each time, up to a
     maximum."""
-    doubled = limits.backoff_ms << min(failures - 1, _MOST_DOUBLINGS)
+    doubled = limits.backoff_ms << min(failures - 1, _MAX_DOUBLINGS)
     return min(doubled, limits.max_backoff_ms)
 
 
@@ -95,7 +95,8 @@ class FetchSize:
         """Makes the next request smaller, and for this slice alone, after a response that was too
         slow. Each time, twice as many timely responses are needed before the size grows again."""
         self.slowed_from = max(self.slowed_from, self.bytes)
-        self.responses, self.responses_to_grow = 0, self.responses_to_grow * 2
+        self.responses = 0
+        self.responses_to_grow = self.responses_to_grow * 2
         self.bytes = max(self.bytes // 2, min(limits.smallest_fetch_bytes, self.bytes))
         self.is_alone = True
 
@@ -105,7 +106,8 @@ class FetchSize:
             return
         self.responses += 1
         if self.responses >= self.responses_to_grow:
-            self.responses, self.bytes = 0, min(self.bytes * 2, self.slowed_from)
+            self.responses = 0
+            self.bytes = min(self.bytes * 2, self.slowed_from)
 
     def double(self, limits: FetchLimits) -> None:
         """Makes the next request larger, and for this slice alone, after an entry did not fit."""

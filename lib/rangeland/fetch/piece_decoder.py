@@ -91,7 +91,7 @@ class PieceDecoder:
         that is held, ``ReadAtLeader`` or ``Fail``."""
         slice_ = self._slices[piece.index]
         if isinstance(piece, LostPiece):
-            yield self._lost_chunk(slice_, piece.loss, is_news=False)
+            yield self._lost_chunk(slice_, piece.loss, is_unlogged=False)
             return
         state = _PieceState(piece, slice_, piece.from_offset)
         while state.next_offset < piece.until_offset:
@@ -143,7 +143,8 @@ class PieceDecoder:
     ) -> Iterator[SliceChunk | Gap | BadRecord]:
         """What the dialect finds up to ``until``; damage comes last. The caller advances the state
         to the end of each chunk."""
-        records, at = state.piece.records, state.next_offset
+        records = state.piece.records
+        at = state.next_offset
         is_compacted = self._is_compacted(state.slice.partition.topic)
         reports_gaps = not (is_compacted or records.context.from_quarantine)
         try:
@@ -155,7 +156,9 @@ class PieceDecoder:
             yield error
 
     def _read_chunk(self, state: _PieceState, decoded: DecodedChunk) -> ReadChunk:
-        piece, at, until = state.piece, state.next_offset, decoded.next_offset
+        piece = state.piece
+        at = state.next_offset
+        until = decoded.next_offset
         if piece.records.context.from_quarantine and decoded.counts.compacted == until - at:
             raise _misplaced_error(at, until)
         return ReadChunk(
@@ -174,7 +177,9 @@ class PieceDecoder:
         self, state: _PieceState, error: BadRecord, until: int
     ) -> LostChunk | ReadAtLeader | Fail:
         """What follows from damage that was found between the next offset and ``until``."""
-        piece, slice_, policy = state.piece, state.slice, self._settings.policy
+        piece = state.piece
+        slice_ = state.slice
+        policy = self._settings.policy
         capabilities = self._dialect.capabilities
         located = located_damage_error(error, slice_.partition, piece.address, capabilities)
         first = first_damaged(error.damage, state.next_offset, until, piece.until_offset)
@@ -209,7 +214,9 @@ class PieceDecoder:
 
     def _judge_gap(self, state: _PieceState, gap: Gap) -> LostChunk | ReadAtLeader | Fail:
         """What follows from a gap at the next offset that compaction does not explain."""
-        piece, slice_, policy = state.piece, state.slice, self._settings.policy
+        piece = state.piece
+        slice_ = state.slice
+        policy = self._settings.policy
         cleanup = self._cleanup[slice_.partition.topic]
         if cleanup is None:
             raise Bug(f"{slice_}: a gap is judged before it is known how the log is cleaned")
@@ -225,13 +232,14 @@ class PieceDecoder:
         count = self._lost_gaps[slice_.index]
         if (error := too_many_gaps_error(slice_, count, loss)) is not None:
             return Fail(error)
-        is_news = count == 1 or loss.action is Action.HOLD
-        return self._lost_chunk(slice_, loss, piece.address, is_news=is_news)
+        is_unlogged = count == 1 or loss.action is Action.HOLD
+        return self._lost_chunk(slice_, loss, piece.address, is_unlogged=is_unlogged)
 
     # --- both -----------------------------------------------------------------------------
 
     def _rest_at_leader(self, state: _PieceState) -> ReadAtLeader:
-        piece, at = state.piece, state.next_offset
+        piece = state.piece
+        at = state.next_offset
         rest = replace(state.slice, from_offset=at, until_offset=piece.until_offset, leader=None)
         floor = piece.records.floor if at == piece.from_offset else at
         end = None if floor is None else EntryEnd(floor, piece.address, piece.epoch)
@@ -244,7 +252,7 @@ class PieceDecoder:
         address: str = "",
         quarantined: DamagedBytes | None = None,
         *,
-        is_news: bool = True,
+        is_unlogged: bool = True,
     ) -> LostChunk:
         if loss.action is Action.HOLD:
             # The rest of the slice is held, not only the rest of a piece that is read again.
@@ -255,7 +263,7 @@ class PieceDecoder:
             address,
             offsets_are_bytes=self._offsets_are_bytes,
             quarantined_bytes=quarantined,
-            is_news=is_news,
+            is_unlogged=is_unlogged,
         )
 
 

@@ -153,7 +153,8 @@ class ServingBroker:
     def on_leader(self, leader: Leader, now_ms: int) -> None:
         """Reads the leader that metadata names, or the replica that was looked for. If metadata
         does not have that one, it is not looked for again for a while."""
-        self.leader, self.is_confirmed = leader, True
+        self.leader = leader
+        self.is_confirmed = True
         if self.mode is ReadMode.SEARCHING:
             self._turn_to(self.replica_id, now_ms)
 
@@ -188,7 +189,8 @@ class ServingBroker:
         """Takes one transition of the table, if there is one. Returns whether it has."""
         mode = _TABLE[self.mode].get(event)
         if mode is not None:
-            self.mode, self.until_ms = mode, now_ms + DETOUR_MS
+            self.mode = mode
+            self.until_ms = now_ms + DETOUR_MS
         return mode is not None
 
     def _address_of(self, replica_id: int) -> Address | None:

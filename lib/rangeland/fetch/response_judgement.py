@@ -167,7 +167,9 @@ Judgement = Take | TooSmall | AllDamaged | Replaced | Inconclusive | SenderUnrea
 
 def judge_response(response: SliceResponse) -> Judgement:
     """The first judgement, before anything is asked."""
-    dialect, records, offset = response.dialect, response.records, response.offset
+    dialect = response.dialect
+    records = response.records
+    offset = response.offset
     try:
         scan = dialect.scan(records)
     except BadRecord as error:
@@ -180,7 +182,8 @@ def judge_response(response: SliceResponse) -> Judgement:
     if scan.next_offset is None:
         return TooSmall()
     if response.cut_why is not None:
-        first, max_bytes = dialect.first_offset(records, offset), response.request.max_bytes
+        first = dialect.first_offset(records, offset)
+        max_bytes = response.request.max_bytes
         if first > offset:
             return AskWhetherDamaged(offset - 1, max_bytes, first, scan, response.cut_why)
     return _judge_end(response, scan)
@@ -236,7 +239,8 @@ def _take_to_damage(response: SliceResponse, error: BadRecord) -> Take | AllDama
 
 def _judge_end(response: SliceResponse, scan: Scan) -> Judgement:
     """How far to read intact records."""
-    readable_end, next_offset = response.readable_end, scan.next_offset
+    readable_end = response.readable_end
+    next_offset = scan.next_offset
     assert next_offset is not None
     if readable_end is not None and readable_end < next_offset:
         until = _end_within(response, readable_end)
@@ -251,7 +255,9 @@ def _judge_end(response: SliceResponse, scan: Scan) -> Judgement:
 
 def _end_within(response: SliceResponse, readable_end: int) -> int | None:
     """The offset at which the last record within the readable end ends; None if there is none."""
-    dialect, records, offset = response.dialect, response.records, response.offset
+    dialect = response.dialect
+    records = response.records
+    offset = response.offset
     within = dialect.cut_out(replace(records, requested_offset=None), offset, readable_end)
     if not len(within):
         return None
@@ -314,7 +320,8 @@ def _begins_with(answer: FetchedPartition | None, entry: memoryview) -> bool | N
 def _has_entry_across(response: SliceResponse, answer: FetchedPartition, offset: int) -> bool:
     """Whether the first entry of the answer is intact, begins before the offset and ends after
     it."""
-    dialect, preceding = response.dialect, offset - 1
+    dialect = response.dialect
+    preceding = offset - 1
     try:
         stored = dialect.cut_out(answer.records, preceding, offset)
         entry = replace(answer.records, data=stored, from_offset=0)  # none is passed over
@@ -332,5 +339,6 @@ def _damaged_entry(response: SliceResponse, why: str, damage: Damage | None = No
 
 
 def _all_damaged(response: SliceResponse, error: BadRecord) -> AllDamaged:
-    partition, capabilities = response.request.partition, response.dialect.capabilities
+    partition = response.request.partition
+    capabilities = response.dialect.capabilities
     return AllDamaged(located_damage_error(error, partition, str(response.address), capabilities))

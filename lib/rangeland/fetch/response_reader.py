@@ -126,7 +126,8 @@ class ResponseReader:
     def _take(
         self, response: SliceResponse, take: Take, fetched: FetchedPartition
     ) -> FetchedPiece | None:
-        request, until = response.request, take.until_offset
+        request = response.request
+        until = take.until_offset
         if not self._loop.on_records(request, until):
             return None
         if not take.is_damaged:

@@ -60,7 +60,7 @@ class LostChunk:
     bytes_read: int = 0
     quarantined_bytes: QuarantinedBytes | None = None
     """The bytes of a loss that is quarantined."""
-    is_news: bool = True
+    is_unlogged: bool = True
     """Its loss is still to be logged. Of the gaps in one slice, only the first is."""
 
     @property

@@ -54,7 +54,8 @@ def loss_of(
     state: SliceState, policy: Policy, kind: LossKind, evidence: str, until: int | None = None
 ) -> DecidedLoss | Fail:
     """The loss of the rest of a slice, up to ``until`` or to its end."""
-    slice_, first = state.slice, state.next_offset
+    slice_ = state.slice
+    first = state.next_offset
     loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
     return decide_loss(loss, policy, slice_)
 
@@ -65,10 +66,12 @@ def stuck_loss(
     """The loss of the rest of a slice that has made no progress for too long. It is the suspected
     one, if there is one. What was first suspected a moment ago does not count, since a broker may
     just have started. Otherwise the slice is unreachable."""
-    suspicion, enough_ms = state.suspicion, min(SUSPECTED_MS, no_progress_ms // 2)
+    suspicion = state.suspicion
+    enough_ms = min(SUSPECTED_MS, no_progress_ms // 2)
     if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:
         return loss_of(state, policy, suspicion.kind, suspicion.evidence)
-    error, slice_ = no_progress_error(state), state.slice
+    error = no_progress_error(state)
+    slice_ = state.slice
     evidence = f"{error.what}: {error.why}"
     loss = Loss(
         slice_.partition, state.next_offset, slice_.until_offset, LossKind.UNREACHABLE, evidence

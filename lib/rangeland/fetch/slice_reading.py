@@ -112,8 +112,8 @@ class SliceReader:
             match result:
                 case ReadChunk():
                     yield result
-                case LostChunk(loss=loss, is_news=is_news):
-                    if is_news:
+                case LostChunk(loss=loss, is_unlogged=is_unlogged):
+                    if is_unlogged:
                         log_loss(loss)
                     yield result
                 case AskCleanup(topic, address):

@@ -186,7 +186,8 @@ class SliceState:
         self, kind: LossKind, evidence: str, now_ms: int, topic_id: str | None = None
     ) -> Suspicion:
         """The suspicion that this evidence supports. It keeps its time if it is not new."""
-        suspicion, earlier = Suspicion(kind, evidence, now_ms, topic_id), self.suspicion
+        suspicion = Suspicion(kind, evidence, now_ms, topic_id)
+        earlier = self.suspicion
         return (
             replace(suspicion, since_ms=earlier.since_ms)
             if earlier and earlier == suspicion
@@ -201,7 +202,8 @@ class SliceState:
 
     def can_share_request(self, first: SliceState) -> bool:
         """Whether both slices can be in one request."""
-        broker, other = self.broker, first.broker
+        broker = self.broker
+        other = first.broker
         return broker.address == other.address and broker.stays == other.stays
 
     def advance(self, next_offset: int, now_ms: int) -> None:
@@ -252,7 +254,9 @@ def move_on(
 ) -> tuple[Move, LogLine | None]:
     """Takes one transition of the table. Returns what is to be logged of it, too. The caller
     applies its loss."""
-    event, reason, line = observation.event, observation.reason, None
+    event = observation.event
+    reason = observation.reason
+    line = None
     transition = _TABLE[state.phase].get(event)
     if transition is None:
         raise Bug(f"{state.slice}: {event.name} happened while the slice is {state.phase.value}")

@@ -94,7 +94,8 @@ class TypedChunks:
         undecodable = self._undecodable_rows(chunk, decoded.undecodable)
         if not undecodable:
             return typed
-        partition, first = slice_.partition, undecodable[0]
+        partition = slice_.partition
+        first = undecodable[0]
         evidence, ends = evidence_of(rows, [first]), (chunk.from_offset, chunk.until_offset)
         whole = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
         error = undecodable_error(partition, rows, first, len(undecodable), chunk.address)

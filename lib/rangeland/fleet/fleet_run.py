@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 R = TypeVar("R", bound=CommandResult)
-MOST_AT_A_TIME = 16
+MAX_TABLES_AT_A_TIME = 16
 """They share one driver, its memory and its JVM, however many cores it has."""
 
 
@@ -159,9 +159,10 @@ def _work_side_by_side(
 
 def tables_at_a_time(parallel: int | None) -> int:
     """How many tables are worked on at a time: ``parallel``, or by default two for each core, but
-    no more than ``MOST_AT_A_TIME``."""
+    no more than ``MAX_TABLES_AT_A_TIME``."""
     return max(
-        1, parallel if parallel is not None else min(MOST_AT_A_TIME, 2 * (os.cpu_count() or 1))
+        1,
+        parallel if parallel is not None else min(MAX_TABLES_AT_A_TIME, 2 * (os.cpu_count() or 1)),
     )
 
 

@@ -158,7 +158,8 @@ def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
     def by_pair(values: Mapping[tuple[Partition, K], T]) -> dict[tuple[Partition, K], T]:
         return {(p, of): value for (p, of), value in values.items() if p.topic in own_topics}
 
-    lookups, absent = survey.lookups, survey.absent
+    lookups = survey.lookups
+    absent = survey.absent
     return replace(
         survey,
         logs=by_partition(survey.logs),

@@ -167,7 +167,9 @@ class BackendMembership(ABC):
             raise self._fenced_error(f"{foreign[0]} is not among its partitions")
 
     def _fenced_error(self, why: str) -> Fenced:
-        group, member, generation = self._joining.group, self.member_id, self._generation
+        group = self._joining.group
+        member = self.member_id
+        generation = self._generation
         facts: dict[str, Any] = {"group": group, "member": member, "generation": generation}
         logger.warning("Fenced: %s", why, extra=facts)
         return Fenced(

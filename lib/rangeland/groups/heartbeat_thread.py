@@ -147,7 +147,8 @@ class HeartbeatThread:
 
     def _beat(self) -> None:
         while self._error is None and not self._ended.wait(self._membership.beat_ms / 1000):
-            turn, member = self._turn, self._membership.member_id
+            turn = self._turn
+            member = self._membership.member_id
             try:
                 status = self._membership.beat()
             except Unreachable as error:
@@ -164,7 +165,8 @@ class HeartbeatThread:
         with self._lock:
             if self._ended.is_set() or turn != self._turn:
                 return
-            before, self._status = self._status, status
+            before = self._status
+            self._status = status
             if (before, status) == (HeartbeatStatus.HOLDS, HeartbeatStatus.REBALANCING):
                 name = {"group": self._group, "member": self._membership.member_id}
                 fields = {**name, "generation": self._membership.generation}

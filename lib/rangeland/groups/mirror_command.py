@@ -87,7 +87,8 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     progress.step("asking for leaders and offsets")
     cluster = look_up_cluster(job)
     survey = survey_of(job, request_for_range(job, position.topics), settings=cluster)
-    cluster, logs = cluster.with_versions_of(survey), survey.logs
+    cluster = cluster.with_versions_of(survey)
+    logs = survey.logs
     checkpoint = offsets_to_commit(position.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
     mirrored, backend = push_offsets(job, cluster, checkpoint)

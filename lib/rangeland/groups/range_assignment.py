@@ -33,7 +33,8 @@ def cut_into_runs(ordered: Sequence[T], members: Sequence[str]) -> dict[str, Seq
     if not members:
         raise LocalProtocolError("partitions cannot be assigned", why="there are no members")
     length, extra = divmod(len(ordered), len(members))
-    runs, start = {}, 0
+    runs = {}
+    start = 0
     for index, member in enumerate(members):
         end = start + length + (1 if index < extra else 0)
         runs[member] = ordered[start:end]

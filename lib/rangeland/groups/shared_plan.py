@@ -120,7 +120,8 @@ class SharedRead:
 
     def _is_stalled(self, parts: int) -> bool:
         if parts != self._last_parts:
-            self._last_parts, self._stalled_at = parts, Deadline(STALLED_S)
+            self._last_parts = parts
+            self._stalled_at = Deadline(STALLED_S)
         return self._stalled_at.has_passed
 
     def _note_others(self, slice_owners: SliceOwners) -> None:

@@ -157,7 +157,8 @@ def _exposed_in_zookeeper(source: Source) -> tuple[str, ...]:
 
 
 def _exposed_login(job: Job) -> tuple[str, ...]:
-    sasl, tls = job.source.security.sasl, job.source.security.tls
+    sasl = job.source.security.sasl
+    tls = job.source.security.tls
     if sasl is None or tls is True or isinstance(tls, Tls) or sasl.mechanism in SECRET_IS_KEPT:
         return ()
     addresses = job.source.addresses
@@ -181,7 +182,8 @@ def login_packages(job: Job) -> tuple[str, ...]:
 
 def tls_files(job: Job) -> dict[str, Path]:
     """The PEM files that connections need, by the field that names them."""
-    registry, zookeeper = job.decode.registry, job.source.security.zookeeper
+    registry = job.decode.registry
+    zookeeper = job.source.security.zookeeper
     sections = {
         "source.security.tls": job.source.security.tls,
         "source.security.zookeeper.tls": zookeeper.tls if zookeeper else False,

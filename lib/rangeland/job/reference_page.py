@@ -26,7 +26,8 @@ Schema = dict[str, Any]
 def settings_page() -> str:
     """All settings: one table for top-level fields, and one per section."""
     schema = job_schema()
-    properties, requirements = schema["properties"], schema["then"]
+    properties = schema["properties"]
+    requirements = schema["then"]
     plain = {name: node for name, node in properties.items() if section_schema(node) is None}
     parts = [_table(plain, requirements)]
     for name, node in properties.items():

@@ -159,7 +159,8 @@ def _check_expansion_is_bounded(root: yaml.Node) -> None:
         if id(node) not in sizes:
             sizes[id(node)] = _INSIDE_ITSELF
             inner = [measure(child, depth + 1) for child in _inside(node)]
-            size, height = 1 + sum(n for n, _ in inner), 1 + max((h for _, h in inner), default=0)
+            size = 1 + sum(n for n, _ in inner)
+            height = 1 + max((h for _, h in inner), default=0)
             sizes[id(node)] = size, height
         size, height = sizes[id(node)]
         if (size, height) == _INSIDE_ITSELF:

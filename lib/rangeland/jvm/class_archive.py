@@ -31,7 +31,7 @@ from rangeland.jvm.java import java_version
 
 FIRST_JAVA = 17
 """An older Java writes no archive when it ends."""
-MOST_KEPT = 4
+MAX_KEPT = 4
 """Each has about 200 MB; one serves one set of jars and Java, and few hosts use more than four."""
 NEEDED_BYTES = 1 << 30
 """An archive has about 200 MB. With less free space than this none is made."""
@@ -164,7 +164,7 @@ def cached_archives() -> Path:
 
 def _remove_oldest(folder: Path) -> None:
     archives = sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in archives[MOST_KEPT:]:
+    for path in archives[MAX_KEPT:]:
         path.unlink(missing_ok=True)
 
 

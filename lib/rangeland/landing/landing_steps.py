@@ -77,8 +77,12 @@ class LandingSteps:
         mirror: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
-        self._job, self._surveys, target = context.job, context.surveys, context.target
-        self._ledger, self._history, self._writer = target.ledger, target.history, target.writer
+        self._job = context.job
+        self._surveys = context.surveys
+        target = context.target
+        self._ledger = target.ledger
+        self._history = target.history
+        self._writer = target.writer
         self._mirror = mirror
         self.reader = SparkPlanReader(context, shared_reader)
         self._committer = PlanCommitter(context, self.reader)
@@ -202,7 +206,8 @@ class LandingSteps:
         check_still_current(plan, unfinished, position)
         self.reader.log_check.check_same_cluster(look_up_read_settings(self._job), plan)
         self._planner.check_still_there(plan)
-        is_own_run, notes = self._job.is_own_run(plan), plaintext_secret_warnings(self._job)
+        is_own_run = self._job.is_own_run(plan)
+        notes = plaintext_secret_warnings(self._job)
         draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own_run)
         check_follows_checkpoint(plan, draft.passed_over, self._job.request.from_bounds)
         return draft
@@ -265,7 +270,8 @@ class LandingSteps:
 
     def result(self, finished: FinishedPlans) -> RunResult:
         """The result of the command, once the last upkeep of table and ledger is done."""
-        context, draft = self._context, finished.draft
+        context = self._context
+        draft = finished.draft
         notes = draft.notes if draft is not None else plaintext_secret_warnings(self._job)
         if finished.plans and (warning := self._ledger.compact()):
             context.warn(warning)

@@ -75,7 +75,8 @@ class PlanSurveys:
     def for_plan(self, position: JobPosition) -> Survey:
         """The survey for the next plan: the early one, once, if it is fresh and the range does not
         begin at a group's offsets, which may have moved since; otherwise a new one."""
-        early, self._early = self._early, None
+        early = self._early
+        self._early = None
         if early is None or not early.is_fresh or early.survey.lookups.of_groups:
             return self.new(position)
         self.last = early.survey

@@ -98,7 +98,8 @@ def resolve(
 
     Raises JobFileError for a request that makes no sense.
     """
-    checkpoint, landed = position.checkpoint, position.landed
+    checkpoint = position.checkpoint
+    landed = position.landed
     vanished = vanished_partitions(request, survey, checkpoint)
     unreachable = unreachable_partitions(request, survey, checkpoint)
     missing = {loss.partition for loss in (*vanished, *unreachable)}
@@ -304,7 +305,8 @@ def _inexact_notes(
     begins: Mapping[Partition, Bound | None], until: Bounds, survey: Survey, ranges: list[Range]
 ) -> list[str]:
     """Notes for bounds by time, where the offset of a time is known only roughly."""
-    notes, inexact = [], survey.lookups.inexact_times
+    notes = []
+    inexact = survey.lookups.inexact_times
     for r in ranges:
         for word, bound in (("begins", begins[r.partition]), ("ends", until.of(r.partition))):
             if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in inexact:

@@ -60,7 +60,8 @@ def range_lost_error(losses: Sequence[Loss]) -> RangeLost:
 
 
 def _name_losses(losses: list[Loss]) -> str:
-    first, more = losses[0], len(losses) - 1
+    first = losses[0]
+    more = len(losses) - 1
     where = f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.kind}"
     return f"{where}, and {count_noun(more, 'more range')}" if more else where
 

@@ -35,7 +35,8 @@ def marks_of_landed(landed: Sequence[LandedRead]) -> dict[Partition, LogMark]:
     """The marks up to which ranges of one leader epoch were landed."""
     marks: dict[Partition, LogMark] = {}
     for read in landed:
-        mark, earlier = read.mark, marks.get(read.range.partition)
+        mark = read.mark
+        earlier = marks.get(read.range.partition)
         if mark is not None and (earlier is None or earlier.until_offset < mark.until_offset):
             marks[read.range.partition] = mark
     return marks

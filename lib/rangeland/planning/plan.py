@@ -201,9 +201,11 @@ def contradiction(plan: Plan) -> str | None:
     if len({span.index for span in plan.slices}) < len(plan.slices):
         return "two slices have the same index"
     losses = by_partition(plan.losses)
-    ranges, slices = _by_incarnation(plan.ranges), _by_incarnation(plan.slices)
+    ranges = _by_incarnation(plan.ranges)
+    slices = _by_incarnation(plan.slices)
     for key in {**ranges, **slices}:
-        planned, cut = ranges.get(key, []), slices.get(key, [])
+        planned = ranges.get(key, [])
+        cut = slices.get(key, [])
         for spans, name in ((planned, "ranges"), (cut, "slices")):
             if width(spans) != width(merge(spans)):
                 return f"two {name} of {key[0]} overlap"

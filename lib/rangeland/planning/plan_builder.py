@@ -347,7 +347,7 @@ def _without_losses(ranges: Sequence[Range], losses: Sequence[Loss]) -> list[Ran
 
 
 ASSUMED_RECORD_BYTES = 1024
-MOST_BYTES = 1 << 50
+MAX_ESTIMATED_BYTES = 1 << 50
 """More than any broker stores: a larger estimate is meaningless."""
 
 
@@ -362,4 +362,4 @@ def with_estimate(r: Range, log: LogState) -> Range:
 
 
 def _within(estimate: int) -> int:
-    return max(0, min(estimate, MOST_BYTES))
+    return max(0, min(estimate, MAX_ESTIMATED_BYTES))

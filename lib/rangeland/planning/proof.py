@@ -136,7 +136,8 @@ def _check_slices_inside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
 def _check_receipt_adds_up(s: Slice, receipt: Receipt) -> None:
     held = receipt.held
     held_until = receipt.until_offset if held is None else held.until_offset
-    lost, counts = _width(receipt, Action.SKIP), receipt.counts
+    lost = _width(receipt, Action.SKIP)
+    counts = receipt.counts
     adds_up = (
         (receipt.partition, receipt.from_offset, held_until) == (s.partition, *s.interval)
         and (held is None or held.from_offset == receipt.until_offset)

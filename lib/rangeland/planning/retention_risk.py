@@ -114,7 +114,8 @@ def _risk(r: Range, survey: Survey) -> RetentionRisk | None:
 
 def _too_large(r: Range, log: LogState, retention: Retention) -> RetentionRisk | None:
     """The risk that the next writes remove the start of a log that is nearly full."""
-    size, most = log.size_bytes, retention.bytes
+    size = log.size_bytes
+    most = retention.bytes
     if most is None or size is None or size < most * NEARLY_FULL:
         return None
     share = (size - most * NEARLY_FULL) / max(1, size)

@@ -363,7 +363,8 @@ def spans_of(offsets: np.ndarray) -> OffsetSpans:
         starts.append(values[np.concatenate(([0], breaks))])
         ends.append(values[np.concatenate((breaks - 1, [len(values) - 1]))] + 1)
         is_repeated = counts > 1
-        values, counts = values[is_repeated], counts[is_repeated] - 1
+        values = values[is_repeated]
+        counts = counts[is_repeated] - 1
     if not starts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate(starts), np.concatenate(ends)

@@ -67,7 +67,9 @@ class CheckedParts:
     def __init__(
         self, job: Job, open_spark: Callable[[], SparkSession], progress: Progress
     ) -> None:
-        self._job, self._open_spark, self._progress = job, open_spark, progress
+        self._job = job
+        self._open_spark = open_spark
+        self._progress = progress
 
     @cached_property
     def survey(self) -> Survey:
@@ -122,7 +124,8 @@ def _spark(spark: SparkSession) -> str:
 
 def _table(context: LandingContext) -> str:
     """Whether the table accepts the job's rows and can be written, as a sentence with notes."""
-    table, schema = context.target.table, context.target.table.schema
+    table = context.target.table
+    schema = context.target.table.schema
     schema.layout(context.row_schema)
     notes = (*schema.notes(context.row_schema), *table.warnings())
     if table.version is None:

@@ -46,7 +46,8 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
         position = history.position(job.application)
         plans = history.unfinished_plans()
     except Conflict as error:  # only the ledger's own account of what has landed is left
-        position, plans = history.last_known(job.application), []
+        position = history.last_known(job.application)
+        plans = []
         disagreement = disagreement or error
     progress.step(f"asking {job.source.where} for leaders and offsets")
     cluster = look_up_cluster(job)
@@ -145,7 +146,8 @@ def _group(
     try:
         backend = open_backend(job, cluster)
         try:
-            view, offsets = backend.view(name), backend.offsets(name, partitions)
+            view = backend.view(name)
+            offsets = backend.offsets(name, partitions)
             return GroupStatus(name, backend.name, view.state, view.members), offsets
         finally:
             backend.close()

@@ -46,7 +46,8 @@ def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
 def _is_untouched(target: LandingTarget) -> bool:
     """Whether nothing can have landed here yet: there is no table, and the ledger is empty or
     missing; or there is no ledger, and the table has never been written to."""
-    table, ledger = target.table, target.ledger
+    table = target.table
+    ledger = target.ledger
     if table.snapshot is None:
         return ledger.view.newest() is None
     return ledger.opened is None and table.version == 0 and not any(table.snapshot.files())

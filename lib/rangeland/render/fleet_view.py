@@ -50,7 +50,8 @@ def render_fleet(result: FleetResult[Any]) -> RenderableType:
 
 def job_line(job_result: JobResult[Any], position: int, count: int) -> str:
     """``3 of 100: lake/orders: landed 10,000 records (1.2 s)``."""
-    outcome, records = _word(job_result).plain, _records(job_result)
+    outcome = _word(job_result).plain
+    records = _records(job_result)
     if records not in ("", "0"):
         outcome += f"{'' if outcome == 'landed' else ','} {records} records"
     return f"{position} of {count}: {_name(job_result)}: {outcome} ({duration(job_result.seconds)})"

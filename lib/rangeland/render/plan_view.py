@@ -34,7 +34,8 @@ from rangeland.wording import count_noun, number, size
 
 def render_plan(preview: PlanPreview) -> RenderableType:
     """Draws what a run would do now: a bar per log, the totals, and everything left out."""
-    plan, draft = preview.draft.plan, preview.draft
+    plan = preview.draft.plan
+    draft = preview.draft
     parts: list[RenderableType] = [_plan_title(preview)]
     parts += unfinished_lines(preview.unfinished_plans)
     if plan.ranges:

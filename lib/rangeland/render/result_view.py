@@ -68,7 +68,8 @@ def render_redrive(result: RedriveResult) -> RenderableType:
         return Group(*parts)
     table = table_of("partition", ">from", ">until", ">size", ">landing", "decodes", "why")
     for attempt in result.still_quarantined[:MAX_ROWS]:
-        r, batch = attempt.batch.range, attempt.batch
+        r = attempt.batch.range
+        batch = attempt.batch
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
         more = [Text(size(batch.size_bytes)), Text(number(batch.sequence))]
         decodes = Text("yes", "green") if attempt.decodes else Text("no", "yellow")
@@ -114,7 +115,9 @@ def _result_title(result: RunResult) -> Text:
     if result.state == "landed":
         words, style = f"landed {count_noun(result.counts.landed, 'record')}", "bold green"
     elif result.state == "already-landed":
-        words, style, where = "already landed", "bold cyan", f", nothing new{where}"
+        words = "already landed"
+        style = "bold cyan"
+        where = f", nothing new{where}"
     return title_of(result.job, words, style).append_text(safe_text(where))
 
 
@@ -140,7 +143,8 @@ def _count_cells(counts: Counts, names: Sequence[str]) -> list[Text]:
 
 def closing_sum(result: RunResult) -> Text:
     """``1,000,000 offsets = 999,990 landed + 10 control``."""
-    counts, width = result.counts, sum(entry.range.width for entry in result.ranges)
+    counts = result.counts
+    width = sum(entry.range.width for entry in result.ranges)
     classes = [(n, name) for name in COUNT_NAMES if (n := getattr(counts, name))]
     text = Text(count_noun(width, "offset"), style="bold")
     in_bytes = any(entry.offsets_are_bytes for entry in result.ranges)

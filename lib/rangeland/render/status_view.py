@@ -116,7 +116,8 @@ def _status_bar(status: PartitionStatus) -> LogBar:
     first = min(status.start, mark)
     spans = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
     if mark >= status.start:  # Offsets that were landed before they left the log are not lost.
-        first, spans = status.start, spans[:2]
+        first = status.start
+        spans = spans[:2]
     last = status.end + status.held_back
     spans += [(start, end, "skipped") for start, end in status.passed_over]
     spans.append((status.end, last, "waiting"))

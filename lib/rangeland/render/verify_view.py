@@ -76,7 +76,8 @@ def _coverage_table(result: VerifyResult) -> Group:
     shown, hidden = biggest(sorted(ranges), lambda p: sum(r.width for r in ranges[p]))
     bars = {p: _bar(result, p, ranges[p]) for p in shown}
     for p in shown:
-        bar, cells = bars[p], _wrong_cells(result, {p})
+        bar = bars[p]
+        cells = _wrong_cells(result, {p})
         table.add_row(shorten_name(p), bar, number(bar.first), number(bar.last), *cells)
     if hidden:
         table.add_row(rest_name(hidden), "", "", "", *_wrong_cells(result, set(hidden)))

@@ -95,14 +95,16 @@ class RegistryClient:
         self._context = tls_context(settings.tls or TlsSettings(), f"{FIELD}.tls")
         self._login = _authorization(settings)
         self._first_response_ms = first_response_ms
-        self._now, self._pause = now, pause
+        self._now = now
+        self._pause = pause
         self._has_responded = False
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaResponse | None:
         """The schema with this id; None if no address has it now: ``missing_ids`` decides what that
         means."""
-        path, what = f"/schemas/ids/{schema_id}", f"schema id {schema_id}"
+        path = f"/schemas/ids/{schema_id}"
+        what = f"schema id {schema_id}"
         return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)
 
     def versions(self, schema_id: int) -> tuple[SubjectVersion, ...]:
@@ -133,7 +135,9 @@ class RegistryClient:
         *,
         at_once: bool = False,
     ) -> Value | None:
-        started, pause_s, was_absent = self._now(), FIRST_PAUSE_S, False
+        started = self._now()
+        pause_s = FIRST_PAUSE_S
+        was_absent = False
         while True:
             failures: dict[str, str] = {}
             for url in list(self._urls):
@@ -196,7 +200,8 @@ class RegistryClient:
     def _response(self, url: str, path: str, left_s: float) -> HttpResponse:
         """The response after redirects. The login is only sent to the configured host, and never
         unencrypted if the configured URL is encrypted."""
-        settings, at = self._settings, url + path
+        settings = self._settings
+        at = url + path
         for _ in range(MAX_REDIRECTS + 1):
             limits = HttpLimits(
                 settings.connect_ms / 1000,
@@ -263,7 +268,8 @@ def _redirect(url: str, location: str) -> str:
 def _is_same_host(url: str, other: str) -> bool:
     """Whether a login for one URL may be sent to the other: the same server, or the same host with
     encryption."""
-    a, b = urlsplit(url), urlsplit(other)
+    a = urlsplit(url)
+    b = urlsplit(other)
     is_same_server = (a.scheme, a.port) == (b.scheme, b.port)
     return a.hostname == b.hostname and (
         is_same_server or (a.scheme, b.scheme) == ("http", "https")

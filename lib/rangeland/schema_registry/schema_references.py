@@ -146,7 +146,8 @@ def _parts(schema: dict[str, Any]) -> Iterator[Any]:
 
 def _full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
     """The namespace within a named type, and its full name."""
-    name, inner = str(schema.get("name", "")), schema.get("namespace", namespace)
+    name = str(schema.get("name", ""))
+    inner = schema.get("namespace", namespace)
     if "." in name:
         return name.rpartition(".")[0], name
     inner = inner if isinstance(inner, str) else ""

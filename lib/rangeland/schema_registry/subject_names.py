@@ -60,7 +60,8 @@ def record_name(schema: RegisteredSchema) -> str | None:
     message of a Protobuf file; None if it has none."""
     if schema.format is SchemaFormat.PROTOBUF:
         code = _NOT_CODE.sub(" ", schema.text)
-        package, message = _PACKAGE.search(code), _MESSAGE.search(code)
+        package = _PACKAGE.search(code)
+        message = _MESSAGE.search(code)
         if message is None:
             return None
         return f"{package[1]}.{message[1]}" if package else message[1]
@@ -75,7 +76,8 @@ def record_name(schema: RegisteredSchema) -> str | None:
 def _avro_name(content: Any) -> Any:
     if not isinstance(content, dict):
         return content  # the name of a primitive type
-    name, namespace = content.get("name", content.get("type")), content.get("namespace")
+    name = content.get("name", content.get("type"))
+    namespace = content.get("namespace")
     if isinstance(name, str) and isinstance(namespace, str) and namespace and "." not in name:
         return f"{namespace}.{name}"
     return name

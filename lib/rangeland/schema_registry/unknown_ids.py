@@ -44,7 +44,8 @@ class UnknownIds:
         self._registry = registry
         self._highest = max(known, default=0)
         self._no_progress_s = no_progress_ms / 1000
-        self._now, self._pause = now or time.monotonic, pause or time.sleep
+        self._now = now or time.monotonic
+        self._pause = pause or time.sleep
         self._first_asked: dict[int, float] = {}
 
     def schema(

@@ -154,13 +154,13 @@ class JvmStart:
         self._launched_at = 0.0
 
     def __enter__(self) -> Self:
-        logging.getLogger().addFilter(self._is_news)
+        logging.getLogger().addFilter(self._is_worth_showing)
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             self._listen()
         return self
 
-    def _is_news(self, record: logging.LogRecord) -> bool:
+    def _is_worth_showing(self, record: logging.LogRecord) -> bool:
         """False for py4j's records about a JVM that is being ended: a call may be in progress."""
         return not (self._received and "py4j" in record.pathname)
 
@@ -256,7 +256,7 @@ class JvmStart:
         interrupted = self._received or not (error is None or isinstance(error, Exception))
         if interrupted or self._jvm is not None:
             end_jvm()
-        logging.getLogger().removeFilter(self._is_news)
+        logging.getLogger().removeFilter(self._is_worth_showing)
         if self._folder is not None:  # The JVM may have been about to write there.
             self._folder.cleanup()
         for number, handler in self._before.items():

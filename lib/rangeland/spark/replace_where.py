@@ -48,7 +48,8 @@ def keys_of(frame: Any, by_broker: bool, columns: LogColumns = PLAIN_COLUMNS) ->
 def condition(frame: Any, ranges: Sequence[Range], columns: LogColumns = PLAIN_COLUMNS) -> str:
     """The condition for the rows of the ranges, in SQL."""
     quoted = {name.lower(): f"`{name}`" for name in keys_of(frame, True, columns)}
-    topic, number = quoted[columns.topic], quoted[columns.partition]
+    topic = quoted[columns.topic]
+    number = quoted[columns.partition]
     offset = quoted[columns.offset]
     conditions = []
     for r in ranges:

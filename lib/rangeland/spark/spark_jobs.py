@@ -93,7 +93,9 @@ def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], Rangel
 def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], list[Any]]:
     """The Spark action that runs all tasks. It returns their results, unless an accumulator
     ``ended`` takes them one by one."""
-    context, settings, writer = tasks.spark.sparkContext, tasks.settings, tasks.writer
+    context = tasks.spark.sparkContext
+    settings = tasks.settings
+    writer = tasks.writer
     attempts = int(context._conf.get("spark.task.maxFailures", "4"))
     local = str(context.master).startswith("local")
 
@@ -214,11 +216,13 @@ def failed_task(spark: SparkSession, group: str) -> int | None:
     It is only a hint for a search."""
     context = spark.sparkContext
     try:
-        java, jvm = context._jsc.sc(), cast(Any, context._jvm)
+        java = context._jsc.sc()
+        jvm = cast(Any, context._jvm)
         java.listenerBus().waitUntilEmpty()
         statuses = jvm.java.util.ArrayList()
         statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
-        tracker, nothing = context.statusTracker(), jvm.scala.Option.empty()
+        tracker = context.statusTracker()
+        nothing = jvm.scala.Option.empty()
         for number in sorted(tracker.getJobIdsForGroup(group), reverse=True):
             for stage in reversed(cast(Any, tracker.getJobInfo(number)).stageIds):
                 tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, statuses)

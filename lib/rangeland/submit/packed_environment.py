@@ -32,7 +32,8 @@ def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
     Its ``bin/python`` is a link to the path of this machine's Python. Raises UsageError for a
     distribution whose files are elsewhere, such as one in editable mode."""
     target = folder / f"{ENVIRONMENT}.tar.gz"
-    selection, own_files = _choose_distributions(only), package_files()
+    selection = _choose_distributions(only)
+    own_files = package_files()
     with (
         place_file(target) as file,
         gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as stream,
@@ -84,7 +85,9 @@ def _add_python(archive: tarfile.TarFile) -> None:
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     for name in ("python", "python3", f"python{platform.python_version().rpartition('.')[0]}"):
         link = tarfile.TarInfo(f"bin/{name}")
-        link.type, link.linkname, link.mode = tarfile.SYMTYPE, str(base), 0o777
+        link.type = tarfile.SYMTYPE
+        link.linkname = str(base)
+        link.mode = 0o777
         archive.addfile(link)
     text = (
         f"home = {base.parent}\ninclude-system-site-packages = false\n"

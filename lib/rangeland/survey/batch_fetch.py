@@ -22,7 +22,7 @@ Sample = TypeVar("Sample")
 
 SIZES = (64 << 10, 4 << 20)
 """The bytes requested of each partition at first, and then if those contain no complete batch."""
-MOST_BYTES = 4 * max(SIZES)
+MAX_BYTES = 4 * max(SIZES)
 """The most bytes of one response."""
 MAX_WAIT_MS = 500
 """The records are there already: a broker that waits so long has none to return."""
@@ -44,7 +44,7 @@ def sample_batches(
         for address, group in by_leader(missing, leader_of).items():
             fetches = [fetch_for(p, position, size) for p, position in group.items()]
             try:
-                result = request_records(brokers, address, fetches, MOST_BYTES, MAX_WAIT_MS)
+                result = request_records(brokers, address, fetches, MAX_BYTES, MAX_WAIT_MS)
             except RangelandError:
                 continue
             for fetched in result.partitions:

@@ -40,7 +40,8 @@ def request_records(
 ) -> FetchResult:
     """Requests records. ``max_bytes``: of the whole response. ``max_wait_ms``: how long the broker
     may wait for records."""
-    dialect, isolation = brokers.dialect, brokers.settings.isolation
+    dialect = brokers.dialect
+    isolation = brokers.settings.isolation
     options = FetchOptions(isolation, max_wait_ms, max_bytes)
     responses = brokers.call_all(address, dialect.records_requests(fetches, options))
     return dialect.read_records(responses, fetches, isolation)

@@ -115,7 +115,8 @@ def _survey_once(
 def _survey_logs(
     attempt: SurveyAttempt, now: Callable[[], float], backend: GroupBackend | None
 ) -> Survey:
-    brokers, request = attempt.pool, attempt.request
+    brokers = attempt.pool
+    request = attempt.request
     attempt.find_leaders()
     isolation = brokers.settings.isolation
     capabilities = brokers.dialect.capabilities

@@ -123,7 +123,8 @@ def _ends_before_first(
     def read_end(fetched: FetchedPartition) -> dict[Partition, int | None]:
         if len(fetched.records) == 0:
             return {}
-        start, epoch = logs[fetched.partition].start_offset, epochs[fetched.partition]
+        start = logs[fetched.partition].start_offset
+        epoch = epochs[fetched.partition]
         end = end_before_batch(brokers.dialect, fetched.records, start, epoch)
         return {fetched.partition: end}
 

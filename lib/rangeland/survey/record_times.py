@@ -106,7 +106,8 @@ def _time_in(
     incomplete."""
     if fetched.meaning is not ErrorMeaning.OK:
         return None
-    next_offset, until = record.from_offset, record.until_offset
+    next_offset = record.from_offset
+    until = record.until_offset
     if fetched.is_empty:
         # A full response, a quota and slow remote storage look like this, too: it shows nothing.
         return NoRecordBefore(next_offset)

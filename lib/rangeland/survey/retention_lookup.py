@@ -19,7 +19,7 @@ from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_m
 from rangeland.survey.broker_requests import request_offsets
 from rangeland.survey.survey_request import SurveyRequest
 
-MOST_ASKED = 2
+MAX_BROKERS_ASKED = 2
 """It decides only about warnings and the order of reading: a survey waits for no third broker."""
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def _retention(
     candidates = dict.fromkeys((*(log.leader.address for log in logs.values()), seed))
     addresses = [address for address in candidates if address is not None]
     retention: dict[str, Retention] = {}
-    for address in addresses[:MOST_ASKED]:
+    for address in addresses[:MAX_BROKERS_ASKED]:
         if not (requests := brokers.dialect.retention_requests(sorted(topics)) if topics else []):
             break
         try:

@@ -153,7 +153,8 @@ class SurveyAttempt:
                     return partitions.give_up(leaderless, "it has no leader")
                 self._failure = None
             except Unreachable as error:
-                self._failure, what = error, error.what
+                self._failure = error
+                what = error.what
             self._pause(what)
             self._turn_to_next_seed()
 

@@ -59,7 +59,8 @@ def judge_denial(
         time_ms = None if record is None else record.time_ms
         return time_ms is not None and time_ms >= log.time_ms
 
-    start, latest = log.start_offset, log.latest_offset
+    start = log.start_offset
+    latest = log.latest_offset
     if start >= log.end_offset:
         return None
     if start not in times:

@@ -56,7 +56,8 @@ _ReadAll: TypeAlias = Callable[[memoryview, int, int], tuple[tuple[Any, ...], in
 
 
 def _run_reader(element: FieldCodec) -> _ReadAll:
-    letter, width = element.format, element.least_bytes
+    letter = element.format
+    width = element.least_bytes
 
     def read_all(buffer: memoryview, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
         return struct.unpack_from(f">{count}{letter}", buffer, offset), offset + count * width

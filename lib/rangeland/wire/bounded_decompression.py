@@ -155,7 +155,8 @@ def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
         byte_index = start + size
         if size > largest or byte_index > len(data):
             return None
-        block, room = data[start:byte_index], target[written : written + largest]
+        block = data[start:byte_index]
+        room = target[written : written + largest]
         if word & _LZ4_STORED:
             room[:size] = block
             written += size
@@ -235,7 +236,9 @@ def _zstd_bound(data: memoryview) -> int:
         last = False
         while not last:
             word = data[byte_index] | data[byte_index + 1] << 8 | data[byte_index + 2] << 16
-            last, kind, size = bool(word & 1), word >> 1 & 3, word >> 3
+            last = bool(word & 1)
+            kind = word >> 1 & 3
+            size = word >> 3
             bound += size if kind in (_RAW, _RLE) else _ZSTD_BLOCK_BYTES
             byte_index += 3 + (1 if kind == _RLE else size)
         byte_index += 4 if descriptor & 4 else 0

@@ -117,7 +117,8 @@ def _steps(plain: list[_PresentField]) -> list[_Step]:
 
 def _run_reader(run: list[_PresentField]) -> Reader:
     packer = struct.Struct(">" + "".join(field.codec.format for field in run))
-    unpack, size = packer.unpack_from, packer.size
+    unpack = packer.unpack_from
+    size = packer.size
 
     def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
         try:

@@ -68,7 +68,9 @@ class FrameReader:
         self._filled += count
         if self._filled < len(self._body):
             return None
-        whole, self._body, self._filled = self._body, None, 0
+        whole = self._body
+        self._body = None
+        self._filled = 0
         return whole
 
     def next(self) -> memoryview | None:
@@ -83,7 +85,8 @@ class FrameReader:
             self._start = end
             return self._shared[start:end]
         if LENGTH_BYTES + length > self._shared_bytes // SHARED_BY:
-            self._body, self._filled = self._allocate(length), self._end - start
+            self._body = self._allocate(length)
+            self._filled = self._end - start
             self._body[: self._filled] = self._shared[start : self._end]
             self._start = self._end
         elif end > len(self._shared):

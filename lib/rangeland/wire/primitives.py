@@ -82,7 +82,8 @@ def require_length(length: int, limit: int, what: str) -> int:
 
 def _fixed_type(name: str, letter: str) -> WireType:
     packer = struct.Struct(">" + letter)
-    unpack, size = packer.unpack_from, packer.size
+    unpack = packer.unpack_from
+    size = packer.size
 
     def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
         try:
@@ -129,7 +130,8 @@ def read_uvarint(buffer: memoryview, offset: int) -> tuple[int, int]:
     than it needs."""
     if offset < len(buffer) and (byte := buffer[offset]) < 0x80:
         return byte, offset + 1
-    value, start = 0, offset
+    value = 0
+    start = offset
     for shift in range(0, 35, 7):
         if offset >= len(buffer):
             raise underflow_error(buffer, len(buffer), 1)

@@ -77,9 +77,11 @@ def endless_login_error(name: str) -> Unreachable:
 def missing_rights_error(what: str, name: str, access: ZooKeeperAccess) -> AccessDenied:
     login = access.login
     if login is None:
-        client, do = "a client without a login", f"set {SECTION}.login, or ask {OPERATOR}"
+        client = "a client without a login"
+        do = f"set {SECTION}.login, or ask {OPERATOR}"
     else:
-        client, do = f"user {login.username}", f"ask {OPERATOR}"
+        client = f"user {login.username}"
+        do = f"ask {OPERATOR}"
     is_known = login is not None and login.uses_sasl
     may_be_password = login is not None and not is_known
     return AccessDenied(

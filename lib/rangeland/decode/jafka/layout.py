@@ -76,7 +76,10 @@ class UndecodableEntry(BadRecord):
             fault=int(fault),
             reason=fault.reason,
         )
-        self.set, self.record, self.byte_index, self.fault = set, record, byte_index, fault
+        self.set = set
+        self.record = record
+        self.byte_index = byte_index
+        self.fault = fault
 
 
 def messages_batch(values: pa.Array, offsets: pa.Array, positions: pa.Array) -> pa.RecordBatch:

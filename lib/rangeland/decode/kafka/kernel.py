@@ -168,13 +168,16 @@ class _Call:
         buffer = pa.py_buffer(stored.records)
         self.kept.append(buffer)
         table = stored.table(buffer.address)
-        sizes, counts = table[:, 1], table[:, 6]
+        sizes = table[:, 1]
+        counts = table[:, 6]
         self.bytes += int(sizes.sum())
         self.rows += int(np.minimum(counts, sizes // _SMALLEST_ROW).sum())
         self.table.frombytes(table.tobytes())
 
     def run_rows(self, function: KernelFunction[_Decoded]) -> tuple[_Decoded, list[pa.Array]]:
-        rows, data, bits = self.rows, self.bytes + SLACK, self.rows // 8 + 1
+        rows = self.rows
+        data = self.bytes + SLACK
+        bits = self.rows // 8 + 1
         key = allocate(4 * rows + 4, data, bits)
         value = allocate(4 * rows + 4, data, bits)
         numbers = offsets, times, time_valid, types = allocate(8 * rows, 8 * rows, bits, 4 * rows)
@@ -191,7 +194,8 @@ class _Call:
         ]
 
     def run_headers(self, function: KernelFunction[_Decoded], counted: _Decoded) -> pa.Array:
-        rows, headers = counted.rows, counted.headers
+        rows = counted.rows
+        headers = counted.headers
         key_bytes, value_bytes = counted.header_key_bytes, counted.header_value_bytes
         lists = allocate(4 * rows + 4, rows // 8 + 1)
         keys = allocate(4 * headers + 4, key_bytes)

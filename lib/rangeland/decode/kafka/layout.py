@@ -113,4 +113,7 @@ class UndecodableRecord(BadRecord):
             byte_index=byte_index,
             reason=fault.reason,
         )
-        self.payload, self.record, self.byte_index, self.fault = payload, record, byte_index, fault
+        self.payload = payload
+        self.record = record
+        self.byte_index = byte_index
+        self.fault = fault

@@ -26,7 +26,9 @@ MAX_BYTES = (1 << 31) - 1
 SLACK = 64
 """As in kernel.c, which copies in blocks that may go past the end."""
 CAPACITY = 100  # as in kernel.c
-POINTER, INT32, INT64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+POINTER = ctypes.c_void_p
+INT32 = ctypes.c_int32
+INT64 = ctypes.c_int64
 
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -104,7 +106,8 @@ class GrowingColumns(ABC):
 
     def __init__(self, numbers: np.ndarray, capacity: int, levels: Sequence[int]) -> None:
         self.numbers = numbers
-        self._capacity, self._levels = capacity, levels
+        self._capacity = capacity
+        self._levels = levels
         self._buffers: list[list[Any]] = [[None, None, None] for _ in numbers]
 
     @abstractmethod
@@ -130,7 +133,8 @@ class GrowingColumns(ABC):
 
     def resize(self, index: int, which: int, size: int) -> int:
         """Resizes a buffer and keeps its contents; returns its previous size."""
-        buffer, begin = self._buffers[index][which], 0
+        buffer = self._buffers[index][which]
+        begin = 0
         if buffer is None:
             buffer = self._buffers[index][which] = pa.allocate_buffer(size, resizable=True)
         else:
@@ -218,7 +222,8 @@ def header_column(
     values: Sequence[pa.Buffer],
 ) -> pa.Array:
     """The column of headers. ``lists``: offsets and validity of the rows."""
-    rows, count = result.rows, result.headers
+    rows = result.rows
+    count = result.headers
     names = binary_array(pa.string(), count, keys, result.header_key_bytes)
     if result.keys_beyond_ascii:
         names = _as_text(names)

@@ -151,7 +151,8 @@ class ColumnTable:
 
     def fields_of(self, index: int) -> list[int]:
         """The columns directly inside a column."""
-        fields, at = [], index + 1
+        fields = []
+        at = index + 1
         while at < self.columns[index].end:
             fields.append(at)
             at = self.columns[at].end
@@ -212,7 +213,8 @@ class ColumnBuffers(GrowingColumns):
 
     def array(self, index: int = 0) -> pa.Array:
         """The values of a column."""
-        column, numbers = self._columns[index], self.numbers[index]
+        column = self._columns[index]
+        numbers = self.numbers[index]
         rows = int(numbers[_ROWS])
         buffers = [self.cut(index, 0, rows // 8 + 1)]
         if column.kind is not ColumnKind.STRUCT:

@@ -124,7 +124,8 @@ class PayloadKernel:
         basic_cost = _FREE_BYTES + 2 * (columns.cost + default_bytes)
         size = int((payloads.ends - payloads.starts).sum())
         buffers = columns.buffers(payloads.count, size, self._last)
-        progress, is_full = _Progress(0, 0, 0, 0), True
+        progress = _Progress(0, 0, 0, 0)
+        is_full = True
         while is_full:
             limits = (basic_cost, MAX_DECODED_BYTES, progress.next, progress.taken)
             sink = struct_of([buffers.numbers.ctypes.data, *limits, 0, 0, 0, 0], [])

@@ -123,7 +123,8 @@ class RowDecoder:
     """Decodes rows of one topic."""
 
     def __init__(self, row_format: RowFormat, topic: str) -> None:
-        self._format, self._topic = row_format, topic
+        self._format = row_format
+        self._topic = topic
         formats = dict(zip(_PARTS, (row_format.key, row_format.value), strict=True))
         self._decoders: dict[RecordField, PayloadDecoder] = {
             name: one.decoder() for name, one in formats.items() if one is not None

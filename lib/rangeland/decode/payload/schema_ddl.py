@@ -129,7 +129,8 @@ class _DdlParser:
         raise PayloadSchemaError(what, line=line, column=column)
 
     def _take(self) -> _Token:
-        token, self._next = self._next, next(self._tokens)
+        token = self._next
+        self._next = next(self._tokens)
         return token
 
     def _is_sign(self, sign: str) -> bool:

@@ -111,7 +111,9 @@ class _OutputBuffers:
     """Buffers for as many rows and headers as ``size`` bytes can hold."""
 
     def __init__(self, size: int) -> None:
-        rows, headers, data = size // SMALLEST, size // _SMALLEST_PROPERTY + 1, size + SLACK
+        rows = size // SMALLEST
+        headers = size // _SMALLEST_PROPERTY + 1
+        data = size + SLACK
         bits = rows // 8 + 1
         self._key = allocate(4 * rows + 4, data, bits)
         self._value = allocate(4 * rows + 4, data)

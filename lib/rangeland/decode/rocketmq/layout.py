@@ -94,4 +94,6 @@ class UndecodableMessage(BadRecord):
             fault=int(fault),
             reason=fault.reason,
         )
-        self.offset, self.byte_index, self.fault = offset, byte_index, fault
+        self.offset = offset
+        self.byte_index = byte_index
+        self.fault = fault

@@ -81,7 +81,8 @@ class HadoopConf:
                 why=f"Hadoop {version}, which this Spark has, keeps them differently",
                 do="use a Spark with Hadoop 3.4 or later, such as Spark 4",
             )
-        s3a, where = self._jvm.org.apache.hadoop.fs.s3a, self._jvm.java.net.URI(uri)
+        s3a = self._jvm.org.apache.hadoop.fs.s3a
+        where = self._jvm.java.net.URI(uri)
         conf = s3a.S3AUtils.propagateBucketOptions(self.java, where.getHost())
         providers = s3a.auth.CredentialProviderListFactory
         credentials = providers.createAWSCredentialProviderList(where, conf).resolveCredentials()

@@ -111,7 +111,8 @@ def innermost_message(chain: Chain) -> str:
 
 def translate(what: str, chain: Chain) -> Raised:
     """The error to raise for a Java exception while doing ``what``."""
-    names, reason = _names(chain), innermost_message(chain)
+    names = _names(chain)
+    reason = innermost_message(chain)
     for name, handled in _HANDLED.items():
         if name in names:
             return handled(reason)

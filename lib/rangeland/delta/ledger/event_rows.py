@@ -276,7 +276,8 @@ def _id_and_count(pair: object) -> tuple[int, int]:
 
 def _receipts(row: Record) -> Record:
     document = JsonFields.parse(row["document"] or "")
-    slices, ranges = document.values("slices"), row["ranges"]
+    slices = document.values("slices")
+    ranges = row["ranges"]
     if len(slices) != len(ranges):
         raise Unreadable(f"it has {len(slices)} slices for {len(ranges)} ranges")
     receipts = tuple(

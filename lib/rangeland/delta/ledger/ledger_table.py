@@ -79,7 +79,8 @@ class Ledger:
 
     def refresh(self) -> None:
         """Makes the next read see what others have written in the meantime."""
-        self._stale, self._current = self._current or self._stale, None
+        self._stale = self._current or self._stale
+        self._current = None
 
     @property
     def view(self) -> LedgerView:

@@ -86,7 +86,8 @@ class FileWriter:
         row_group_bytes: int = ROW_GROUP_BYTES,
         max_open_files: int = MAX_OPEN_FILES,
     ) -> None:
-        self._settings, self._layout = settings, settings.layout
+        self._settings = settings
+        self._layout = settings.layout
         self._store, self._root = open_store(settings.table)
         self._stored = self._layout.file_schema
         if self._layout.mapped_schema:
@@ -308,7 +309,9 @@ def _stats_columns(layout: TableLayout, stored: pa.Schema) -> frozenset[str] | N
 def _encodings(schema: pa.Schema, stored: pa.Schema) -> dict[str, Any]:
     """The encoding of each leaf column, by its name in files: a dictionary for values that repeat,
     as keys of headers do, and deltas for rising numbers."""
-    dictionary, deltas, statistics = [], {}, []
+    dictionary = []
+    deltas = {}
+    statistics = []
     for name, f in zip(schema.names, stored, strict=True):
         if has_bounds(f.type):
             statistics.append(f.name)

@@ -21,9 +21,9 @@ from rangeland.delta.table_schema.column_mapping import mapping_mode, stored_col
 if TYPE_CHECKING:
     from rangeland.delta.transaction_log.table_snapshot import Snapshot
 
-MOST_FILES = 200
+MAX_FILES = 200
 """Each takes a request to the store, so more files take longer here than Spark takes to start."""
-MOST_ROWS = 2_000_000
+MAX_ROWS = 2_000_000
 """Their columns fit into the memory of any driver; for more rows, starting Spark is worth it."""
 FILE = "file"
 _READERS = 8
@@ -36,13 +36,13 @@ def small_table(
     """The top-level columns with these ``types`` for all rows, in no particular order, and a column
     ``file`` with the relative path of a row's file. A column that a file lacks is null; the rows of
     a file that is gone are left out. None if Spark must read the table: it has more than
-    ``MOST_FILES`` or ``MOST_ROWS`` or an unknown number of rows, deletion vectors, columns found by
+    ``MAX_FILES`` or ``MAX_ROWS`` or an unknown number of rows, deletion vectors, columns found by
     number, files of another table, or a file that cannot be read here."""
     metadata = snapshot.metadata
     if mapping_mode(metadata) == "id":
         return None
     files = list(snapshot.files())
-    if len(files) > MOST_FILES or sum(rows_in(f, MOST_ROWS + 1) for f in files) > MOST_ROWS:
+    if len(files) > MAX_FILES or sum(rows_in(f, MAX_ROWS + 1) for f in files) > MAX_ROWS:
         return None
     if any(file.has_deletion_vector or ":/" in file.path for file in files):
         return None

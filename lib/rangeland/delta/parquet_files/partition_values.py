@@ -76,7 +76,8 @@ def _utc(column: pa.Array) -> pa.Array:
 def spell(value: pa.Scalar) -> str | None:
     """A partition value as Delta writes it. Timestamps name their zone; an empty string is
     null, as in Delta."""
-    kind, plain = value.type, value.as_py() if value.is_valid else None
+    kind = value.type
+    plain = value.as_py() if value.is_valid else None
     if plain is None or plain == "":
         return None
     if pt.is_boolean(kind):

@@ -85,7 +85,8 @@ class Quarantine:
         # A quarantine that an earlier version created lacks the newest columns.
         change = evolve_schema(snapshot.schema_json, schema_json(SCHEMA))
         new_schema = change.schema_json if change.is_any else ""
-        name, attempt = f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1
+        name = f"{outcome.application}/{outcome.sequence}"
+        attempt = outcome.attempt + 1
         request = CommitRequest(
             name, attempt, outcome.quarantine_files, removed=stale, schema_json=new_schema
         )

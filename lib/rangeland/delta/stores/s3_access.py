@@ -108,7 +108,8 @@ def s3_settings(
 
         return read
 
-    lookup, password = of_bucket(conf.lookup), of_bucket(conf.password)
+    lookup = of_bucket(conf.lookup)
+    password = of_bucket(conf.password)
     _check_encryption_is_default(str(where), lookup)
     secure = lookup("connection.ssl.enabled").lower() != "false"
     endpoint, scheme, region = _endpoint(lookup("endpoint"), secure)

@@ -40,7 +40,8 @@ def impossible_path_error(error: OSError, path: str) -> JobFileError:
 
 def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
     """The error to raise when a store fails to write ``size_bytes`` to ``path``."""
-    what, reason = f"could not write {path}", str(error)
+    what = f"could not write {path}"
+    reason = str(error)
     facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
     if error.errno in NO_FOLDER:
         return impossible_path_error(error, path)

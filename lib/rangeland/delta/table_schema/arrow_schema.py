@@ -106,7 +106,8 @@ def _array(delta: Mapping[str, Any]) -> pa.DataType | None:
 
 
 def _map(delta: Mapping[str, Any]) -> pa.DataType | None:
-    key, item = arrow_type(delta["keyType"]), arrow_type(delta["valueType"])
+    key = arrow_type(delta["keyType"])
+    item = arrow_type(delta["valueType"])
     if key is None or item is None:
         return None
     return pa.map_(key, pa.field("value", item, nullable=delta["valueContainsNull"]))

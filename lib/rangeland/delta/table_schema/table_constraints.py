@@ -94,7 +94,8 @@ class RecordPlace:
     @classmethod
     def of(cls, row: Mapping[str, Any], columns: LogColumns) -> RecordPlace:
         """The record that ``row`` was made from. Its log columns, if any, are in lower case."""
-        topic, number = row.get(columns.topic), row.get(columns.partition)
+        topic = row.get(columns.topic)
+        number = row.get(columns.partition)
         if topic is None or number is None:
             return cls()
         broker = str(row.get(columns.broker) or "")

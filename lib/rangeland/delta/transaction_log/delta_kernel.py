@@ -64,7 +64,8 @@ class DeltaKernel:
         self._maintenance = LogMaintenance()
         with translate_java_errors("could not start Delta Kernel"):
             jvm = jvm_of(spark)
-            self._gateway, self._jvm = jvm.gateway, jvm.classes
+            self._gateway = jvm.gateway
+            self._jvm = jvm.classes
             self._conf = HadoopConf(jvm)
             self._facade = load_delta_kernel(jvm)
             self.engine = self._facade.engine(self._conf.java)
@@ -206,7 +207,9 @@ class DeltaKernel:
         first, while the table is locked, so no writer that honours the lock can commit in between.
         Passing a Snapshot, which may be old, saves loading one."""
         snapshot = self._snapshot_of(table)
-        where, application, sequence = snapshot.path, request.application, request.sequence
+        where = snapshot.path
+        application = request.application
+        sequence = request.sequence
         _check_version_is_expected(snapshot, request)
         newest = snapshot.transaction_version(application)
         fields = {"table": where, "application": application, "sequence": sequence}
@@ -334,7 +337,8 @@ def _no_table_error(what: str) -> TableRefused:
 
 def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
     """The lines of a commit that adds and removes these files."""
-    now_ms, is_change = time.time_ns() // 1_000_000, not request.moves_rows
+    now_ms = time.time_ns() // 1_000_000
+    is_change = not request.moves_rows
     added = add_lines(request.files, is_change=is_change)
     # Delta Kernel refuses to add and remove rows in one commit of a table with a change data feed.
     if request.removed and snapshot.property(CHANGE_FEED_PROPERTY) == "true":

@@ -50,5 +50,6 @@ class LogMaintenance:
         """Waits for all maintenance; returns the failures since the last call."""
         for table in list(self._running):
             self.wait_for(table)
-        failed, self._failed = self._failed, []
+        failed = self._failed
+        self._failed = []
         return tuple(failed)

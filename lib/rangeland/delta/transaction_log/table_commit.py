@@ -129,7 +129,8 @@ def _commit(
 ) -> Committed | AlreadyCommitted | FilesGone:
     """One commit, if all files exist and the table is still the same. Both are checked under the
     table's lock: waiting for it may take as long as a VACUUM."""
-    storage, missing = delta.storage(snapshot.path), list[str]()
+    storage = delta.storage(snapshot.path)
+    missing = list[str]()
 
     def is_whole() -> bool:
         check_same_table(delta, snapshot)
@@ -173,7 +174,8 @@ def change_of(snapshot: Snapshot, schema_json: str) -> SchemaChange:
     """The change that files with this schema, which may be empty, make to a table's schema."""
     if not schema_json:
         return SchemaChange()
-    table, highest = snapshot.schema_json, int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)
+    table = snapshot.schema_json
+    highest = int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)
     change = evolve_schema(table, schema_json, are_written=True, highest_id=highest)
     if not change.misfits:
         return change

@@ -13,7 +13,8 @@ from typing import Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, error_code_lookup
 
-_E, _V = ErrorCode, ErrorMeaning
+_E = ErrorCode
+_V = ErrorMeaning
 
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1

@@ -76,7 +76,8 @@ def entry_around(fetched: FetchedRecords, target: int) -> tuple[int, int | None]
 
 def _walk(fetched: FetchedRecords, width: int) -> EntryWalk:
     """A walk over the entries that begin in the first ``width`` bytes. Raises BadRecord."""
-    records, from_offset = fetched.data, fetched.from_offset
+    records = fetched.data
+    from_offset = fetched.from_offset
     walk = jafka_decoder().walk_entries(records, width)
     if walk.fault is not None:
         raise entry_fault_error(records, walk.end, from_offset, walk.fault)

@@ -49,10 +49,8 @@ def decode_chunks(
     Raises BadRecord with the damage, and where reading resumes after it if that is known; also for
     an entry that extends beyond ``until_offset``."""
     while from_offset < until_offset:
-        records, max_bytes = (
-            fetched.data[from_offset - fetched.from_offset :],
-            fetched.max_batch_bytes,
-        )
+        records = fetched.data[from_offset - fetched.from_offset :]
+        max_bytes = fetched.max_batch_bytes
         chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=max_bytes)
         if chunk.next_offset == from_offset:
             return
@@ -88,7 +86,9 @@ class _EntryWalker:
         self, records: memoryview, from_offset: int, width: int, max_batch_bytes: int
     ) -> None:
         self.max_batch_bytes = max_batch_bytes
-        self.records, self.from_offset, self.width = records, from_offset, width
+        self.records = records
+        self.from_offset = from_offset
+        self.width = width
         self.byte_index = 0
         self.sets: list[MessageSet] = []
         self.ends: list[int] = []
@@ -162,11 +162,13 @@ class _EntryWalker:
         """Raises BadRecord for a packed entry that is marked as plain: no checksum covers the bits
         for the codec. Such a message is itself a compressed set with correct checksums."""
         packed_at = {s.base_offset for s in self.sets if s.is_packed}
-        values, offsets = batch.column(columns.VALUE.name), batch.column(columns.OFFSET.name)
+        values = batch.column(columns.VALUE.name)
+        offsets = batch.column(columns.OFFSET.name)
         begins = pc.binary_slice(values, 0, len(GZIP_MAGIC))
         are_gzip = pc.equal(begins, pa.scalar(GZIP_MAGIC)).to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(are_gzip).tolist():
-            offset, value = offsets[row].as_py(), values[row].as_buffer()
+            offset = offsets[row].as_py()
+            value = values[row].as_buffer()
             if offset not in packed_at and is_packed_set(memoryview(value)):
                 why = "it is marked as plain, but contains a compressed set of messages"
                 end = offset + LENGTH_BYTES + HEADER_BYTES + value.size
@@ -174,7 +176,9 @@ class _EntryWalker:
 
     def _entry_error(self, error: UndecodableEntry) -> BadRecord:
         """The decoder's error, which counts sets, as one that names the entry by its offset."""
-        message_set, end, fault = self.sets[error.set], self.ends[error.set], error.fault
+        message_set = self.sets[error.set]
+        end = self.ends[error.set]
+        fault = error.fault
         if message_set.is_packed:
             record = message_set.first_position + error.record
             why = f"in its message {record}, {fault.reason}"

@@ -131,7 +131,8 @@ class ChunkBuilder:
 def _records_within(entry: LogEntry, first: int, until: int) -> int | None:
     """How many records an entry has at ``[first, until)``, by its header; None if its offsets have
     gaps, and only some of them are in the range."""
-    width, whole = until - first, entry.last_offset + 1 - entry.base_offset
+    width = until - first
+    whole = entry.last_offset + 1 - entry.base_offset
     if entry.record_count == whole:
         return width
     return entry.record_count if width == whole else None

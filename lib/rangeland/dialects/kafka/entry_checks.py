@@ -49,7 +49,8 @@ def read_entry(
 ) -> LogEntry:
     """The entry as its own header describes it. If a batch contradicts itself, the next entry
     decides where it ends, not its header. ``max_bytes``: the limit for an unpacked wrapper."""
-    raw, magic = records[byte_index:end], records[byte_index + MAGIC]
+    raw = records[byte_index:end]
+    magic = records[byte_index + MAGIC]
     reader = READERS.get(magic)
     if reader is None:
         base_offset = BATCH_PREFIX.read(records, byte_index).base_offset
@@ -95,7 +96,8 @@ def placed_entry(
     """One of two entries whose stored offsets exclude each other. If it is the wrong one, it is
     raised, or skipped if it ends before ``from_offset``."""
     byte_index, end = where
-    base, following = first_of(records, byte_index), first_inside(records, end)
+    base = first_of(records, byte_index)
+    following = first_inside(records, end)
     entry = read_entry(records, byte_index, end, floor, from_offset, max_bytes)
     if isinstance(entry, Wrapper) and (first := _first_packed(entry)) is not None:
         base = first
@@ -234,7 +236,9 @@ def _read_v2(stored: memoryview, floor: int) -> LogEntry:
         base_offset, length = BATCH_PREFIX.unpack_from(stored)
         raise batch_error(base_offset, f"its length is {length}", length=length)
     header = BATCH_V2.read(stored)
-    base_offset, delta, count = header.base_offset, header.last_offset_delta, header.record_count
+    base_offset = header.base_offset
+    delta = header.last_offset_delta
+    count = header.record_count
     if base_offset < 0 or delta < 0 or base_offset + delta > MAX_OFFSET:
         raise batch_error(base_offset, "its offsets are impossible", last_offset_delta=delta)
     batch = batch_of(stored, header)

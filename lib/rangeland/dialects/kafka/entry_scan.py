@@ -88,12 +88,15 @@ def grouped_entries(
     fetched: FetchedRecords, from_offset: int = 0
 ) -> Iterator[BatchGroup | LogEntry]:
     """Like ``entries``, with consecutive batches in groups where possible."""
-    records, requested = fetched.data, fetched.requested_offset or 0
-    begin, floor = 0, fetched.floor or 0
+    records = fetched.data
+    requested = fetched.requested_offset or 0
+    begin = 0
+    floor = fetched.floor or 0
     for walk, heads in _batch_steps(records, floor):
         if begin == 0 and len(heads) and int(heads[0, BatchColumn.LAST_OFFSET]) < requested:
             break
-        begin, floor = walk.end, walk.last_offset + 1
+        begin = walk.end
+        floor = walk.last_offset + 1
         if len(heads):
             yield BatchGroup(records, heads)
         if walk.is_all:
@@ -132,7 +135,8 @@ def _one_by_one(
 ) -> Iterator[tuple[int, int, LogEntry]]:
     """Like ``locate_entries``, from the byte ``begin`` on; the entries before it end at the offset
     ``floor``."""
-    records, max_bytes = fetched.data, fetched.max_batch_bytes
+    records = fetched.data
+    max_bytes = fetched.max_batch_bytes
     requested = fetched.requested_offset or 0
     base = first_of(records, begin)
     for byte_index, end in spans(records, begin, join_messages=join_messages):
@@ -159,11 +163,13 @@ def _one_by_one(
 def scan(fetched: FetchedRecords) -> KafkaScan:
     """What the headers of the complete entries show; none is opened. Raises BadRecord for an
     invalid entry, and if offsets do not rise."""
-    records, floor = fetched.data, fetched.floor or 0
+    records = fetched.data
+    floor = fetched.floor or 0
     requested = fetched.requested_offset or 0
     tail = np.empty((0, len(BatchColumn)), np.int64)  # of the last two batches
     for walk_so_far, heads in _batch_steps(records, floor):
-        tail, walk = np.concatenate((tail, heads[-2:]))[-2:], walk_so_far
+        tail = np.concatenate((tail, heads[-2:]))[-2:]
+        walk = walk_so_far
     if not walk.is_all:
         return KafkaScan(_last_end(fetched))
     if not len(tail):
@@ -184,7 +190,8 @@ def scan(fetched: FetchedRecords) -> KafkaScan:
 def _last_end(fetched: FetchedRecords) -> int | None:
     """The offset after the last complete entry, found entry by entry; None if there is none."""
     last, rises = None, True
-    records, floor = fetched.data, fetched.floor or 0
+    records = fetched.data
+    floor = fetched.floor or 0
     requested = fetched.requested_offset or 0
     for last in spans(records, join_messages=True):
         byte_index, end = last
@@ -220,7 +227,8 @@ def _is_before(records: memoryview, offset: int) -> bool:
 def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
     """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
     bad entry begins where the one before it ends, so at most its header is needed."""
-    records, begins = fetched.data, _begin(fetched, first)
+    records = fetched.data
+    begins = _begin(fetched, first)
     ends = begins
     for start, end in spans(records[begins:]):
         if start > 0 and first_of(records, begins + start) >= until:

@@ -16,7 +16,9 @@ from rangeland.dialects.error_meaning import (
     error_code_lookup,
 )
 
-_E, _V, _G = ErrorCode, ErrorMeaning, GroupMeaning
+_E = ErrorCode
+_V = ErrorMeaning
+_G = GroupMeaning
 
 # fmt: off
 CODES: Final[tuple[ErrorCode, ...]] = (

@@ -131,7 +131,9 @@ def split_messages(entry: StoredMessages, until_offset: int) -> list[StoredMessa
         end = byte_index + BATCH_PREFIX.size + length
         if offset >= until_offset:
             break
-        byte_index, count, last = end, count + 1, offset
+        byte_index = end
+        count += 1
+        last = offset
     before = (
         [StoredMessages(entry.stored[:byte_index], entry.base_offset, last, count)] if count else []
     )
@@ -184,7 +186,8 @@ class Wrapper:
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
         """Limited by the wrapper's own ``max_bytes``, not by the argument."""
-        header, stamp = self._header, None
+        header = self._header
+        stamp = None
         if isinstance(header, MessageV1) and header.attributes & _LOG_APPEND:
             stamp = header.timestamp_ms
         base = self.base_offset
@@ -292,7 +295,8 @@ def message_error(
 
 
 def _offset_of(payload: Payload, record: int) -> int:
-    data, byte_index = memoryview(payload.data), 0
+    data = memoryview(payload.data)
+    byte_index = 0
     for _ in range(record):
         byte_index += kafka_decoder().walk_messages(data[byte_index:], 1).end
     return kafka_decoder().walk_messages(data[byte_index:], 1).first_offset

@@ -59,7 +59,8 @@ class BatchV2(NamedTuple):
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
         """An empty batch keeps its codec and has no bytes to decompress."""
         self.check()
-        header, body = self.header, self.stored[BATCH_V2.size :]
+        header = self.header
+        body = self.stored[BATCH_V2.size :]
         codec = header.attributes & CODEC
         try:
             data = decompress(codec, body, max_bytes) if body else body

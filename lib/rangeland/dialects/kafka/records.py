@@ -153,7 +153,8 @@ class LogWalk:
         """Takes batches from the beginning, and returns how many; at least one."""
         if self.transactions.is_open:
             return self._take_each(group, max_bytes)
-        lasts, opens_at = group.heads[:, BatchColumn.LAST_OFFSET], self.transactions.opens_at
+        lasts = group.heads[:, BatchColumn.LAST_OFFSET]
+        opens_at = self.transactions.opens_at
         if count := int(np.searchsorted(lasts, min(self.next_offset, opens_at))):
             self.last_offset = int(lasts[count - 1])  # all of these are before the range
             return count
@@ -189,7 +190,8 @@ class LogWalk:
     def _take(self, entry: LogEntry) -> None:
         """Adds an entry to the chunk, or skips it if it is outside the range. A skipped entry is
         not opened, so where a skipped wrapper begins is unknown."""
-        last, from_offset = entry.last_offset, self.next_offset
+        last = entry.last_offset
+        from_offset = self.next_offset
         is_passed = last < from_offset
         if self.reports_gaps and not is_passed and self._stops_before(entry):
             return

@@ -24,7 +24,8 @@ def next_request(
 ) -> m.RemotingRequest | m.Pull | None:
     """The next request of the search; None if it is complete. ``topics`` has learned from
     ``responses``."""
-    first, queue = responses[0], search.about
+    first = responses[0]
+    queue = search.about
     if first.code != SUCCESS or number_of(first, "offset") < 0:
         return None
     if not topics.was_asked(queue.topic):
@@ -38,7 +39,8 @@ def search_result(
     search: m.TimeSearch, responses: Sequence[m.RemotingResponse]
 ) -> m.RemotingResponse:
     """The corrected response to the search, or the reason why there is none."""
-    response, last = responses[0], responses[-1]
+    response = responses[0]
+    last = responses[-1]
     if not isinstance(last.request, m.Pull):
         return response
     if last.code != SUCCESS:

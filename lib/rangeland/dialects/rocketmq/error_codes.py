@@ -11,7 +11,8 @@ from typing import Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, error_code_lookup
 
-_E, _V = ErrorCode, ErrorMeaning
+_E = ErrorCode
+_V = ErrorMeaning
 
 SUCCESS: Final = 0
 REQUEST_NOT_SUPPORTED: Final = 3

@@ -122,7 +122,8 @@ class SimilarHeaders:
 
 @lru_cache(ENTRIES)
 def _entry(key: str, value: str) -> bytes:
-    name, text = key.encode(), value.encode()
+    name = key.encode()
+    text = value.encode()
     return b"".join((_SHORT.pack(len(name)), name, _INT.pack(len(text)), text))
 
 
@@ -153,7 +154,8 @@ def read_frame(buffer: memoryview) -> Frame:
     """A whole frame, without the length before it; the body is a slice of ``buffer``."""
     start = take(buffer, 0, _PREFIX.size)
     (word,) = _PREFIX.unpack_from(buffer)
-    kind, end = word >> 24, take(buffer, start, word & MAX_HEADER_BYTES)
+    kind = word >> 24
+    end = take(buffer, start, word & MAX_HEADER_BYTES)
     if kind == JSON_HEADER:
         return _read_json(buffer, start, end)
     if kind == BINARY_HEADER:
@@ -189,7 +191,8 @@ def _read_binary(buffer: memoryview, start: int, end: int) -> Frame:
     (size,) = _INT.unpack_from(inside, byte_index)
     if size < 0:
         raise negative_length_error(size, "fields", buffer, byte_index)
-    byte_index, fields_end = fields_end, take(inside, fields_end, size)
+    byte_index = fields_end
+    fields_end = take(inside, fields_end, size)
     fields: dict[str, str] = {}
     while byte_index < fields_end:
         key, byte_index = _text(inside[:fields_end], byte_index, _SHORT)
@@ -214,7 +217,7 @@ _NUMBERS: Final = re.compile(rb'"(opaque|nextBeginOffset|minOffset|maxOffset)":"
 _NUMBER: Final = rb"(0|[1-9]\d{0,17})"
 _OPAQUE: Final = b"opaque"
 _NAMES: Final = ["maxOffset", "minOffset", "nextBeginOffset", "opaque"]
-_MOST_BYTES: Final = 1 << 10
+_MAX_BYTES: Final = 1 << 10
 """Longer headers contain more than numbers."""
 
 
@@ -247,12 +250,14 @@ class HeaderTemplate:
         are_fields = all(
             fields.get(p[1].decode()) == p[2].decode() for p in matches if p[1] != _OPAQUE
         )
-        if len(header) > _MOST_BYTES or sorted(names) != _NAMES or not are_fields:
+        if len(header) > _MAX_BYTES or sorted(names) != _NAMES or not are_fields:
             return
-        patterns, end = [], 0
+        patterns = []
+        end = 0
         for match in matches:
             patterns.append(re.escape(header[end : match.start(2)]))
             end = match.end(2)
         patterns.append(re.escape(header[end:]))
-        self._names, self._fields = names, fields
+        self._names = names
+        self._fields = fields
         self._pattern = re.compile(_NUMBER.join(patterns))

@@ -69,7 +69,8 @@ class InnerMessages:
 def unfold(result: PullResult, from_offset: int, until_offset: int) -> Iterator[InnerMessages]:
     """All messages of the range; those outside a batch may extend beyond it. Raises BadRecord for a
     damaged batch, and if the walk ends at damaged bytes."""
-    walk, part = EntryTotals(result.messages), InnerMessages()
+    walk = EntryTotals(result.messages)
+    part = InnerMessages()
     for entry in walk.entries(until_offset):
         if entry.until_offset <= from_offset:
             continue
@@ -105,8 +106,11 @@ def _put_batch(
         why = f"it contains {contents}, but claims {number}"
         raise message_error(entry.offset, why, byte_index=result.start + entry.start)
     flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | CODEC_BITS)
-    magic, queue, physical = raw[4:_CRC_AT], raw[_CRC_AT + 4 : _FLAG_AT], raw[28:_FLAGS_AT]
-    hosts, topic = raw[_BORN_AT : fields.body - 4], raw[fields.body_end : fields.properties - 2]
+    magic = raw[4:_CRC_AT]
+    queue = raw[_CRC_AT + 4 : _FLAG_AT]
+    physical = raw[28:_FLAGS_AT]
+    hosts = raw[_BORN_AT : fields.body - 4]
+    topic = raw[fields.body_end : fields.properties - 2]
     fixed_bytes = fields.body + len(topic)  # all but the body and the properties
     first = max(from_offset, entry.offset)
     selection = inner[first - entry.offset : until_offset - entry.offset]

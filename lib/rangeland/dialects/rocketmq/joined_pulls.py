@@ -97,7 +97,8 @@ class _JoinedPulls:
         if not self.has_gaps and not is_complete(body, start, until):
             # The missing offsets are pulled again, from the first of them.
             size, gap = before_gap(body, start)
-            body, until = body[:size], until if gap is None else gap
+            body = body[:size]
+            until = until if gap is None else gap
         is_whole = until == number_of(response, "nextBeginOffset")
         if until > start:
             self._put(body, until)
@@ -119,7 +120,8 @@ class _JoinedPulls:
     def as_fetched(self, partition: Partition) -> FetchedPartition:
         if not self.spans:
             return self.nothing(partition, "PULL_NOT_FOUND")
-        bodies, start = self.bodies, self.spans[0].from_offset
+        bodies = self.bodies
+        start = self.spans[0].from_offset
         data = memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
         records = FetchedRecords(data, start, context=self._context(self.spans))
         return replace(self.nothing(partition, "FOUND"), records=records)

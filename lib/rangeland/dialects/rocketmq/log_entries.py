@@ -29,7 +29,7 @@ from rangeland.decode.rocketmq.layout import (
 NUMBER: Final = b"INNER_NUM"
 MOST: Final = (1 << 15) - 1
 """Brokers store the number as a short, so a queue has no larger batch."""
-MOST_DIGITS: Final = len(str(MOST))
+MAX_DIGITS: Final = len(str(MOST))
 MAX_OFFSET: Final = (1 << 63) - 1
 """No entry has this offset, because the offset after it could not be represented."""
 
@@ -113,7 +113,8 @@ class EntryTotals:
                 self.fault = StoredFault.INNER
                 return
             yield entry
-            self.end, self.count = entry.end, self.count + 1
+            self.end = entry.end
+            self.count += 1
             self.last_offset = entry.until_offset - 1
 
     def _entry(self) -> QueueEntry | None:
@@ -170,7 +171,8 @@ def fields_of(entry: Any) -> MessageFields | None:
         if length < 0:
             return None
         if magic == MAGIC_1:
-            width, topic = 1, entry[body_end]
+            width = 1
+            topic = entry[body_end]
         else:
             width, (topic,) = 2, _SHORT.unpack_from(entry, body_end)
         end = body_end + width + topic
@@ -193,7 +195,7 @@ def _number(entry: Any) -> int:
         if name == NUMBER:
             values.append(value)
     text = values[-1]
-    if not text.isdigit() or len(text) > MOST_DIGITS:
+    if not text.isdigit() or len(text) > MAX_DIGITS:
         return 0
     number = int(text)
     return number if number <= MOST else 0

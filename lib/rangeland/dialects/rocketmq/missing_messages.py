@@ -36,7 +36,8 @@ def follow_up_requests(
     series: m.PullSeries, responses: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> list[m.RemotingRequest | m.Pull]:
     """The requests that remain to be sent once all pulls of a series have their ``responses``."""
-    topic, offset = series.about.topic, found_at(responses[0])
+    topic = series.about.topic
+    offset = found_at(responses[0])
     if offset is None:
         return []
     is_gap = _is_gap(responses[0], offset)

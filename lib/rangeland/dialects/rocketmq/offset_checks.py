@@ -49,7 +49,8 @@ class PlacedMessages(NamedTuple):
 def placed_messages(result: PullResult) -> Iterator[PlacedMessages]:
     """All fetched bytes; the broker must have said which offsets they account for."""
     spans = result.context.spans
-    start, offset = 0, spans[0].from_offset
+    start = 0
+    offset = spans[0].from_offset
     for message in misplaced_messages(result):
         yield PlacedMessages(start, message.start, offset, message.offset, message)
         start = message.end
@@ -60,7 +61,8 @@ def placed_messages(result: PullResult) -> Iterator[PlacedMessages]:
 def misplaced_messages(result: PullResult) -> list[MisplacedMessage]:
     """The misplaced messages, in the order of the bytes. The last may be one whose end is
     unknown."""
-    spans, has_gaps = result.context.spans, result.context.has_gaps
+    spans = result.context.spans
+    has_gaps = result.context.has_gaps
     if not has_gaps and is_tiled(result.messages, spans[0].from_offset, spans[-1].until_offset):
         return []
     messages: list[MisplacedMessage] = []

@@ -58,7 +58,9 @@ def pull_result_of(fetched: FetchedRecords) -> PullResult:
     """The messages and their context. Earlier releases wrote the tags before the bytes in
     quarantine, after a length that no message has; only bytes from quarantine are checked for
     that."""
-    records, context, max_bytes = fetched.data, fetched.context, fetched.max_batch_bytes
+    records = fetched.data
+    context = fetched.context
+    max_bytes = fetched.max_batch_bytes
     if not context.from_quarantine or bytes(records[: len(_OLD_MARK)]) != _OLD_MARK:
         return PullResult(records, context, max_batch_bytes=max_bytes)
     _, _, length = _OLD_HEAD.unpack_from(records)

@@ -148,7 +148,8 @@ def _unpacked_chunks(
     _, ends_buffer, data_buffer = values.buffers()
     ends = np.frombuffer(ends_buffer, np.int32, len(values) + 1, 4 * values.offset).tolist()
     data = memoryview(data_buffer).cast("B")
-    first, bodies = 0, MessageBodies(max_bytes)
+    first = 0
+    bodies = MessageBodies(max_bytes)
     for row, codec in enumerate(codecs.tolist()):
         try:
             bodies.add(codec, data[ends[row] : ends[row + 1]])
@@ -158,7 +159,9 @@ def _unpacked_chunks(
         if bodies.size >= MAX_CHUNK_BYTES and row + 1 < len(codecs):
             until = int(offsets[row]) + 1
             yield _chunk(_with_values(batch, first, bodies), from_offset, until, by_tags)
-            first, bodies, from_offset = row + 1, MessageBodies(max_bytes), until
+            first = row + 1
+            bodies = MessageBodies(max_bytes)
+            from_offset = until
     yield _chunk(_with_values(batch, first, bodies), from_offset, end, by_tags)
 
 

@@ -115,7 +115,8 @@ class RocketmqSession(ProtocolSession):
 
     def _series(self, series: PullSeries) -> tuple[list[SentPull], list[SentPull]]:
         """The pulls of a series, and the pulls that are sent ahead for the next one."""
-        queue, tags = series.about, series.tags
+        queue = series.about
+        tags = series.tags
         key = (queue, series.until_offset)
         if tags and not self._topics.needs_all(queue.topic):
             self._ahead.pop(key, None)
@@ -205,7 +206,8 @@ class RocketmqSession(ProtocolSession):
         ):
             return None
         del self._open[request_id]
-        responses, follow_ups = responses_of(pending.sent), responses_of(pending.follow_ups)
+        responses = responses_of(pending.sent)
+        follow_ups = responses_of(pending.follow_ups)
         topic = series.about.topic
         if series.tags or follow_ups:
             self._topics.learn(topic, (*responses, *follow_ups))
@@ -256,7 +258,8 @@ class RocketmqSession(ProtocolSession):
 
     def due(self) -> bytes:
         """The requests that follow from the responses so far."""
-        due, self._due = b"".join(self._due), []
+        due = b"".join(self._due)
+        self._due = []
         return due
 
 

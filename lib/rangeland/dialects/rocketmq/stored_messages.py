@@ -29,7 +29,8 @@ LOOK: Final = (
 def scan(fetched: FetchedRecords) -> Scan:
     """The end of the complete messages, or of all that the broker has accounted for, found without
     decoding any. Raises BadRecord."""
-    result, from_offset = pull_result_of(fetched), fetched.from_offset
+    result = pull_result_of(fetched)
+    from_offset = fetched.from_offset
     if result.until_offset is not None:
         for message in misplaced_messages(result):
             if message.until_offset is None or message.until_offset > from_offset:

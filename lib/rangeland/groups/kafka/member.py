@@ -185,7 +185,8 @@ class KafkaMember(BackendMembership):
     def _partitions_of(self, topics: set[str]) -> set[Partition]:
         requested = tuple(m.MetadataRequestTopic(name=topic) for topic in sorted(topics))
         request = BrokerRequest(m.MetadataRequest(topics=requested))
-        group, patience_ms = self._joining.group, self._joining.rebalance_ms
+        group = self._joining.group
+        patience_ms = self._joining.rebalance_ms
         response, _ = self._coordinators.ask(group, request, lambda _: 0, patience_ms)
         return {
             Partition(topic.name, part.partition_index)
@@ -244,7 +245,8 @@ class KafkaMember(BackendMembership):
 
     def leave(self) -> None:
         with self._lock:
-            leaving, fields = self._member_id, self._log_fields(len(self.owned))
+            leaving = self._member_id
+            fields = self._log_fields(len(self.owned))
             self._holds = False
             self._member_id = m.UNKNOWN_MEMBER
             if leaving == m.UNKNOWN_MEMBER:

@@ -52,10 +52,12 @@ def read_subscription(
     message = _read_with_header(m.ConsumerProtocolSubscription, data)
     if message is None:
         return SubscribedMember(frozenset(), instance_id=instance_id)
-    owned, generation = message.owned_partitions, message.generation_id
+    owned = message.owned_partitions
+    generation = message.generation_id
     if strategy == _STICKY:
         sticky = _user_data(message.user_data)
-        owned, generation = sticky.previous_assignment, sticky.generation
+        owned = sticky.previous_assignment
+        generation = sticky.generation
     return SubscribedMember(
         frozenset(message.topics), frozenset(_flat(owned)), generation, instance_id
     )

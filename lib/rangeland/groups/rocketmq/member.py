@@ -94,7 +94,8 @@ class RocketmqMember(BackendMembership):
             self._holds = False
             self._silent.clear()
             io = self._masters.io
-            began_ms, misses = io.now_ms(), 0
+            began_ms = io.now_ms()
+            misses = 0
             while True:
                 view = self._announce()
                 misses = 0 if view.lists_everywhere(self._id) else misses + 1
@@ -226,7 +227,8 @@ class RocketmqMember(BackendMembership):
     def leave(self) -> None:
         with self._lock:
             self._holds = False
-            queues, self._locked = self._locked, frozenset()
+            queues = self._locked
+            self._locked = frozenset()
             if not self._is_known:
                 return
             self._is_known = False
@@ -295,7 +297,8 @@ class RocketmqMember(BackendMembership):
         )
 
     def _blocked_error(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
-        queue, group = min(queues), self._joining.group
+        queue = min(queues)
+        group = self._joining.group
         clients = [client for client in view.clients if client.client_id != self._id]
         described = describe_clients(clients) if clients else "none"
         return Conflict(

@@ -122,7 +122,8 @@ class ZooKeeperGroups:
     def _commit_operations(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
         """Operations that fail if anybody is registered, since a node with children cannot be
         deleted. Nobody can register during the transaction."""
-        zookeeper, ids = self._connect(), ids_path(group)
+        zookeeper = self._connect()
+        ids = ids_path(group)
         nodes = zookeeper.read_all(offset_path(group, p) for p in offsets)
         missing = [parent(path) for path, node in nodes.items() if node is None]
         zookeeper.make([ids, *missing])

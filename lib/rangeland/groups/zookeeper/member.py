@@ -101,7 +101,8 @@ class ZooKeeperMember(BackendMembership):
     # --- beat --------------------------------------------------------------------------
 
     def beat(self) -> HeartbeatStatus:
-        zookeeper, lease = self._zookeeper, self._lease
+        zookeeper = self._zookeeper
+        lease = self._lease
         if zookeeper is None:
             return HeartbeatStatus.LOST
         if lease is None:
@@ -188,7 +189,8 @@ class ZooKeeperMember(BackendMembership):
             return old
         self._registration = None
         self._look(zookeeper)  # raises Conflict before anything is written
-        group, now_ms = self._joining.group, int(time.time() * 1000)
+        group = self._joining.group
+        now_ms = int(time.time() * 1000)
         host = self._joining.host or platform.node()
         name = member_name(group, self._joining.job, host, now_ms, uuid.uuid4().hex[:8])
         path = ids_path(group, name)
@@ -203,7 +205,8 @@ class ZooKeeperMember(BackendMembership):
     def _look(self, zookeeper: ZooKeeper) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """All registered members, and the drivers of this job among them. If others are there, it
         leaves and raises Conflict."""
-        group, job = self._joining.group, self._joining.job
+        group = self._joining.group
+        job = self._joining.job
         view = read_group(zookeeper, group, job)
         if view is None:
             return (), ()
@@ -263,7 +266,8 @@ class ZooKeeperMember(BackendMembership):
     # --- commit ------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        zookeeper, lease = self._zookeeper, self._lease
+        zookeeper = self._zookeeper
+        lease = self._lease
         if zookeeper is None or lease is None or zookeeper.session != lease.session:
             raise self._fenced_error("its session in ZooKeeper has ended")
         self._check_owned(offsets, lease.claims.keys())
@@ -301,7 +305,8 @@ class ZooKeeperMember(BackendMembership):
     # --- leave -------------------------------------------------------------------------
 
     def leave(self) -> None:
-        zookeeper, fields = self._zookeeper, self._log_fields(len(self.owned))
+        zookeeper = self._zookeeper
+        fields = self._log_fields(len(self.owned))
         self._zookeeper, self._lease, self._registration = None, None, None
         self._held = frozenset()
         if zookeeper is not None:

@@ -92,7 +92,8 @@ class ZooKeeperGroupView:
 def read_group(zookeeper: ZooKeeper, group: str, job: str) -> ZooKeeperGroupView | None:
     """Reads a group and its members; None if it does not exist. Raises Unreachable."""
     zookeeper.catch_up()
-    ids, owners = ids_path(group), f"{group_path(group)}/owners"
+    ids = ids_path(group)
+    owners = f"{group_path(group)}/owners"
     listed = zookeeper.children_of((group_path(group), ids, owners))
     if listed[group_path(group)] is None:
         return None

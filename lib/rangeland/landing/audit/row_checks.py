@@ -102,7 +102,8 @@ def check_rows_are_known(
 def _unknown_topics_in_table(target: LandingTarget, topics: Collection[str]) -> list[str]:
     """The topics that the ledger does not know and of which the table may have rows, going by the
     statistics of its files."""
-    new, snapshot = _unknown_topics(target.ledger.opened, topics), target.table.snapshot
+    new = _unknown_topics(target.ledger.opened, topics)
+    snapshot = target.table.snapshot
     if not new or snapshot is None:
         return []
     files = list(snapshot.files())

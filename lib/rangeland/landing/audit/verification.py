@@ -86,7 +86,8 @@ def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> li
             if event_range.rowless is None:
                 pieces = without_still_to_come([event_range], losses_of_plan)
             where = pieces[0].range if len(pieces) == 1 else event_range.range
-            landed, rowless = event_range.counts.landed, event_range.rowless
+            landed = event_range.counts.landed
+            rowless = event_range.rowless
             landed_ranges.append(LandedRange(where, landed, rowless, event_range.offsets_are_bytes))
     return landed_ranges
 

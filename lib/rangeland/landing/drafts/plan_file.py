@@ -131,7 +131,8 @@ def job_of_plan(reviewed: ReviewedPlan, job_file: Path | None, settings: Sequenc
     """The job of the job file, or else of the plan file, with the overrides applied. Raises
     Conflict if the plan was not made for it."""
     job = reviewed.job_with(settings) if job_file is None else load_job(job_file, settings)[0]
-    plan, planned_job = reviewed.plan, reviewed.job
+    plan = reviewed.plan
+    planned_job = reviewed.job
     pairs = {
         "job": (job.name, planned_job.name),
         "source.dialect": (job.source.dialect, plan.dialect),
@@ -168,7 +169,8 @@ def _read_content(path: Path, document: Mapping[str, Any]) -> ReviewedPlan:
 
 def _mismatch(reviewed: ReviewedPlan) -> str | None:
     """Why plan and job do not belong together, or None."""
-    job, plan = reviewed.job, reviewed.plan
+    job = reviewed.job
+    plan = reviewed.plan
     is_own = job.is_own_run(plan)
     if plan.job != job.name or not (is_own or plan.application.startswith(f"{job.application}/")):
         return f"its plan is for the job {plan.job} ({plan.application}), but its job is {job.name}"

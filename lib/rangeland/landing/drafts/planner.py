@@ -68,12 +68,18 @@ class Planner:
     """Makes drafts for one command."""
 
     def __init__(self, context: LandingContext) -> None:
-        self._spark, self._job, self._kind = context.spark, context.job, context.kind
-        self._table, self._history = context.target.table, context.target.history
-        self._quarantine, self._ledger = context.target.quarantine, context.target.ledger
+        self._spark = context.spark
+        self._job = context.job
+        self._kind = context.kind
+        self._table = context.target.table
+        self._history = context.target.history
+        self._quarantine = context.target.quarantine
+        self._ledger = context.target.ledger
         self._surveys = context.surveys
-        self._progress, self._warn = context.progress, context.warn
-        self._row_format, self._schema_to_merge = context.row_format, context.schema_to_merge
+        self._progress = context.progress
+        self._warn = context.warn
+        self._row_format = context.row_format
+        self._schema_to_merge = context.schema_to_merge
 
     def check_still_there(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for offsets that are
@@ -125,7 +131,8 @@ class Planner:
     def _draft_by(self, survey: Survey, position: JobPosition) -> PlanDraft:
         """A draft from one survey. It is made again if other records have been put at landed
         offsets."""
-        terms, damaged = self._terms(), self._find_damage(position, survey)
+        terms = self._terms()
+        damaged = self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
         landed = self._landed_reads(draft.already_landed)
         self._check_landed_options_are_same(landed, survey.cluster)

@@ -111,7 +111,9 @@ def unreadable_schemas(row_format: RowFormat | None, topic: str) -> list[Unreada
 
 
 def _unreadable_schema_error(schema: UnreadableSchema) -> TableRefused:
-    field, old, new = schema.field.path, schema.field.writer_type, schema.field.reader_type
+    field = schema.field.path
+    old = schema.field.writer_type
+    new = schema.field.reader_type
     section = f"decode.{schema.topic_field.field}.schema"
     table = f"the schema in {section}"
     if schema.table_id is not None:

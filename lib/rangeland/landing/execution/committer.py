@@ -106,9 +106,14 @@ class PlanCommitter:
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
         target = context.target
-        self._table, self._ledger, self._quarantine = target.table, target.ledger, target.quarantine
-        self._identity, self._history, self._writer = target.identity, target.history, target.writer
-        self._progress, self._warn = context.progress, context.warn
+        self._table = target.table
+        self._ledger = target.ledger
+        self._quarantine = target.quarantine
+        self._identity = target.identity
+        self._history = target.history
+        self._writer = target.writer
+        self._progress = context.progress
+        self._warn = context.warn
         self._row_schema = context.row_schema
         self._replacement = Replacement(context.spark, self._table, self._writer)
         self._constraints = ConstraintCheck(context.spark, self._table)
@@ -134,7 +139,8 @@ class PlanCommitter:
             return self._finish(given_up, is_new=False)
 
     def _finish(self, entered: EnteredPlan, *, is_new: bool) -> CommittedPlan:
-        plan, outcome = entered.plan, entered.outcome
+        plan = entered.plan
+        outcome = entered.outcome
         self._progress.planned(plan, recovered=not is_new)
         if not is_new:
             logger.info("Finishing plan %s, which another run entered", plan.id)
@@ -146,7 +152,8 @@ class PlanCommitter:
             landing = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         except FOUND_BEFORE_PLANS as error:
             raise error.with_answers(data=PLAN_STAYS) from error.__cause__
-        outcome, landed = landing.outcome, landing.landed
+        outcome = landing.outcome
+        landed = landing.landed
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
@@ -160,7 +167,9 @@ class PlanCommitter:
     def _commit(self, prepared: PreparedPlan) -> Landing:
         """Commits the outcome, or the one that counts instead: another driver's, or that of reading
         the plan again, once, if this one cannot be committed."""
-        plan, conflicts, was_read_again = prepared.plan, 0, False
+        plan = prepared.plan
+        conflicts = 0
+        was_read_again = False
         while True:
             match self._attempt(prepared):
                 case Landing() as landing:
@@ -217,7 +226,9 @@ class PlanCommitter:
     def _add(self, prepared: PreparedPlan) -> CommittedOutcome | NotCommitted | RowsChanged:
         """Adds the rows of an outcome to the table. Those of a repair take the place of rows that
         something else has brought back in the meantime."""
-        plan, outcome, version = prepared.plan, prepared.outcome, prepared.planned_at_version
+        plan = prepared.plan
+        outcome = prepared.outcome
+        version = prepared.planned_at_version
         self._progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
         if not plan.kind.traits.repairs:
             return self._writer.land(outcome, version)
@@ -236,7 +247,9 @@ class PlanCommitter:
     def _replace(self, prepared: PreparedPlan) -> Attempt | CommittedOutcome:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
         up."""
-        plan, outcome, version = prepared.plan, prepared.outcome, prepared.planned_at_version
+        plan = prepared.plan
+        outcome = prepared.outcome
+        version = prepared.planned_at_version
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self._writer.land(outcome, version)

@@ -45,7 +45,8 @@ class ConstraintCheck:
         change = table.change_by(schema_json)
         if change.misfits:
             return None
-        path, schema = table.uri, self._table.schema.schema_of_files(change)
+        path = table.uri
+        schema = self._table.schema.schema_of_files(change)
         rows = prepared_frame(self._spark, path, unchecked, schema)
         violation = first_violation(rows, constraints, table.log_columns)
         if violation is None:

@@ -171,7 +171,8 @@ class FinalLogCheck:
             self._check_planned_cluster(plan, attempt.cluster())
 
     def _check_planned_cluster(self, plan: Plan, surveyed: Cluster) -> None:
-        cluster, planned_for = self._job.source.name_cluster(surveyed), plan.cluster
+        cluster = self._job.source.name_cluster(surveyed)
+        planned_for = plan.cluster
         if cluster is None or planned_for is None or not cluster.is_other(planned_for):
             return
         if not with_known_addresses(cluster, [*self._known_clusters(), planned_for]).is_other(
@@ -196,7 +197,8 @@ class FinalLogCheck:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
         self._check_planned_cluster(plan, attempt.cluster())
-        metadata, offsets = attempt.partitions, _offsets_to_compare(brokers, plan)
+        metadata = attempt.partitions
+        offsets = _offsets_to_compare(brokers, plan)
         evidence = LogEvidence(metadata.reachable, metadata.absent, fingerprints, offsets)
         caught_up_by = Deadline(LAGGING_S)
         while True:

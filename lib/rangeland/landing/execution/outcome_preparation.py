@@ -37,10 +37,14 @@ class OutcomePreparer:
         replacement: Replacement,
         constraints: ConstraintCheck,
     ) -> None:
-        self._context, self._reader = context, reader
-        self._table, self._writer = context.target.table, context.target.writer
-        self._progress, self._warn = context.progress, context.warn
-        self._replacement, self._constraints = replacement, constraints
+        self._context = context
+        self._reader = reader
+        self._table = context.target.table
+        self._writer = context.target.writer
+        self._progress = context.progress
+        self._warn = context.warn
+        self._replacement = replacement
+        self._constraints = constraints
 
     def prepare(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,

@@ -24,7 +24,8 @@ def result_of_plans(
     context: LandingContext, finished: Sequence[CommittedPlan], draft: PlanDraft | None
 ) -> RunResult:
     """The result of a command that has finished these plans. ``draft`` is the last one, if any."""
-    job, target = context.job, context.target
+    job = context.job
+    target = context.target
     ours = [f for f in finished if f.is_ours]
     already_landed = _already_landed(finished, draft)
     losses = [_losses_of(target.history, f) for f in finished]

@@ -52,9 +52,12 @@ class SliceTasks:
 
     def __init__(self, context: LandingContext) -> None:
         self._context = context
-        self._spark, self._job = context.spark, context.job
-        self._table, self._quarantine = context.target.table, context.target.quarantine
-        self._progress, self._transform = context.progress, context.transform
+        self._spark = context.spark
+        self._job = context.job
+        self._table = context.target.table
+        self._quarantine = context.target.quarantine
+        self._progress = context.progress
+        self._transform = context.transform
 
     def read_all(
         self, plan: Plan, settings: ReadSettings, *, is_new: bool

@@ -52,7 +52,8 @@ class SparkPlanReader:
         self, context: LandingContext, shared_reader: Callable[[], SharedReader | None]
     ) -> None:
         self._context = context
-        self._job, self._warn = context.job, context.warn
+        self._job = context.job
+        self._warn = context.warn
         self._tasks = SliceTasks(context)
         ledger = context.target.ledger
         self.log_check = FinalLogCheck(self._job, lambda: landed_clusters(ledger.view))

@@ -48,7 +48,9 @@ class Replacement:
     """Replaces rows of one table."""
 
     def __init__(self, spark: SparkSession, table: TargetTable, writer: TargetWriter) -> None:
-        self._spark, self._table, self._writer = spark, table, writer
+        self._spark = spark
+        self._table = table
+        self._writer = writer
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """The changes that replacing the table's rows with this outcome would make."""
@@ -66,7 +68,8 @@ class Replacement:
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path, table = self._table.uri, self._frame()
+        path = self._table.uri
+        table = self._frame()
         schema = self._table.schema.schema_of_files()
         new = prepared_frame(self._spark, path, [f.file for f in files], schema)
         condition = f"coalesce({self._condition(table, plan)}, false)"
@@ -88,7 +91,8 @@ class Replacement:
         """Replaces the table's rows in the plan's ranges with those of an outcome that is not in
         the table yet, in one commit, which also adds the columns that the table lacks, unless
         another writer has changed the rows first."""
-        table, path = self._table, self._table.uri
+        table = self._table
+        path = self._table.uri
         self._writer.set_ledger_property()
         with lock_table(path):
             if paths := table.gone_prepared_files(outcome):
@@ -109,7 +113,8 @@ class Replacement:
         self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
-        path, table = self._table.uri, self._frame()
+        path = self._table.uri
+        table = self._frame()
         schema = self._table.schema.schema_of_files(change)
         new = prepared_frame(self._spark, path, outcome.data_files, schema)
         return table, new, self._condition(table, plan)
@@ -161,7 +166,8 @@ def check_whole_slices(history: JobHistory, ranges: Iterable[Range]) -> None:
             coverage_of(one.range for one in outcome.ranges),
         )
     ]
-    requested, landed_pieces = list(ranges), ranges_in_force(slices)
+    requested = list(ranges)
+    landed_pieces = ranges_in_force(slices)
     for r in requested:
         if earlier := other_incarnations(landed_pieces, r):
             raise UsageError(

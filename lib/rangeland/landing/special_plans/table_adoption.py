@@ -48,8 +48,12 @@ class AdoptResult(JsonResult):
 
 def adopt_table(context: LandingContext) -> AdoptResult:
     """Accepts the table as it is now, with all its rows, as the job's own."""
-    job, target, step = context.job, context.target, context.progress.step
-    table, history, writer = target.table, target.history, target.writer
+    job = context.job
+    target = context.target
+    step = context.progress.step
+    table = target.table
+    history = target.history
+    writer = target.writer
     step(f"looking at the table {job.sink.table}")
     target.ledger.refresh()  # brokers may have been asked for schema ids since it was read
     last = history.last_known(job.application)
@@ -84,7 +88,9 @@ def _unfinished_plans(history: JobHistory) -> list[EnteredPlan]:
 
 def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
-    job, spark, table = context.job, context.spark, context.target.table
+    job = context.job
+    spark = context.spark
+    table = context.target.table
     capabilities = load_dialect(job.source.dialect).capabilities
     frame = table_frame(spark, table.uri, table.log_columns)
     by_broker = capabilities.numbered_per_broker

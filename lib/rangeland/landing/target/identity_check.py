@@ -76,7 +76,8 @@ class IdentityCheck:
                 raise _unknown_landing_error(self._table.name, newest)
 
     def _judge_landing(self, evidence: LandingEvidence) -> LandingJudgement:
-        ledger, plan_id = self._ledger.view, evidence.plan_id
+        ledger = self._ledger.view
+        plan_id = evidence.plan_id
         while True:
             match judge_landing(evidence):
                 case LandingQuestion.PLAN:
@@ -93,7 +94,8 @@ class IdentityCheck:
 
     def _plan_evidence(self, plan_id: PlanId) -> PlanEvidence:
         ledger = self._ledger.view
-        plan, outcome = ledger.plan(plan_id), ledger.outcome(plan_id)
+        plan = ledger.plan(plan_id)
+        outcome = ledger.outcome(plan_id)
         if plan is None or outcome is None:
             return PlanEvidence(is_prepared=False, is_followed=False, made_at=0)
         is_followed = plan_id not in ledger.possibly_unfinished()
@@ -108,7 +110,8 @@ class IdentityCheck:
 
     def disagreement_error(self) -> Conflict | None:
         """The error if table and ledger do not belong together. Cheap if all is well."""
-        table, ledger = self._table, self._ledger
+        table = self._table
+        ledger = self._ledger
         match self._judge_identity():
             case IdentityJudgement.SAME:
                 return None
@@ -123,7 +126,8 @@ class IdentityCheck:
                 return _other_table_error(table, ledger.view.newest())
 
     def _judge_identity(self) -> IdentityJudgement:
-        table, ledger = self._table_identity(), self._ledger_identity()
+        table = self._table_identity()
+        ledger = self._ledger_identity()
         evidence = IdentityEvidence(table, ledger)
         while True:
             match judge_identity(evidence):

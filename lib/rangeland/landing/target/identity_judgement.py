@@ -158,7 +158,8 @@ class IdentityQuestion(Enum):
 
 def judge_identity(seen: IdentityEvidence) -> IdentityJudgement | IdentityQuestion:
     """Whether table and ledger name each other. Asks nothing if they do."""
-    table, ledger = seen.table, seen.ledger
+    table = seen.table
+    ledger = seen.ledger
     if table is None:
         is_gone = ledger is not None and ledger.has_plans
         return IdentityJudgement.NO_TABLE if is_gone else IdentityJudgement.SAME

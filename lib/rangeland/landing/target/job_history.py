@@ -81,7 +81,8 @@ class JobHistory:
 
     def unfinished_plans(self) -> list[EnteredPlan]:
         """Plans of any job that are entered and not in the table, oldest first."""
-        plans, ledger = [], self._ledger.view
+        plans = []
+        ledger = self._ledger.view
         for plan_id in ledger.possibly_unfinished():
             if self._identity.landed_sequence(plan_id.application) >= plan_id.sequence:
                 continue

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_READS = 10
+_MAX_READS = 10
 """A read takes less time than a landing, so others can hardly write during each of them."""
 
 
@@ -52,7 +52,7 @@ class TargetLedger:
         """Like ``refresh``, but repeated until nobody has written to the ledger while the table was
         being read: it then has the outcome of everything that is in the table, and of nothing that
         landed later. Raises Unreachable if others write to it all the time."""
-        for _ in range(_MOST_READS):
+        for _ in range(_MAX_READS):
             if self.opened is None:
                 return
             version = self.opened.version
@@ -61,7 +61,7 @@ class TargetLedger:
                 return
             self.refresh()
         raise Unreachable(
-            f"the ledger of {self._table.name} was written to each of the {_MOST_READS} times that "
+            f"the ledger of {self._table.name} was written to each of the {_MAX_READS} times that "
             "it was read together with the table",
             why="other drivers are landing in the table",
             do="try again; nothing was changed",

@@ -52,7 +52,8 @@ class TargetSchema:
         return self._row_layout(self.snapshot.metadata, row_schema).notes
 
     def _row_layout(self, metadata: TableMetadata, row_schema: pa.Schema) -> RowLayout:
-        columns, sink = self.job.log_columns, self.job.sink
+        columns = self.job.log_columns
+        sink = self.job.sink
         fixed = [columns.column_name(f.name) for f in rows_of(self.job.source.dialect)]
         evolved, written_rows = follow(metadata, row_schema, self.job.evolution, fixed)
         return row_layout(evolved, written_rows, sink.partition_by)
@@ -62,7 +63,8 @@ class TargetSchema:
         stays as it is. In a table with column mapping it has the names of columns in files."""
         if self.job.evolution is not Evolution.ADD:
             return ""
-        schema_text, metadata = schema_json(row_schema), self._metadata
+        schema_text = schema_json(row_schema)
+        metadata = self._metadata
         return schema_text if metadata is None else map_columns(metadata, schema_text)
 
     def as_written(self, schema_text: str) -> str:

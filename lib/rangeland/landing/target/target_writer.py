@@ -116,7 +116,8 @@ class TargetWriter:
         """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
         gone, which this one replaces as a new attempt. ``schema_json``: the schema of its files, if
         it is not the plan's."""
-        attempt, now_ms = 0, _now_ms()
+        attempt = 0
+        now_ms = _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         if instead_of is not None:
             attempt = instead_of.attempt + 1
@@ -231,7 +232,8 @@ class TargetWriter:
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
-        snapshot, ledger_id = self._table.snapshot, self._ledger.require().table_id
+        snapshot = self._table.snapshot
+        ledger_id = self._ledger.require().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
             return
         request = CommitRequest(

@@ -107,11 +107,14 @@ class AvroCompiler:
                 inner = [one.type for one in kind.fields]
                 types = [one.type for one in arrow_type]
             case AvroUnion() if branches:
-                inner, types = branches, [one.type for one in arrow_type]
+                inner = branches
+                types = [one.type for one in arrow_type]
             case AvroArray():
-                inner, types = [kind.items], [arrow_type.value_type]
+                inner = [kind.items]
+                types = [arrow_type.value_type]
             case AvroMap():
-                inner, types = [kind.values], [arrow_type.item_type]
+                inner = [kind.values]
+                types = [arrow_type.item_type]
         with self.columns.entries_of(index):
             pairs = zip(inner, types, strict=True)
             self._children_of[index] = [self._add_columns(*pair) for pair in pairs]

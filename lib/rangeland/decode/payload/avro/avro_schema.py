@@ -333,7 +333,8 @@ def _primitive(name: str, value: Mapping[str, Any]) -> AvroPrimitive:
 
 def _digits(value: Mapping[str, Any]) -> tuple[int, int] | None:
     """Precision and scale, None if they make no sense."""
-    precision, scale = value.get("precision"), value.get("scale", 0)
+    precision = value.get("precision")
+    scale = value.get("scale", 0)
     numbers = (precision, scale)
     if any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
         return None

@@ -100,7 +100,8 @@ def schema_nodes(schema: pa.StructType) -> list[JsonNode]:
     queue = [(pa.field("", schema), "", -1)]
     nodes: list[JsonNode] = []
     for field, path, level in queue:  # grows on the way
-        inside, kind = _inside(field.type, path), _kind_of(field.type)
+        inside = _inside(field.type, path)
+        kind = _kind_of(field.type)
         within = level if kind is JsonKind.STRUCT else len(nodes)
         nodes.append(JsonNode(field, kind, path, len(queue), len(inside), level))
         queue.extend((*child, within) for child in inside)
@@ -143,17 +144,21 @@ class NodeTable:
         self.numbers = np.zeros((len(nodes) + 2, len(NodeField)), np.int64)
         name_at = slot_at = 0
         for node, row in zip(nodes, self.numbers, strict=False):
-            name, size = node.field.name.encode(), 1
+            name = node.field.name.encode()
+            size = 1
             while size <= 2 * node.children:
                 size *= 2
             self._fill(node, row, name)
-            row[NodeField.NAME], row[NodeField.SLOTS] = name_at, slot_at
+            row[NodeField.NAME] = name_at
+            row[NodeField.SLOTS] = slot_at
             row[NodeField.SLOT_MASK] = size - 1
             name_at += len(name)
             slot_at += size
         self.slots = np.full(slot_at, -1, np.int32)
-        rescued, undecided = self.numbers[-2], self.numbers[-1]
-        rescued[NodeField.KIND], rescued[NodeField.IS_NULLABLE] = JsonKind.STRING, True
+        rescued = self.numbers[-2]
+        undecided = self.numbers[-1]
+        rescued[NodeField.KIND] = JsonKind.STRING
+        rescued[NodeField.IS_NULLABLE] = True
         undecided[NodeField.WIDTH] = 8 * UNDECIDED_NUMBERS
 
     @staticmethod

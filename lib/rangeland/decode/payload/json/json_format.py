@@ -72,7 +72,8 @@ class FramedJsonDecoder(FramedDecoder[bool]):
 
 def _without_frames(found: PayloadBytes) -> pa.LargeBinaryArray:
     """The payloads with blanks for their frames, and null for those at fault. One copy."""
-    count, is_sound = found.count, found.faults == 0
+    count = found.count
+    is_sound = found.faults == 0
     first = int(found.begins[0]) if count else 0
     end = int(found.ends[-1]) if count else 0
     data = np.frombuffer(found.data, np.uint8)[first:end].copy()

@@ -192,7 +192,8 @@ class JsonKernel(PayloadDecoder):
                 most_taken=MAX_DECODED_BYTES,
             )
             ended, is_full = self._decode(struct_of(call, []))
-            row, fault_count = ended.row, fault_count + ended.faults
+            row = ended.row
+            fault_count += ended.faults
             if not is_full:
                 return faults[:fault_count].tolist()  # type: ignore[no-any-return]
             columns.grow(ended.grow_node, ended.grow_bytes)

@@ -56,7 +56,9 @@ def _decimal(found: Any, kind: pa.DataType) -> Decimal | None:
     match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return None
-    whole, fraction, exponent = match[1], match[2] or "", match[3] or "0"
+    whole = match[1]
+    fraction = match[2] or ""
+    exponent = match[3] or "0"
     digits = (whole + fraction).lstrip("0")
     significant = digits.rstrip("0")
     if not significant:
@@ -87,7 +89,9 @@ def _timestamp(found: Any, kind: pa.DataType) -> int | None:
     if match is None or (match[6] is None) != (kind.tz is None):
         return None
     day = _date(match[1], kind)
-    hour, minute, second = int(match[2]), int(match[3]), int(match[4] or 0)
+    hour = int(match[2])
+    minute = int(match[3])
+    second = int(match[4] or 0)
     if day is None or hour > 23 or minute > 59 or second > 59:
         return None
     micros = int((match[5] or "0").ljust(6, "0")[:6])

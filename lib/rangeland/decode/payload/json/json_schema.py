@@ -121,7 +121,8 @@ class _Documents:
         return _FORMATS.get((name, shape) if isinstance(shape, str) else (name, ""), _TYPES[name])
 
     def _object(self, node: Any, path: str, refs: tuple[str, ...]) -> pa.DataType:
-        properties, more = node.get("properties"), node.get("additionalProperties")
+        properties = node.get("properties")
+        more = node.get("additionalProperties")
         if properties:
             return self._struct(properties, node.get("required", []), path, refs)
         if not isinstance(more, dict):

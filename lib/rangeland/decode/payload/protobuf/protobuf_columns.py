@@ -214,7 +214,8 @@ class ProtobufCompiler:
             return index
         column = self.columns.add(arrow_type)
         fields = sorted(message.fields, key=lambda one: one.number)
-        first, oneof = len(self._fields), self._oneofs
+        first = len(self._fields)
+        oneof = self._oneofs
         groups = {one.oneof for one in fields if one.oneof is not None}
         oneofs = {group: oneof + at for at, group in enumerate(sorted(groups))}
         self._oneofs += len(oneofs)

@@ -164,7 +164,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     while True:
         byte = data[at]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        at += 1
+        shift += 7
         if byte < 0x80:
             return value, at
         if shift > 63:
@@ -204,7 +205,8 @@ def message_indexes(text: str) -> dict[str, tuple[int, ...]]:
     while at < len(tokens):
         match tokens[at : at + 3]:
             case ["package", name, ";"] if not open_:
-                package, at = name, at + 3
+                package = name
+                at += 3
             case ["message", name, "{"] if not open_ or open_[-1]:
                 outer = open_[-1] if open_ else (package, ())
                 assert outer

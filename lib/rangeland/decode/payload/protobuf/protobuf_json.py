@@ -37,7 +37,8 @@ def _text(value: Any) -> str:
 def _struct(data: bytes) -> dict[str, Any]:
     fields = {}
     for entry in _parts(data, 1):
-        keys, values = _parts(entry, 1), _parts(entry, 2)
+        keys = _parts(entry, 1)
+        values = _parts(entry, 2)
         key = keys[-1].decode() if keys else ""
         fields[key] = _value(b"".join(values))
     return fields

@@ -17,7 +17,7 @@ from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.wire.primitives import uvarint_bytes
 
 FRAME_BYTES = 5
-MOST_INDEXES = 32
+MAX_INDEXES = 32
 """How deeply nested a message of a Protobuf file may be; a longer list is damage."""
 
 
@@ -48,7 +48,8 @@ def read_schema_ids(payloads: PayloadBytes) -> np.ndarray:
     is_short = lengths < FRAME_BYTES
     payloads.fail(rows[~has_bytes | is_framed & is_short], PayloadFault.FRAME_TOO_SHORT)
     is_whole = is_framed & ~is_short
-    rows, starts = rows[is_whole], starts[is_whole]
+    rows = rows[is_whole]
+    starts = starts[is_whole]
     numbers = np.zeros(len(rows), np.int64)
     for at in range(1, FRAME_BYTES):
         numbers = numbers << 8 | data[starts + at]
@@ -79,7 +80,7 @@ def skip_message_indexes(payloads: PayloadBytes, rows: np.ndarray, indexes: Sequ
         rest = rest[~is_match]
     for row in rest.tolist():
         begin, end = int(payloads.starts[row]), int(payloads.ends[row])
-        decoded = _read_indexes(payloads.data[begin : min(end, begin + 10 * MOST_INDEXES)])
+        decoded = _read_indexes(payloads.data[begin : min(end, begin + 10 * MAX_INDEXES)])
         if decoded is None:
             payloads.fail(np.array([row]), PayloadFault.BAD_MESSAGE_INDEXES)
         elif decoded[0] != list(indexes):
@@ -108,13 +109,14 @@ def _read_indexes(data: object) -> tuple[list[int], int] | None:
             if at == len(raw) or shift > 28:
                 return None
             value |= (raw[at] & 0x7F) << shift
-            at, shift = at + 1, shift + 7
+            at += 1
+            shift += 7
             if raw[at - 1] < 0x80:
                 break
         number = value >> 1 ^ -(value & 1)
         numbers.append(number)
         if len(numbers) == 1:
             length = 1 + number
-        if not 0 <= number < 1 << 31 or length > MOST_INDEXES:
+        if not 0 <= number < 1 << 31 or length > MAX_INDEXES:
             return None
     return numbers[1:] or [0], at

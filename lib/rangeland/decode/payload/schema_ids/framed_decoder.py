@@ -100,7 +100,8 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
         """The rows of each usable schema. Notes a fault for the rows of the others."""
         written = []
         for schema_id in schema_ids:
-            rows, needed = np.flatnonzero(ids == schema_id), self._needed[schema_id]
+            rows = np.flatnonzero(ids == schema_id)
+            needed = self._needed[schema_id]
             if isinstance(needed, UnusableSchema):
                 data.fail(rows, PayloadFault.UNKNOWN_SCHEMA_ID)
             else:
@@ -117,7 +118,8 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
         return needed
 
     def _reason(self, data: PayloadBytes, row: int, ids: np.ndarray) -> str:
-        fault, place = int(data.faults[row]), int(data.places[row])
+        fault = int(data.faults[row])
+        place = int(data.places[row])
         detail = self._detail(fault, place)
         if fault == PayloadFault.UNKNOWN_SCHEMA_ID:
             unusable = self._needed[int(ids[row])]
