@@ -371,13 +371,17 @@ def test_a_run_that_met_the_damage_goes_on_after_it_when_the_policy_says_so(
 
 
 def refused(spark: Any, job: Job, table: str) -> Conflict:
-    """The job is refused and the table is as it was, with no ledger made beside it."""
+    """The job is refused, as its plan is, and the table is as it was, with no ledger made beside
+    it."""
     before = files_of(table)
+    with pytest.raises(TableRefused) as planned:
+        rangeland.plan(job, spark)
     with pytest.raises(TableRefused) as caught:
         rangeland.land(job, spark)
     assert caught.value.exit_code == 73
     assert files_of(table) == before
     assert caught.value.do
+    assert str(planned.value) == str(caught.value)
     return caught.value
 
 

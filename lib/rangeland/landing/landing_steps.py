@@ -90,10 +90,12 @@ class LandingSteps:
 
     def preview(self) -> tuple[PlanDraft, Sequence[EnteredPlan]]:
         """The draft of the command's own plan, and the plans that are unfinished. Table and draft
-        are checked as by ``land_until_done``; writes nothing."""
+        are checked as before a plan is entered; writes nothing."""
         unfinished = self._unfinished_plans()
         draft = self._planner.draft()
         check_draft_can_land(self._context, draft)
+        if not draft.is_without_effect:
+            check_table_can_take_rows(self._context)
         return draft, unfinished
 
     def land_until_done(self) -> FinishedPlans:
