@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta.ledger.event_rows import SCHEMA, from_row, to_row
+from rangeland.delta.ledger.event_codec import SCHEMA, from_row, to_row
 from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.landed_offsets import with_ranges
 from rangeland.landing.execution.slice_tasks import event_files

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rangeland.delta.ledger.compaction import MANY, NEWEST
-from rangeland.delta.ledger.event_rows import SCHEMA, stats_of, to_row
+from rangeland.delta.ledger.event_codec import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import (
     EventFile,
     EventRange,

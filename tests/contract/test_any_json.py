@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from rangeland.connection.tokens import _read_response
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
-from rangeland.delta.ledger.event_rows import from_row
+from rangeland.delta.ledger.event_codec import from_row
 from rangeland.delta.transaction_log.log_actions import commit_metadata
 from rangeland.dialects.kafka.sasl_mechanisms import _status
 from rangeland.dialects.rocketmq import messages as m

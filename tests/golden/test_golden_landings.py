@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.ledger.event_rows import from_row, to_row
+from rangeland.delta.ledger.event_codec import from_row, to_row
 from rangeland.delta.ledger.events import (
     EventKind,
     LedgerEvent,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rangeland.delta.ledger import ledger_files, ledger_table
-from rangeland.delta.ledger.event_rows import from_row
+from rangeland.delta.ledger.event_codec import from_row
 from rangeland.delta.quarantine import quarantine_table
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import schema_json

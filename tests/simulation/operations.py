@@ -9,7 +9,7 @@ from typing import Any
 
 from rangeland.errors import Conflict, JobFileError, RangelandError, TableRefused, UsageError
 from rangeland.job import Job
-from rangeland.job.job_file import RangeSpec
+from rangeland.job.range_section import RangeSpec
 from rangeland.loss import DecidedLoss
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind

@@ -27,7 +27,7 @@ from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
 from rangeland.landing import landing_steps
-from rangeland.landing.audit import row_checks, table_rows
+from rangeland.landing.audit import removed_and_unknown_rows, table_rows
 from rangeland.landing.execution import slice_tasks
 from rangeland.landing.special_plans import replacement, table_adoption
 from rangeland.landing.target import target_ledger, target_table, target_writer
@@ -186,7 +186,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     for module in (landing_steps, slice_tasks):
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
-        (row_checks, ("table_frame", "has_rows")),
+        (removed_and_unknown_rows, ("table_frame", "has_rows")),
         (table_rows, ("table_frame", "spans_in", "rows_of_entries")),
         (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
         (table_adoption, ("table_frame", "spans_in")),

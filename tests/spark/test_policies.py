@@ -17,7 +17,7 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.delta.ledger.event_rows import SCHEMA
+from rangeland.delta.ledger.event_codec import SCHEMA
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import BadRecord, RangeLost

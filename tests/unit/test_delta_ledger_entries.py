@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.ledger.event_keys import EventKey
-from rangeland.delta.ledger.event_rows import (
+from rangeland.delta.ledger.event_codec import (
     SCHEMA,
     from_row,
     missing_columns_sql,
     stats_of,
     to_row,
 )
+from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
     EventFile,
     EventKind,

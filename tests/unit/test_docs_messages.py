@@ -122,7 +122,7 @@ def lost() -> None:
 
 
 def conflict() -> None:
-    from rangeland.landing.audit.row_checks import removal_error
+    from rangeland.landing.audit.removed_and_unknown_rows import removal_error
 
     found = table_commit.Restored(43, 41, 0, (PlanId("rangeland/orders-hourly", 17),))
     raise removal_error("lake/orders", found)

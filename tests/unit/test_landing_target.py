@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns_sql
+from rangeland.delta.ledger.event_codec import SCHEMA, missing_columns_sql
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint

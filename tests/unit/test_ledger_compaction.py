@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.delta.ledger import compaction
 from rangeland.delta.ledger.compaction import to_compact
-from rangeland.delta.ledger.event_rows import SCHEMA, is_complete
+from rangeland.delta.ledger.event_codec import SCHEMA, is_complete
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.arrow_schema import schema_json
 

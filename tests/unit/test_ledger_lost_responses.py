@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.ledger.compaction import COMPACTIONS
-from rangeland.delta.ledger.event_rows import SCHEMA
+from rangeland.delta.ledger.event_codec import SCHEMA
 from rangeland.delta.ledger.events import EventRange, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import AddedFile

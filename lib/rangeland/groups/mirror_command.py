@@ -21,7 +21,7 @@ from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.offset_mirror import MirroredOffsets, mirror, offsets_to_commit
 from rangeland.job import Group, Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.landing.audit.row_checks import check_rows_remain
+from rangeland.landing.audit.removed_and_unknown_rows import check_rows_remain
 from rangeland.landing.target.landing_target import open_target
 from rangeland.model import LogState, Partition
 from rangeland.progress_events import Progress

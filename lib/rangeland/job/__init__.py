@@ -1,8 +1,11 @@
 """The job file: its text, the values in it, its models, and the settings derived from it.
 
-``job_file`` has the whole model; the other modules are its parts, or derive something from it.
+``job_file`` has the whole model; modules in ``..._section`` have its parts, and others derive
+something from it.
 """
 
-from rangeland.job.job_file import Group, Job, Sink
+from rangeland.job.group_section import Group
+from rangeland.job.job_file import Job
+from rangeland.job.sink_section import Sink
 
 __all__ = ["Group", "Job", "Sink"]

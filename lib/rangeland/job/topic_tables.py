@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.errors import JobFileError
-from rangeland.job.job_file import Job, Sink
+from rangeland.job.job_file import Job
 from rangeland.job.job_text import JobText
+from rangeland.job.sink_section import Sink
 from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.patterns import matches
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from rangeland.delta.ledger.event_rows import is_complete
+from rangeland.delta.ledger.event_codec import is_complete
 from rangeland.delta.ledger.ledger_files import COMPACTED, OUR_FILES, LedgerFiles
 from rangeland.delta.parquet_files.file_statistics import rows_in
 from rangeland.delta.table_metadata import AddedFile

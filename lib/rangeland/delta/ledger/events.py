@@ -1,4 +1,4 @@
-"""The events of the ledger, as frozen values. ``event_rows`` turns them into rows.
+"""The events of the ledger, as frozen values. ``event_codec`` turns them into rows.
 
 A *plan* has the ranges to read; an *outcome* has what landed, with the files. If several drivers
 share a plan, a *part* has what one of them has read of it so far. A *loss* has the reason why one

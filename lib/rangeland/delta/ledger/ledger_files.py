@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
+from rangeland.delta.ledger.event_codec import INDEXED, SCHEMA, from_row, stats_of, to_row
 from rangeland.delta.ledger.event_keys import EventKey, key_of
-from rangeland.delta.ledger.event_rows import INDEXED, SCHEMA, from_row, stats_of, to_row
 from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
 from rangeland.delta.parquet_files.data_files import write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, open_store, sync_file

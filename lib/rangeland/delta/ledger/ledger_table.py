@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rangeland.delta.ledger.compaction import COMPACTIONS, compact_files, is_due
+from rangeland.delta.ledger.event_codec import SCHEMA, missing_columns_sql, to_row
 from rangeland.delta.ledger.event_keys import EventKey, key_of
-from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns_sql, to_row
 from rangeland.delta.ledger.events import (
     LedgerEvent,
     LossEvent,

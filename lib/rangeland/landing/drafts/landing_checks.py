@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from rangeland.cluster_access.registry_lookup import schema_ids_in
-from rangeland.landing.audit.row_checks import check_rows_are_known, check_rows_remain
+from rangeland.landing.audit.removed_and_unknown_rows import check_rows_are_known, check_rows_remain
 from rangeland.landing.drafts.schema_refusal import check_schemas_are_readable, naming_schemas
 from rangeland.landing.landing_context import LandingContext
 from rangeland.planning.plan_draft import PlanDraft

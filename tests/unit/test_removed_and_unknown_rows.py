@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, TableRefused
-from rangeland.landing.audit import row_checks
+from rangeland.landing.audit import removed_and_unknown_rows
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import Plan
@@ -47,7 +47,7 @@ class Table:
         self.missing: list[Range] | None = []
         self.looked = 0
         columns_are_there(monkeypatch)
-        monkeypatch.setattr(row_checks, "examine", self._examine)
+        monkeypatch.setattr(removed_and_unknown_rows, "examine", self._examine)
         monkeypatch.setattr(lake, "commits", self._commits)
 
     def land(self, first: Plan) -> None:
@@ -89,7 +89,7 @@ class Table:
 
     def check(self) -> None:
         target = self._drivers.another()
-        row_checks.check_rows_remain(None, target, self._drivers.job, NoProgress())
+        removed_and_unknown_rows.check_rows_remain(None, target, self._drivers.job, NoProgress())
 
     def _examine(self, *about: object) -> SimpleNamespace:
         self.looked += 1
