@@ -185,9 +185,9 @@ def test_what_is_not_small_and_simple_is_left_to_spark(
     elif why == "no statistics":
         monkeypatch.setattr(local_scan, "rows_in", lambda file, unknown: unknown)
     elif why == "rows":
-        monkeypatch.setattr(local_scan, "MOST_ROWS", 25)
+        monkeypatch.setattr(local_scan, "MAX_ROWS", 25)
     elif why == "files":
-        monkeypatch.setattr(local_scan, "MOST_FILES", 1)
+        monkeypatch.setattr(local_scan, "MAX_FILES", 1)
     elif why == "unreadable":
         sorted((tmp_path / "table").glob("*.parquet"))[0].write_bytes(b"PAR1")
     assert isinstance(table_rows(unmade, table.look()), SparkRows)
