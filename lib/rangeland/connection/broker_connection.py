@@ -1,9 +1,9 @@
-"""One connection to one broker: its opening, its login, requests and responses.
+"""One connection to one broker: opening it, logging in, sending requests and receiving responses.
 
-While it is opened, it is made again where ``opening`` says so, which decides what is sent and what
-a close or a silence proves; to recognise mistakes, it is tried in another way, plain or over TLS.
-Once it is open, it only repeats its login before that expires: reconnecting and failing over are
-left to the callers. The socket itself belongs to ``socket_stream``.
+``opening`` decides what is sent while it is opened, what a close or a silence proves, and when to
+connect again, plain or over TLS, to recognise a mistake. Once it is open, the login is repeated
+before it expires; reconnecting and failing over are left to the callers. The socket itself
+belongs to ``socket_stream``.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ __all__ = ["BrokerConnection", "ConnectionLost"]
 E = TypeVar("E", bound=RangelandError)
 
 OPENING_MS = 3_000
-"""How long a broker of which nothing is known may take to report its versions, until it is tested
-for being too old for that."""
+"""How long a broker that nothing is known about may take to report its versions. After that it is
+probed: it may be too old to report them."""
 
 
 class BrokerConnection:

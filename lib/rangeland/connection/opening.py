@@ -1,15 +1,15 @@
 """The opening of a connection: a table of what each answer, each silence and each close proves.
 
 There is no socket and no clock here: ``BrokerConnection`` takes the steps, and reports what came of
-them. A broker is asked for its versions first (the negotiation). Kafka 0.8 closes the connection at
-that; 0.9 does not answer, nor anything after it on that connection. A broker that is busy or
-shutting down does the same, and so may another service. A broker counts as old only if it answers
-as old ones do: if a new one were taken for an old one, headers and times would be lost. It is sent
-the oldest request, at which only brokers from 4.0 on close the connection, and then the version
-probe, which old ones answer differently.
+them. A broker is asked for its versions first (the negotiation). Kafka 0.8 responds by
+closing the connection; 0.9 answers neither that nor anything sent after it on that connection. A
+busy broker, one that is shutting down, and another service may do either. A broker counts as old
+only if it answers as old ones do: if a new one were taken for an old one, headers and times would
+be lost. To find out, it is sent the oldest request, at which only brokers from 4.0 on close the
+connection, and then the version probe, which old ones answer differently.
 
-A phase says what is done in it. After an answer, that is done on the same connection; after a
-silence or a close, on a new one.
+A phase is named after what is done in it. After an answer, the next phase goes on with the same
+connection; after a silence or a close, with a new one.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class OpeningEvent(Enum):
     IS_OLD = "it answers the version probe as brokers do that do not know the negotiation"
     IS_NEW = "it answers the version probe as brokers do that know the negotiation"
     SILENT = "it does not answer in time"
-    CLOSED = "it closes the connection at what was sent"
+    CLOSED = "it closes the connection in response"
     CLOSED_EARLY = "it closes a new connection before anything is sent"
     SPEAKS_TLS = "TLS explains the close: the port speaks it, and the job does not"
     NO_TLS = "TLS does not explain the close"
-    NO_TLS_BUT_LOGIN = "TLS does not, nor does age: the job has a login, which needs negotiation"
+    NO_TLS_BUT_LOGIN = "nor does age: the job has a login, which needs the negotiation"
     LOGGED_IN = "it accepts the login, or the job has none"
     LOGIN_CLOSED = "it closes the connection during the login"
-    LOGIN_REFUSED = "it does so again at the same step, and has never served this job"
+    LOGIN_REFUSED = "it closes the login at the same step again, and has never served this job"
 
 
 _TABLE: Final[Mapping[OpeningPhase, Mapping[OpeningEvent, OpeningPhase]]] = {
@@ -194,7 +194,7 @@ class Opening:
     settings: ClusterSettings
     phase: OpeningPhase
     brief_ms: int
-    """How long a broker of which nothing is known may take to report its versions."""
+    """How long a broker that nothing is known about may take to report its versions."""
     may_want_tls: bool = False
     was_served: bool = False
     """These settings have worked before, so a close is not a refusal."""

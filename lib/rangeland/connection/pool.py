@@ -46,8 +46,8 @@ class ConnectionPool:
 
     @property
     def was_served(self) -> bool:
-        """Whether any broker has answered a request: then the settings are right, and later
-        failures may pass."""
+        """Whether any broker has answered a request: then the settings are right, and a later
+        failure does not show a mistake in them."""
         return bool(self._served)
 
     def call(self, address: Address, request: BrokerRequest) -> Any:
@@ -84,7 +84,7 @@ class ConnectionPool:
 
     def _check_login_is_optional(self, address: Address, closed: ConnectionClosed) -> None:
         """Raises JobFileError if the listener itself reports that it requires a login. A closed
-        connection alone proves nothing: busy brokers and load balancers close connections, too."""
+        connection alone proves nothing: busy brokers and load balancers also close connections."""
         requests = self.dialect.mechanisms_requests()
         if address in self._served or not requests:
             return

@@ -70,7 +70,7 @@ def step_for_draft(
 def comes_first(job: Job, kind: PlanKind, unfinished: EnteredPlan) -> bool:
     """Whether a command that makes plans of this kind finishes this one first. Every command
     commits prepared outcomes. Unfinished plans of its own sequence, and plans of its job that
-    repair the table or land quarantined batches, are finished first too."""
+    repair the table or land quarantined batches, are also finished first."""
     plan = unfinished.plan
     own = job.is_own_run(plan) and kind.traits.moves_checkpoint
     is_urgent = plan.job == job.name and plan.kind.traits.is_finished_first
