@@ -60,6 +60,21 @@ def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
     assert ask(loop, later).address == REPLICA
 
 
+def test_an_answer_without_records_that_names_a_replica_is_no_failure() -> None:
+    loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
+    loop.on_empty(ask(loop).requests[0], 50, False, 2)
+    assert loop.states[0].retry.failures == 0
+    assert take_step(loop, 0) == FindLeaders((P0,), ())
+    loop.on_leaders({P0: LED})
+    assert ask(loop).address == REPLICA
+
+
+def test_an_answer_without_records_that_names_the_broker_itself_is_one_like_any_other() -> None:
+    loop = sent_away()
+    loop.on_empty(ask(loop).requests[0], 50, False, 2)
+    assert ask(loop).address == LEADER
+
+
 def test_after_a_while_the_leader_is_asked_again() -> None:
     loop = sent_away()
     loop.on_records(ask(loop).requests[0], 50)

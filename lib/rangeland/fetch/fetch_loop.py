@@ -186,10 +186,19 @@ class FetchLoop:
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
             self._move(state, Observation(SliceEvent.LOST, loss=loss))
 
-    def on_empty(self, request: SliceRequest, readable_end: int | None, throttled: bool) -> None:
-        """Asks for the slice again. A response without records and without an error proves nothing:
-        a quota, a slow disk or slow remote storage look the same as a log without records."""
+    def on_empty(
+        self,
+        request: SliceRequest,
+        readable_end: int | None,
+        throttled: bool,
+        preferred: int | None = None,
+    ) -> None:
+        """Asks for the slice again, or the replica that the broker prefers. A response without
+        records and without an error proves nothing: a quota, a slow disk or slow remote storage
+        look the same as a log without records."""
         state = self._current(request)
+        if preferred is not None and self.on_preferred(request.index, preferred):
+            return
         sender = state.broker.sender
         if sender is Sender.REPLICA:
             observation = unproved_observation(state, "it answered without records")
@@ -276,8 +285,8 @@ class FetchLoop:
                     state.size.shrink(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
-        """Turns to the replica that the broker prefers. True if another broker is read
-        next, so that a response without records is not a failure."""
+        """Turns to the replica that the broker prefers. Returns whether another broker is read
+        next."""
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False

@@ -23,6 +23,7 @@ from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
 from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
+from rangeland.fetch.leader_judgement import proved_end
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
 from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
@@ -207,22 +208,26 @@ class FetchThread:
 
     def _find(self, step: FindLeaders) -> None:
         try:
-            lookup = look_up_leaders(self.brokers, step.partitions, step.seeds)
+            found = look_up_leaders(self.brokers, step.partitions, step.seeds)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
             self._loop.on_leaders({}, unreachable=reasons)
             return
-        self._loop.on_leaders(lookup.leaders, lookup.unknown, lookup.unreachable)
+        self._loop.on_leaders(found.leaders, found.unknown, found.unreachable)
 
     def _measure(self, address: Address, request: SliceRequest) -> None:
         """Asks a broker for the readable range of its log, and for the end of the log itself."""
         broker = AskedBroker(self.brokers, address, request)
+        leader = self._loop.leader_of(request)
         try:
-            start, end = broker.log_edge(Earliest()), broker.log_edge(Latest())
-            written_end = broker.log_end(self._loop.leader_of(request), end)
+            start = broker.log_edge(Earliest())
+            end = broker.log_edge(Latest())
+            epoch_end = broker.epoch_end(leader)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
+        has_epochs = self.brokers.dialect.capabilities.has_epochs
+        written_end = proved_end(leader, end, epoch_end, has_epochs=has_epochs)
         self._loop.on_log_range(request, start, end, written_end)
 
 
