@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost, ResponseTimedOut
@@ -110,18 +111,18 @@ class FetchThread:
                 self._budget.give_back(len(item.records))
 
     def _run(self) -> None:
-        end: BaseException | None = None
         try:
-            self._work()
+            self._carry_out_steps()
+            self._pieces.put(None)
         except BaseException as error:  # raised again in the consumer's thread
-            end = error
-        log_all(self._loop.take_unlogged())
-        self._pieces.put(end)
+            self._pieces.put(error)
+        finally:
+            log_all(self._loop.take_unlogged())
 
-    def _work(self) -> None:
+    def _carry_out_steps(self) -> None:
         pending: SendFetch | Fail | None = None
         while not self._stopped.is_set():
-            step = pending if pending is not None else self._loop.next(_now_ms())
+            step = pending or self._loop.next(_now_ms())
             log_all(self._loop.take_unlogged())
             if isinstance(step, Fail):
                 raise step.error
@@ -137,6 +138,8 @@ class FetchThread:
                     self._measure(address, request)
                 case SendFetch():
                     pending = self._fetch(step, is_sent=step is pending)
+                case _:
+                    assert_never(step)
 
     def _hand_over_losses(self) -> None:
         for index, loss in self._loop.take_losses():
