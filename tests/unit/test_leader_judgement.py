@@ -58,7 +58,9 @@ def range_seen(
     start, end, written_end = log_range
     assert start is not None
     assert end is not None
-    return judge_log_range(state, policy, NOW, start, end, written_end, has_epochs=has_epochs)
+    seen = judge_log_range(state, policy, NOW, start, end, written_end, has_epochs=has_epochs)
+    assert isinstance(seen, Observation)
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ def test_a_log_that_starts_later_has_expired_up_to_its_start() -> None:
     assert isinstance(seen.loss, DecidedLoss)
     assert (seen.loss.interval, seen.loss.kind) == ((30, 40), LossKind.EXPIRED)
     assert seen.loss.evidence == "odd; the nearest valid offset is 40"
-    failing = range_seen(state_of(), 40, 200, 200, policy=Policy()).loss
+    failing = judge_log_range(state_of(), Policy(), NOW, 40, 200, 200, has_epochs=False)
     assert isinstance(failing, Fail)
     assert isinstance(failing.error, RangeLost)
     assert failing.error.what == "t/0 [30, 40) expired"
@@ -182,7 +184,9 @@ def test_a_partition_of_a_broker_that_is_silent_is_unreachable_and_not_unknown()
 
 def leader_seen(state: SliceState, found: Leader | None, **changed: Any) -> Observation:
     known = {"is_unknown": False, "why_none": "it has none"} | changed
-    return judge_leader(state, SKIPPING, NOW, found, **known)
+    seen = judge_leader(state, SKIPPING, NOW, found, **known)
+    assert isinstance(seen, Observation)
+    return seen
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.fetch.fetch_steps import FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetch_steps import AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.leader_lookup import AskedBroker
 from rangeland.fetch.pacing import FetchLimits
@@ -117,5 +117,5 @@ def carry_out(fetcher: FetchThread) -> None:
                 loop.on_leaders({P0: Leader(B1, 3, copies=1)})
             case SendFetch(requests=(request,)):
                 loop.on_empty(request, None, throttled=False)
-            case SendLogRange(leader, request):
+            case AskLogRange(leader, request):
                 fetcher._measure(leader, request)

@@ -22,7 +22,7 @@ from rangeland.dialects.fetch_values import FetchOptions, FetchResult
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
 from rangeland.fetch.leader_judgement import proved_end
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
@@ -134,7 +134,7 @@ class FetchThread:
                     self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
                 case FindLeaders():
                     self._find(step)
-                case SendLogRange(address, request):
+                case AskLogRange(address, request):
                     self._measure(address, request)
                 case SendFetch():
                     pending = self._fetch(step, is_sent=step is pending)
@@ -211,7 +211,7 @@ class FetchThread:
 
     def _find(self, step: FindLeaders) -> None:
         try:
-            found = look_up_leaders(self.brokers, step.partitions, step.seeds)
+            found = look_up_leaders(self.brokers, step.partitions, step.replicas)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
             self._loop.on_leaders({}, unreachable=reasons)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from rangeland.dialects.cluster_values import ClusterView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.replica_choice import ReadMode
-from rangeland.fetch.slice_failures import loss_of
-from rangeland.fetch.slice_state import Observation, SliceEvent, SliceState, Suspicion
+from rangeland.fetch.slice_failures import loss_of, lost_observation
+from rangeland.fetch.slice_state import Fail, Observation, SliceEvent, SliceState, Suspicion
 from rangeland.loss import LossKind
 from rangeland.model import Leader, Partition
 from rangeland.planning.policy import Policy
@@ -77,7 +77,7 @@ def judge_log_range(
     written_end: int | None,
     *,
     has_epochs: bool,
-) -> Observation:
+) -> Observation | Fail:
     """The meaning of a log that its leader calls readable in ``[log_start, log_end)``, for a slice
     whose next offset was outside it or at its end. ``written_end``: the end including records that
     are not readable yet, if known."""
@@ -88,7 +88,7 @@ def judge_log_range(
     if next_offset < log_start:
         evidence = f"{reason}; the nearest valid offset is {log_start}"
         loss = loss_of(state, policy, LossKind.EXPIRED, evidence, log_start)
-        return Observation(SliceEvent.LOST, loss=loss)
+        return lost_observation(loss)
     if written_end is not None and max(written_end, log_end) <= next_offset:
         return _judge_short_end(state, policy, now_ms, written_end, has_epochs=has_epochs)
     if next_offset > log_end:
@@ -101,7 +101,7 @@ def judge_log_range(
 
 def _judge_short_end(
     state: SliceState, policy: Policy, now_ms: int, written_end: int, *, has_epochs: bool
-) -> Observation:
+) -> Observation | Fail:
     """The meaning of a log that ends at or before the next offset, where the slice continues. Its
     sender may no longer be the leader, so its report counts the second time, after new metadata."""
     evidence = f"the log of its leader {state.broker.address} ends at {written_end}"
@@ -112,7 +112,7 @@ def _judge_short_end(
         return _suspect(SliceEvent.ENDS_HERE, suspicion)
     evidence += f"; asked {reports} times, with metadata from other brokers if any"
     loss = loss_of(state, policy, LossKind.TRUNCATED, evidence)
-    return Observation(SliceEvent.LOST, loss=loss)
+    return lost_observation(loss)
 
 
 def judge_leader(
@@ -123,7 +123,7 @@ def judge_leader(
     *,
     is_unknown: bool,
     why_none: str,
-) -> Observation:
+) -> Observation | Fail:
     """The meaning of the leader that metadata names, None if there is none. ``why_none``: the
     reason for that. ``is_unknown``: the partition does not exist according to the cluster, which is
     believed if it is still so at the deadline."""
@@ -143,7 +143,7 @@ def judge_leader(
         if now_ms - suspicion.since_ms < OTHER_TOPIC_MS:
             return _suspect(SliceEvent.NO_LEADER, suspicion)
         loss = loss_of(state, policy, LossKind.RECREATED, evidence)
-        return Observation(SliceEvent.LOST, loss=loss)
+        return lost_observation(loss)
     if leader.address == state.left_leader and state.retry.failures <= 1:
         # Metadata has nothing new.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)

@@ -17,7 +17,7 @@ from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.fetch.leader_judgement import FoundLeaders, judge_metadata
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.survey.broker_requests import request_offsets, request_records
+from rangeland.survey.broker_requests import ask_offsets, ask_records
 from rangeland.survey.metadata_lookup import ask_metadata
 
 MAX_WAIT_MS = 500
@@ -71,9 +71,7 @@ class AskedBroker:
         if the response has none, too."""
         partition = self.request.partition
         leaders = {partition: Leader(self.address, self.request.epoch)}
-        result = request_offsets(self.brokers, self.address, leaders, when, isolation).get(
-            partition
-        )
+        result = ask_offsets(self.brokers, self.address, leaders, when, isolation).get(partition)
         if result is None:
             raise ConnectionLost(f"{self.address} left {partition} out of its offsets response")
         if result.offset is None:
@@ -107,7 +105,7 @@ class AskedBroker:
         fetches = [
             PartitionFetch(request.partition, request.topic_id, request.epoch, offset, max_bytes)
         ]
-        result = request_records(self.brokers, self.address, fetches, max_bytes, max_wait_ms)
+        result = ask_records(self.brokers, self.address, fetches, max_bytes, max_wait_ms)
         for fetched in result.partitions:
             if fetched.partition == request.partition and fetched.meaning is ErrorMeaning.OK:
                 return fetched
