@@ -21,7 +21,7 @@ class Progress(Protocol):
     def planned(self, plan: Plan, recovered: bool) -> None:
         """This plan is read next; ``recovered``: an earlier driver had entered it."""
 
-    def read(self, read_offsets: dict[Partition, int]) -> None:
+    def read(self, read_widths: dict[Partition, int]) -> None:
         """Reports how many offsets of each partition of the plan have been read so far."""
 
     def done(self) -> None:
@@ -38,7 +38,7 @@ class NoProgress:
 
     def planned(self, plan: Plan, recovered: bool) -> None: ...
 
-    def read(self, read_offsets: dict[Partition, int]) -> None: ...
+    def read(self, read_widths: dict[Partition, int]) -> None: ...
 
     def done(self) -> None: ...
 

@@ -49,7 +49,7 @@ class ColumnType:
 AS_IT_IS = ColumnType(object, lambda value: value, lambda value: value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Field:
     """A field of a dataclass, and how it is written. ``nested`` is a dataclass whose columns are
     part of the record, the one of this ``name`` first; any other field is one ``column``. ``blank``
@@ -57,12 +57,12 @@ class _Field:
 
     attribute: str
     name: str
-    is_written: bool
-    is_optional: bool
-    default: Callable[[], Any] | None
-    column: ColumnType
-    nested: type | None
-    blank: object
+    column: ColumnType = AS_IT_IS
+    nested: type | None = None
+    default: Callable[[], Any] | None = None
+    blank: object = None
+    is_written: bool = True
+    is_optional: bool = False
     is_sparse: bool = False
 
     def read(self, get: Callable[[str], Any]) -> Any:
@@ -172,20 +172,28 @@ class RecordCodec:
     def _field(self, kind: type, field: dataclasses.Field[Any], hint: Any) -> _Field:
         name = self._names.get(kind, {}).get(field.name, field.name)
         inner, is_optional = _of_hint(hint)
-        is_written = field.name not in self._omitted.get(kind, ())
-        rules = (is_written, is_optional, _default(field))
-        if _is_dataclass(inner):
+        is_nested = _is_dataclass(inner)
+        if is_nested:
             column = self._nested_columns(inner)
-            return _Field(field.name, next(iter(column.shape)), *rules, column, inner, None)
-        column = self._columns.get(name) or self._column(name, inner)
-        return _Field(field.name, name, *rules, column, None, self._blank(name, field))
+        else:
+            column = self._columns.get(name) or self._column(name, inner)
+        return _Field(
+            attribute=field.name,
+            name=next(iter(column.shape)) if is_nested else name,
+            column=column,
+            nested=inner if is_nested else None,
+            default=_default(field),
+            blank=None if is_nested else self._blank(name, field),
+            is_written=field.name not in self._omitted.get(kind, ()),
+            is_optional=is_optional,
+        )
 
     def _with_view(self, kind: type, view: str) -> _Columns:
         fields = {field.name: field for field in dataclasses.fields(kind)}
         in_view = tuple(self._field_in_view(kind, item, fields) for item in view.split())
         by_name = {field.attribute: field for field in in_view}
         hidden = {
-            name: _Field(name, name, False, False, _default(field), AS_IT_IS, None, None)
+            name: _Field(attribute=name, name=name, default=_default(field), is_written=False)
             for name, field in fields.items()
             if name not in by_name
         }
@@ -203,8 +211,13 @@ class RecordCodec:
         inner, is_optional = _of_hint(hints[attribute if field is not None else "return"])
         if text.startswith("*"):
             column = self._nested_columns(inner)
-            first = next(iter(column.shape))
-            return _Field(attribute, first, True, is_optional, None, column, inner, None)
+            return _Field(
+                attribute=attribute,
+                name=next(iter(column.shape)),
+                column=column,
+                nested=inner,
+                is_optional=is_optional,
+            )
         column = self._columns.get(name) or self._column(name, inner)
         if is_sparse := text.endswith("?"):
             default = None if field is None else _default(field)
@@ -212,8 +225,15 @@ class RecordCodec:
         else:
             blank = None if field is None else self._blank(name, field)
             default = None if blank is None else lambda: blank
-        rules = (True, is_optional, default, column, None, blank, is_sparse)
-        return _Field(attribute, name, *rules)
+        return _Field(
+            attribute=attribute,
+            name=name,
+            column=column,
+            default=default,
+            blank=blank,
+            is_optional=is_optional,
+            is_sparse=is_sparse,
+        )
 
     def _blank(self, name: str, field: dataclasses.Field[Any]) -> object:
         is_blank = any(field.default is blank for blank in self._blanks)

@@ -62,8 +62,8 @@ class Moments(NoProgress):
         self._width = plan.width
         self.reach(PLANNED)
 
-    def read(self, read_offsets: dict[Partition, int]) -> None:
-        if 0 < sum(read_offsets.values()) < self._width:
+    def read(self, read_widths: dict[Partition, int]) -> None:
+        if 0 < sum(read_widths.values()) < self._width:
             self.reach(READING)
 
     def reach(self, moment: str) -> None:

@@ -42,11 +42,11 @@ class Harming(NoProgress):
     def planned(self, plan: Plan, recovered: bool) -> None:
         self._widths = {r.partition: r.width for r in plan.ranges}
 
-    def read(self, read_offsets: dict[Partition, int]) -> None:
-        partly = [p for p, offsets in read_offsets.items() if 0 < offsets < self._widths[p]]
+    def read(self, read_widths: dict[Partition, int]) -> None:
+        partly = [p for p, offsets in read_widths.items() if 0 < offsets < self._widths[p]]
         if self.harmed is not None or not partly:
             return
-        self.harmed = max(partly, key=lambda p: self._widths[p] - read_offsets[p])
+        self.harmed = max(partly, key=lambda p: self._widths[p] - read_widths[p])
         broker = int(self.harmed.broker)
         if self._how == "kill":
             self._cluster.kill(broker)

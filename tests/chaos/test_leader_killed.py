@@ -40,13 +40,13 @@ class Harming(NoProgress):
     def planned(self, plan: Plan, recovered: bool) -> None:
         self._widths = {r.partition: r.width for r in plan.ranges}
 
-    def read(self, read_offsets: dict[Partition, int]) -> None:
+    def read(self, read_widths: dict[Partition, int]) -> None:
         if self.harmed is not None:
             return
-        partly = [p for p, offsets in read_offsets.items() if 0 < offsets < self._widths[p]]
+        partly = [p for p, offsets in read_widths.items() if 0 < offsets < self._widths[p]]
         if partly:
             # The one with most to read: no slice of it that is under way is its last.
-            self.harmed = max(partly, key=lambda p: self._widths[p] - read_offsets[p])
+            self.harmed = max(partly, key=lambda p: self._widths[p] - read_widths[p])
             self._harm(self.harmed)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import ReadMode
 from rangeland.fetch.slice_state import SliceRequest
@@ -191,7 +191,7 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
             case FindLeaders():
                 assert step.partitions
                 cluster.tell_leaders(loop, step)
-            case SendLogRange(leader, request):
+            case AskLogRange(leader, request):
                 assert request.offset == cluster.positions[request.index]
                 if cluster.strikes(3):
                     loop.on_lost(leader, "reset")

@@ -230,8 +230,8 @@ LOSSES = (
     Mutation(
         "a high watermark that lags is the end",
         Change(
-            "fetch.leader_lookup:AskedBroker.log_end",
-            "if not self.brokers.dialect.capabilities.has_epochs:",
+            "fetch.leader_judgement:proved_end",
+            "if not has_epochs:",
             "if True:",
         ),
     ),

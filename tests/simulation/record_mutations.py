@@ -41,9 +41,8 @@ TRANSACTIONS = (
         "the high watermark is where committed records end",
         Change(
             "survey.survey_attempt:SurveyAttempt._ask_leader",
-            "results = request_offsets(pool, address, group, when, isolation)",
-            "results = request_offsets(pool, address, group, when, "
-            "type(isolation).READ_UNCOMMITTED)",
+            "results = ask_offsets(pool, address, group, when, isolation)",
+            "results = ask_offsets(pool, address, group, when, type(isolation).READ_UNCOMMITTED)",
         ),
     ),
     Mutation(

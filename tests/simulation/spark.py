@@ -20,11 +20,12 @@ MAX_FAILURES = 4
 
 
 class Accumulator:
-    def __init__(self, value: dict[Any, Any]) -> None:
-        self.value = dict(value)
+    def __init__(self, value: Any, param: Any) -> None:
+        self.value = value
+        self._param = param
 
-    def add(self, more: dict[Any, Any]) -> None:
-        self.value.update(more)
+    def add(self, more: Any) -> None:
+        self.value = self._param.addInPlace(self.value, more)
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ class SparkContext:
     def _conf(self) -> dict[str, str]:
         return {"spark.task.maxFailures": str(MAX_FAILURES)}
 
-    def accumulator(self, value: dict[Any, Any], param: object) -> Accumulator:
-        return Accumulator(value)
+    def accumulator(self, value: Any, param: Any) -> Accumulator:
+        return Accumulator(value, param)
 
     def parallelize(self, items: Sequence[Any], count: int) -> Rdd:
         return Rdd(self, [[item] for item in items])

@@ -115,8 +115,8 @@ class Driver(NoProgress):
         self._width = plan.width
         self._reach(PLANNED)
 
-    def read(self, read_offsets: dict[Partition, int]) -> None:
-        if 0 < sum(read_offsets.values()) < self._width:
+    def read(self, read_widths: dict[Partition, int]) -> None:
+        if 0 < sum(read_widths.values()) < self._width:
             self._reach(READING)
 
     def _reach(self, moment: str) -> None:

@@ -75,7 +75,7 @@ def test_an_answer_without_a_batch_is_not_the_same_as_no_answer(
 ) -> None:
     part = FetchedPartition(P, meaning, "", fetched_at(b""), end)
     read = FetchResult(ErrorMeaning.OK, "", (part,))
-    monkeypatch.setattr(batch_fetch, "request_records", lambda *about: read)
+    monkeypatch.setattr(batch_fetch, "ask_records", lambda *about: read)
 
     class Fake:
         dialect = load_dialect("kafka")

@@ -114,7 +114,7 @@ def confirm(
         places = {p: (p, record.from_offset) for p, record in records.items()}
         return {p: RecordTime(times[place]) for p, place in places.items() if place in times}
 
-    monkeypatch.setattr(time_confirmation, "request_offsets", ends)
+    monkeypatch.setattr(time_confirmation, "ask_offsets", ends)
     monkeypatch.setattr(time_confirmation, "confirmed_times", record_times)
     dialect = SimpleNamespace(
         latest_timestamps_requests=lambda *_: ["request"], read_offsets=lambda _: latest

@@ -22,7 +22,7 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
 from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import RESPONSES_TO_GROW, SHORT_END_PAUSE_MS, FetchLimits
@@ -65,7 +65,7 @@ def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
     """One out-of-range response, and the log range that is asked for because of it."""
     loop.on_error(ask(loop, now_ms).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     step = take_step(loop, now_ms)
-    assert isinstance(step, SendLogRange), step
+    assert isinstance(step, AskLogRange), step
     loop.on_log_range(step.request, start, end)
 
 
@@ -160,7 +160,7 @@ def test_the_leader_that_was_left_is_the_last_to_be_asked_who_leads() -> None:
     loop.on_lost(ask(loop, 0 + 200).address, "reset")
     step = take_step(loop, 1_000)
     assert isinstance(step, FindLeaders)
-    assert step.seeds == (B1, B3)
+    assert step.replicas == (B1, B3)
 
 
 def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
@@ -261,7 +261,7 @@ def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
                 now = at_ms
             case SendFetch(_, requests):
                 loop.on_error(requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
-            case SendLogRange(_, request):
+            case AskLogRange(_, request):
                 loop.on_log_range(request, 0, 20)
             case FindLeaders():
                 loop.on_leaders(lead(B1))
@@ -444,7 +444,7 @@ def _empties(loop: FetchLoop, readable_end: int, throttled: bool, count: int) ->
                 now = at_ms
             case FindLeaders():
                 loop.on_leaders(lead(B1))
-            case SendLogRange(_, request):
+            case AskLogRange(_, request):
                 loop.on_log_range(request, 0, readable_end, 100)
             case SendFetch(_, requests):
                 loop.on_empty(requests[0], readable_end, throttled)
@@ -481,7 +481,7 @@ def _next_ask(loop: FetchLoop) -> SendFetch:
     while not isinstance(step := take_step(loop, loop.now_ms), SendFetch):
         if isinstance(step, WaitUntil):
             take_step(loop, step.at_ms)
-        elif isinstance(step, SendLogRange):
+        elif isinstance(step, AskLogRange):
             loop.on_log_range(step.request, 0, 99, 100)
         else:
             loop.on_leaders(lead(B1))
@@ -498,7 +498,7 @@ def _cut_short(loop: FetchLoop, readable_end: int, ends: Iterator[int | None]) -
                 now = at_ms
             case FindLeaders():
                 loop.on_leaders(lead(B1))
-            case SendLogRange(_, request):
+            case AskLogRange(_, request):
                 asked += 1
                 loop.on_log_range(request, 0, readable_end, next(ends))
             case SendFetch(_, requests):
@@ -522,7 +522,7 @@ def test_a_log_that_ends_inside_the_slice_is_asked_for_again_after_a_pause() -> 
     loop = confirmed(_with_epochs())
     loop.on_error(ask(loop).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     step = take_step(loop, 0)
-    assert isinstance(step, SendLogRange)
+    assert isinstance(step, AskLogRange)
     loop.on_log_range(step.request, 0, 30, 30)
     assert take_step(loop, 0) == WaitUntil(SHORT_END_PAUSE_MS)
     assert take_step(loop, SHORT_END_PAUSE_MS) == FindLeaders((P0,), ())
@@ -573,7 +573,7 @@ def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metada
     waiting = take_step(loop, 0)
     assert isinstance(waiting, WaitUntil)
     asking = take_step(loop, waiting.at_ms)
-    assert isinstance(asking, SendLogRange)
+    assert isinstance(asking, AskLogRange)
     loop.on_log_range(asking.request, 0, 99, 100)
     assert ask(loop, 1_000).address == B2
 

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from rangeland.spark import gateway
-from rangeland.spark.gateway import DriverJvm, JvmStart
+from rangeland.spark.gateway import DriverJvm, JvmStart, without_startup_lines
 from rangeland.testing.processes import PATIENCE_S
 
 WITH_A_CHILD = "sleep 60 & echo $! >&2; wait"
@@ -215,3 +215,24 @@ def test_an_update_of_accumulators_that_the_end_cuts_short_leaves_no_traceback(
         assert "EOFError" in send_update()
         gateway.quiet_jvm()
         assert send_update() == ""
+
+
+def test_a_jvm_s_usual_words_are_left_out_and_all_others_kept() -> None:
+    said = (
+        b"WARNING: Using incubator modules: jdk.incubator.vector\n"
+        b'Setting default log level to "WARN".\n'
+        b'Exception in thread "main"\n\tat x\nError: half a li'
+    )
+    assert without_startup_lines(said) == (
+        b'Exception in thread "main"\n\tat x\nError: half a li',
+        b"",
+    )
+    assert without_startup_lines(b"a\r\n\nb") == (b"a\r\n\nb", b"")
+
+
+@pytest.mark.parametrize("at", [1, 9, 36, 37])
+def test_usual_words_that_come_in_parts_are_left_out_as_well(at: int) -> None:
+    said = b'Setting default log level to "WARN".\n'
+    passed, begun = without_startup_lines(said[:at])
+    assert passed == b""
+    assert without_startup_lines(begun + said[at:] + b"Setup failed") == (b"Setup failed", b"")

@@ -46,7 +46,7 @@ def test_every_number_from_minus_one_on_is_listed_once() -> None:
 
 
 @pytest.mark.parametrize("number", [-2, len(CODES) - 1, 32767, -32768])
-def test_a_number_that_is_not_listed_is_named_and_may_pass(number: int) -> None:
+def test_a_number_that_is_not_listed_is_named_and_is_retriable(number: int) -> None:
     assert error_code_of(number).name == f"error code {number}"
     assert error_code_of(number).meaning is ErrorMeaning.UNKNOWN
 
@@ -120,7 +120,7 @@ retries all the same (FetchCollector.java)."""
 @pytest.mark.parametrize("name", RETRIABLE_IN_JAVA)
 def test_what_the_java_client_retries_is_never_final(name: str) -> None:
     (code,) = (code for code in CODES if code.name == name)
-    assert code.meaning.may_pass
+    assert code.meaning.is_retriable
 
 
 def test_every_description_is_a_phrase_without_an_end() -> None:

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import ClusterView, TopicView
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangeLost
 from rangeland.fetch.leader_judgement import (
     OTHER_TOPIC_MS,
     SHORT_END_MS,
     judge_leader,
     judge_log_range,
+    judge_metadata,
+    proved_end,
     unproved_observation,
 )
 from rangeland.fetch.pacing import FetchLimits
@@ -54,7 +58,9 @@ def range_seen(
     start, end, written_end = log_range
     assert start is not None
     assert end is not None
-    return judge_log_range(state, policy, NOW, start, end, written_end, has_epochs=has_epochs)
+    seen = judge_log_range(state, policy, NOW, start, end, written_end, has_epochs=has_epochs)
+    assert isinstance(seen, Observation)
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,7 @@ def test_a_log_that_starts_later_has_expired_up_to_its_start() -> None:
     assert isinstance(seen.loss, DecidedLoss)
     assert (seen.loss.interval, seen.loss.kind) == ((30, 40), LossKind.EXPIRED)
     assert seen.loss.evidence == "odd; the nearest valid offset is 40"
-    failing = range_seen(state_of(), 40, 200, 200, policy=Policy()).loss
+    failing = judge_log_range(state_of(), Policy(), NOW, 40, 200, 200, has_epochs=False)
     assert isinstance(failing, Fail)
     assert isinstance(failing.error, RangeLost)
     assert failing.error.what == "t/0 [30, 40) expired"
@@ -121,12 +127,66 @@ def test_a_replica_proves_no_range() -> None:
         assert seen.event is SliceEvent.REPLICA_FAILED
 
 
+@pytest.mark.parametrize("copies", [0, 1, 3])
+def test_a_log_ends_where_the_epoch_of_its_leader_does(copies: int) -> None:
+    assert proved_end(Leader(B1, copies=copies), 7, 9, has_epochs=True) == 9
+
+
+@pytest.mark.parametrize(("copies", "end"), [(0, None), (1, 7), (3, None)])
+def test_without_an_epoch_only_the_high_watermark_of_a_single_replica_is_the_end(
+    copies: int, end: int | None
+) -> None:
+    assert proved_end(Leader(B1, copies=copies), 7, None, has_epochs=True) == end
+
+
+@pytest.mark.parametrize("copies", [0, 3])
+def test_a_log_without_epochs_ends_where_it_can_be_read_up_to(copies: int) -> None:
+    assert proved_end(Leader(B1, copies=copies), 7, None, has_epochs=False) == 7
+
+
 # --- metadata ---------------------------------------------------------------------------------
+
+P = Partition("t", 0)
+
+
+def topic_of(meaning: ErrorMeaning, *partitions: Partition) -> TopicView:
+    leaders = {p: Leader(B1) for p in partitions}
+    return TopicView("t", meaning, meaning.name, leaders=leaders)
+
+
+@pytest.mark.parametrize(
+    ("topics", "leads", "is_unknown"),
+    [
+        ([topic_of(ErrorMeaning.OK, P)], True, False),
+        ([topic_of(ErrorMeaning.OK)], False, True),
+        ([], False, True),
+        ([topic_of(ErrorMeaning.RETRY)], False, False),
+        ([topic_of(ErrorMeaning.DENIED)], False, False),
+        ([topic_of(ErrorMeaning.RETRY, P)], False, False),  # an error's partitions mean nothing
+    ],
+)
+def test_a_partition_is_unknown_only_if_metadata_without_an_error_lacks_it(
+    topics: list[TopicView], leads: bool, is_unknown: bool
+) -> None:
+    view = ClusterView((B1,), {topic.name: topic for topic in topics})
+    found = judge_metadata(view, [P], [])
+    assert (P in found.leaders, P in found.unknown) == (leads, is_unknown)
+    assert found.unreachable == {}
+
+
+def test_a_partition_of_a_broker_that_is_silent_is_unreachable_and_not_unknown() -> None:
+    of_a, of_b = Partition("t", 0, "a"), Partition("t", 0, "b")
+    view = ClusterView((B1,), {"t": topic_of(ErrorMeaning.OK)}, unreachable={"a": "refused"})
+    found = judge_metadata(view, [of_a, of_b], ["a", "b"])
+    assert found.unknown == {of_b}
+    assert found.unreachable.keys() == {of_a}
 
 
 def leader_seen(state: SliceState, found: Leader | None, **changed: Any) -> Observation:
     known = {"is_unknown": False, "why_none": "it has none"} | changed
-    return judge_leader(state, SKIPPING, NOW, found, **known)
+    seen = judge_leader(state, SKIPPING, NOW, found, **known)
+    assert isinstance(seen, Observation)
+    return seen
 
 
 @pytest.mark.parametrize(

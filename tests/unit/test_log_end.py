@@ -1,5 +1,4 @@
-"""Where a leader's log ends, and what its high watermark says about that: an answer that did not
-come is no answer."""
+"""Where the epoch of a leader ends in its log: an answer that did not come is no answer."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.fetch.fetch_steps import FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetch_steps import AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.leader_lookup import AskedBroker
 from rangeland.fetch.pacing import FetchLimits
@@ -63,36 +62,35 @@ class Asked:
         )
 
 
-def log_end(brokers: Asked, copies: int, epoch: int | None = 3) -> int | None:
+def epoch_end(brokers: Asked, epoch: int | None = 3) -> int | None:
     request = SliceRequest(
         P0, None, epoch, READABLE_END, 1 << 20, index=0, until_offset=READABLE_END + 10
     )
-    leader = Leader(B1, 3, copies=copies)
-    return AskedBroker(cast(ConnectionPool, brokers), B1, request).log_end(leader, READABLE_END)
+    return AskedBroker(cast(ConnectionPool, brokers), B1, request).epoch_end(Leader(B1, 3))
 
 
-@pytest.mark.parametrize("copies", [1, 3])
-def test_a_log_ends_where_the_epoch_of_its_leader_does(copies: int) -> None:
-    assert log_end(Asked(OK, 9), copies) == 9
+def test_a_leader_is_asked_for_the_end_of_its_epoch() -> None:
+    assert epoch_end(Asked(OK, 9)) == 9
 
 
 @pytest.mark.parametrize("answer", [OK, DENIED, NoCommonVersion("it is too old")])
-def test_where_no_broker_can_say_it_the_high_watermark_of_a_single_replica_is_the_end(
+def test_a_broker_may_be_unable_to_report_the_end_of_its_epoch(
     answer: int | RangelandError,
 ) -> None:
-    assert log_end(Asked(answer), copies=1) == READABLE_END
-    assert log_end(Asked(answer), copies=3) is None
-    assert log_end(Asked(OK, 9), copies=1, epoch=None) == READABLE_END
-    assert log_end(Asked(OK, 9), copies=3, epoch=None) is None
+    assert epoch_end(Asked(answer)) is None
+    assert epoch_end(Asked(OK, 9), epoch=None) is None
 
 
-@pytest.mark.parametrize("copies", [1, 3])
+def test_a_dialect_without_epochs_has_no_end_of_one() -> None:
+    brokers = Asked(OK, 9)
+    brokers.dialect = load_dialect("jafka")
+    assert epoch_end(brokers) is None
+
+
 @pytest.mark.parametrize("answer", NO_ANSWERS)
-def test_an_end_that_was_not_answered_is_not_known(
-    answer: int | RangelandError, copies: int
-) -> None:
+def test_an_end_that_was_not_answered_is_not_known(answer: int | RangelandError) -> None:
     with pytest.raises(ConnectionLost):
-        log_end(Asked(answer), copies)
+        epoch_end(Asked(answer))
 
 
 @pytest.mark.parametrize("answer", NO_ANSWERS)
@@ -119,5 +117,5 @@ def carry_out(fetcher: FetchThread) -> None:
                 loop.on_leaders({P0: Leader(B1, 3, copies=1)})
             case SendFetch(requests=(request,)):
                 loop.on_empty(request, None, throttled=False)
-            case SendLogRange(leader, request):
+            case AskLogRange(leader, request):
                 fetcher._measure(leader, request)

@@ -8,7 +8,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import DETOUR_MS, ReadMode, Sender, ServingBroker
 from rangeland.loss import Action
@@ -58,6 +58,21 @@ def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
     assert ask(loop, later).address == LEADER
     assert loop.on_preferred(0, 2)
     assert ask(loop, later).address == REPLICA
+
+
+def test_an_answer_without_records_that_names_a_replica_is_no_failure() -> None:
+    loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
+    loop.on_empty(ask(loop).requests[0], 50, False, 2)
+    assert loop.states[0].retry.failures == 0
+    assert take_step(loop, 0) == FindLeaders((P0,), ())
+    loop.on_leaders({P0: LED})
+    assert ask(loop).address == REPLICA
+
+
+def test_an_answer_without_records_that_names_the_broker_itself_is_one_like_any_other() -> None:
+    loop = sent_away()
+    loop.on_empty(ask(loop).requests[0], 50, False, 2)
+    assert ask(loop).address == LEADER
 
 
 def test_after_a_while_the_leader_is_asked_again() -> None:
@@ -185,7 +200,7 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
         assert step.address == server
         loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     measure = take_step(loop, 0)
-    assert isinstance(measure, SendLogRange)
+    assert isinstance(measure, AskLogRange)
     assert measure.address == LEADER
     loop.on_log_range(measure.request, 40, 200)
     assert [(loss.from_offset, loss.until_offset) for _, loss in loop.take_losses()] == [(0, 40)]
@@ -276,7 +291,7 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
                 now = at_ms
             case SendFetch(_, requests):
                 loop.on_error(requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
-            case SendLogRange(_, request):
+            case AskLogRange(_, request):
                 loop.on_log_range(request, start, end)
             case FindLeaders():
                 loop.on_leaders({P0: AWAY})
@@ -298,7 +313,7 @@ def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_l
     assert loop.sender_of(step.requests[0]) is Sender.LEADER_OR_REPLICA
     loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     measure = take_step(loop, 0)
-    assert isinstance(measure, SendLogRange)
+    assert isinstance(measure, AskLogRange)
     loop.on_log_range(measure.request, 40, 200)
     assert loop.take_losses() == []
     assert isinstance(take_step(loop, 0), FindLeaders)
@@ -326,7 +341,7 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
     assert step.address == LEADER
     assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
     loop.on_error(step.requests[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
-    assert isinstance(take_step(loop, now), SendLogRange)
+    assert isinstance(take_step(loop, now), AskLogRange)
 
 
 def test_a_master_that_suggests_itself_is_not_looked_up() -> None:

@@ -14,6 +14,7 @@ from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchContext, FetchedPartition, ResponseSpan, Scan
 from rangeland.errors import BadRecord, Damage
+from rangeland.fetch.fetched_pieces import EntryEnd
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.response_judgement import (
     MIN_FETCH_BYTES,
@@ -31,6 +32,7 @@ from rangeland.fetch.response_judgement import (
     SliceResponse,
     Take,
     TooSmall,
+    floor_of,
     judge_log_end,
     judge_records,
     judge_response,
@@ -69,6 +71,24 @@ def response(*stored: bytes, at: int = 0, end: int | None = None, **known: Any) 
     floor, known = known.pop("floor", None), {"sender": Sender.LEADER} | known
     records = fetched_at(b"".join(stored), at, floor=floor, requested_offset=at)
     return SliceResponse(load_dialect("kafka"), B1, request, records, end, **known)
+
+
+@pytest.mark.parametrize(
+    ("end", "floor"),
+    [
+        (None, None),
+        (EntryEnd(5, "b1:1", 3), 5),
+        (EntryEnd(4, "b1:1", 3), None),
+        (EntryEnd(5, "b1:1", 2), None),  # another leader may have replaced that entry
+        (EntryEnd(5, "b2:1", 3), 5),
+        (EntryEnd(5, "b2:1", None), None),
+    ],
+)
+def test_an_offset_is_a_floor_where_an_entry_of_the_same_log_has_ended(
+    end: EntryEnd | None, floor: int | None
+) -> None:
+    request = SliceRequest(P, None, 3, 5, MAX_BYTES, index=0, until_offset=100)
+    assert floor_of(request, B1, end) == floor
 
 
 def error_of(judged: Judgement) -> BadRecord:

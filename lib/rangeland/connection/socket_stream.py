@@ -51,15 +51,15 @@ class Stream:
         self._socket = self._connect()
 
     def _connect(self) -> socket.socket:
-        at, timeout = (self._address.host, self._address.port), self._settings.connect_ms / 1000
+        host_and_port = (self._address.host, self._address.port)
         try:
-            plain = socket.create_connection(at, timeout)
+            plain = socket.create_connection(host_and_port, self._settings.connect_ms / 1000)
         except OSError as error:
             raise self._lost_error("connect to", error) from error
         except (ValueError, OverflowError) as error:
             # Raised by idna for an empty label, and by sockets for NUL and for port 99999.
-            configured = {*self._settings.seeds, *(at for _, at in self._settings.named_brokers)}
-            if self._address in configured:
+            named = (address for _, address in self._settings.named_brokers)
+            if self._address in {*self._settings.seeds, *named}:
                 raise diagnosis.host_name_error(self._address) from error
             raise ConnectionLost(
                 f"could not connect to {self._address}",
@@ -173,10 +173,10 @@ def speaks_tls(address: Address) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    at = (address.host, address.port)
+    host_and_port = (address.host, address.port)
     try:
         with (
-            socket.create_connection(at, PROBE_MS / 1000) as plain,
+            socket.create_connection(host_and_port, PROBE_MS / 1000) as plain,
             context.wrap_socket(plain, server_hostname=address.host),
         ):
             return True

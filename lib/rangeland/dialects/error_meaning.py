@@ -49,7 +49,7 @@ class ErrorMeaning(Enum):
     """The code does not say what to do, so it may be temporary: retried, as RETRY is."""
 
     @property
-    def may_pass(self) -> bool:
+    def is_retriable(self) -> bool:
         """Whether the same request may succeed later without any change."""
         return self in (ErrorMeaning.RETRY, ErrorMeaning.FIND_LEADER, ErrorMeaning.UNKNOWN)
 

@@ -108,7 +108,7 @@ class FetchLoop:
         limit_ms = self.limits.no_progress_ms
         if state.retry.stuck_ms > limit_ms:
             loss = slice_failures.stuck_loss(state, self.policy, self.now_ms, limit_ms)
-            self._move(state, Observation(SliceEvent.LOST, loss=loss))
+            self._move(state, slice_failures.lost_observation(loss))
 
     def sender_of(self, request: SliceRequest) -> Sender:
         """The sender of the response to this request."""
@@ -172,7 +172,7 @@ class FetchLoop:
         if loss is None:
             self._move(state, unproved_observation(state, error.what))
         else:
-            self._move(state, Observation(SliceEvent.LOST, loss=loss))
+            self._move(state, slice_failures.lost_observation(loss))
 
     def on_replaced(self, request: SliceRequest) -> None:
         """Treats the rest of the slice as truncated: an entry ended at this offset, and now an
@@ -184,12 +184,21 @@ class FetchLoop:
         )
         if not self._turn_to_leader(request, evidence):
             loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
-            self._move(state, Observation(SliceEvent.LOST, loss=loss))
+            self._move(state, slice_failures.lost_observation(loss))
 
-    def on_empty(self, request: SliceRequest, readable_end: int | None, throttled: bool) -> None:
-        """Asks for the slice again. A response without records and without an error proves nothing:
-        a quota, a slow disk or slow remote storage look the same as a log without records."""
+    def on_empty(
+        self,
+        request: SliceRequest,
+        readable_end: int | None,
+        throttled: bool,
+        preferred: int | None = None,
+    ) -> None:
+        """Asks for the slice again, or the replica that the broker prefers. A response without
+        records and without an error proves nothing: a quota, a slow disk or slow remote storage
+        look the same as a log without records."""
         state = self._current(request)
+        if preferred is not None and self.on_preferred(request.index, preferred):
+            return
         sender = state.broker.sender
         if sender is Sender.REPLICA:
             observation = unproved_observation(state, "it answered without records")
@@ -262,7 +271,7 @@ class FetchLoop:
             written_end,
             has_epochs=self.capabilities.has_epochs,
         )
-        if observation.event is SliceEvent.IN_RANGE:
+        if isinstance(observation, Observation) and observation.event is SliceEvent.IN_RANGE:
             state.short_ends = 0
         self._move(state, observation)
 
@@ -276,8 +285,8 @@ class FetchLoop:
                     state.size.shrink(self.limits)
 
     def on_preferred(self, index: int, replica_id: int) -> bool:
-        """Turns to the replica that the broker prefers. True if another broker is read
-        next, so that a response without records is not a failure."""
+        """Turns to the replica that the broker prefers. Returns whether another broker is read
+        next."""
         state = self.states[index]
         if state.phase is not Phase.READING:
             return False
@@ -316,12 +325,12 @@ class FetchLoop:
 
     # --- transitions --------------------------------------------------------------------
 
-    def _move(self, state: SliceState, observation: Observation) -> None:
+    def _move(self, state: SliceState, observation: Observation | Fail) -> None:
         """Takes one transition of the table, and applies its loss; or ends the run."""
-        loss = observation.loss
-        if isinstance(loss, Fail):
-            self._end(loss)
+        if isinstance(observation, Fail):
+            self._end(observation)
             return
+        loss = observation.loss
         move, line = move_on(state, observation, self.now_ms, self.limits)
         if line is not None:
             self._unlogged.append(line)

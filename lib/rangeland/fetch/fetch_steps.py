@@ -27,7 +27,7 @@ class SendFetch:
 
 
 @dataclass(frozen=True, slots=True)
-class SendLogRange:
+class AskLogRange:
     """Ask the broker at ``address`` where the partition's log begins and ends: an offset may be
     outside it."""
 
@@ -37,10 +37,10 @@ class SendLogRange:
 
 @dataclass(frozen=True, slots=True)
 class FindLeaders:
-    """Find the leaders of these partitions; ask the seeds first, in this order."""
+    """Find the leaders of these partitions; ask ``replicas`` first, in this order."""
 
     partitions: tuple[Partition, ...]
-    seeds: tuple[Address, ...]
+    replicas: tuple[Address, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class AllRead:
     """Every slice has been read to its end."""
 
 
-Step = SendFetch | SendLogRange | FindLeaders | WaitUntil | AllRead | Fail
+Step = SendFetch | AskLogRange | FindLeaders | WaitUntil | AllRead | Fail
 
 
 def next_step(
@@ -69,7 +69,7 @@ def next_step(
         return WaitUntil(min(_ready_at(s, throttle) for s in unfinished))
     for state in ready:
         if state.phase is Phase.MEASURING and state.broker.address:
-            return SendLogRange(state.broker.address, state.request)
+            return AskLogRange(state.broker.address, state.request)
     if finding := [s for s in ready if s.phase is Phase.FINDING]:
         return _leader_request(finding)
     reading = [s for s in ready if s.phase is Phase.READING]
@@ -107,9 +107,9 @@ def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetc
 
 def _leader_request(finding: Sequence[SliceState]) -> FindLeaders:
     """Metadata for all of them. Their replicas are asked first, except the leaders they left."""
-    seeds: dict[Address, None] = {}
+    replicas: dict[Address, None] = {}
     for state in finding:
         for replica in state.broker.leader.replicas:
             if replica != state.left_leader:
-                seeds[replica] = None
-    return FindLeaders(tuple(sorted({s.slice.partition for s in finding})), tuple(seeds))
+                replicas[replica] = None
+    return FindLeaders(tuple(sorted({s.slice.partition for s in finding})), tuple(replicas))

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost, ResponseTimedOut
@@ -21,8 +22,9 @@ from rangeland.dialects.fetch_values import FetchOptions, FetchResult
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_steps import AllRead, FindLeaders, SendFetch, SendLogRange, WaitUntil
+from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
+from rangeland.fetch.leader_judgement import proved_end
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
 from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
@@ -109,18 +111,18 @@ class FetchThread:
                 self._budget.give_back(len(item.records))
 
     def _run(self) -> None:
-        end: BaseException | None = None
         try:
-            self._work()
+            self._carry_out_steps()
+            self._pieces.put(None)
         except BaseException as error:  # raised again in the consumer's thread
-            end = error
-        log_all(self._loop.take_unlogged())
-        self._pieces.put(end)
+            self._pieces.put(error)
+        finally:
+            log_all(self._loop.take_unlogged())
 
-    def _work(self) -> None:
+    def _carry_out_steps(self) -> None:
         pending: SendFetch | Fail | None = None
         while not self._stopped.is_set():
-            step = pending if pending is not None else self._loop.next(_now_ms())
+            step = pending or self._loop.next(_now_ms())
             log_all(self._loop.take_unlogged())
             if isinstance(step, Fail):
                 raise step.error
@@ -132,10 +134,12 @@ class FetchThread:
                     self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
                 case FindLeaders():
                     self._find(step)
-                case SendLogRange(address, request):
+                case AskLogRange(address, request):
                     self._measure(address, request)
                 case SendFetch():
                     pending = self._fetch(step, is_sent=step is pending)
+                case _:
+                    assert_never(step)
 
     def _hand_over_losses(self) -> None:
         for index, loss in self._loop.take_losses():
@@ -207,22 +211,26 @@ class FetchThread:
 
     def _find(self, step: FindLeaders) -> None:
         try:
-            lookup = look_up_leaders(self.brokers, step.partitions, step.seeds)
+            found = look_up_leaders(self.brokers, step.partitions, step.replicas)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
             self._loop.on_leaders({}, unreachable=reasons)
             return
-        self._loop.on_leaders(lookup.leaders, lookup.unknown, lookup.unreachable)
+        self._loop.on_leaders(found.leaders, found.unknown, found.unreachable)
 
     def _measure(self, address: Address, request: SliceRequest) -> None:
         """Asks a broker for the readable range of its log, and for the end of the log itself."""
         broker = AskedBroker(self.brokers, address, request)
+        leader = self._loop.leader_of(request)
         try:
-            start, end = broker.log_edge(Earliest()), broker.log_edge(Latest())
-            written_end = broker.log_end(self._loop.leader_of(request), end)
+            start = broker.log_edge(Earliest())
+            end = broker.log_edge(Latest())
+            epoch_end = broker.epoch_end(leader)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
+        has_epochs = self.brokers.dialect.capabilities.has_epochs
+        written_end = proved_end(leader, end, epoch_end, has_epochs=has_epochs)
         self._loop.on_log_range(request, start, end, written_end)
 
 

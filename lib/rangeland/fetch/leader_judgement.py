@@ -4,12 +4,18 @@ the table in ``slice_state``, with the loss that it causes or makes likely.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from rangeland.dialects.cluster_values import ClusterView
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.replica_choice import ReadMode
-from rangeland.fetch.slice_failures import loss_of
-from rangeland.fetch.slice_state import Observation, SliceEvent, SliceState, Suspicion
+from rangeland.fetch.slice_failures import loss_of, lost_observation
+from rangeland.fetch.slice_state import Fail, Observation, SliceEvent, SliceState, Suspicion
 from rangeland.loss import LossKind
-from rangeland.model import Leader
+from rangeland.model import Leader, Partition
 from rangeland.planning.policy import Policy
+from rangeland.survey.wanted_partitions import absent_brokers
 
 SHORT_END_REPORTS = 2
 """How often a leader must report that its log ends too early before that is believed."""
@@ -17,6 +23,49 @@ SHORT_END_MS = 5_000
 """And for how long, if no epoch confirms the end: the broker may just have started."""
 OTHER_TOPIC_MS = 5_000
 """How long metadata must name another topic id: a broker that lags may name a former one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLeaders:
+    """The current leaders of partitions, according to metadata."""
+
+    leaders: Mapping[Partition, Leader]
+    unknown: frozenset[Partition]
+    """Partitions that do not exist according to the cluster."""
+    unreachable: Mapping[Partition, str]
+    """Why the only broker that has a partition cannot be asked for it."""
+
+
+def judge_metadata(
+    view: ClusterView, partitions: Sequence[Partition], named_brokers: Collection[str]
+) -> FoundLeaders:
+    """The meaning of metadata for these partitions. ``named_brokers``: the names of the brokers
+    that were asked, where each has its own partitions."""
+    answered = (topic for topic in view.topics.values() if topic.meaning is ErrorMeaning.OK)
+    leaders = {p: leader for topic in answered for p, leader in topic.leaders.items()}
+    absent = absent_brokers(view, named_brokers)
+    unreachable = {p: why for p in partitions if (why := absent.why_unreachable(p))}
+    unnamed = [p for p in partitions if p not in leaders and p not in unreachable]
+    unknown = frozenset(p for p in unnamed if _is_unknown(view, p))
+    return FoundLeaders(leaders, unknown, unreachable)
+
+
+def _is_unknown(view: ClusterView, partition: Partition) -> bool:
+    """Whether the cluster reports that the topic, or the partition in it, does not exist."""
+    topic = view.topics.get(partition.topic)
+    return topic is None or topic.meaning is ErrorMeaning.OK or topic.is_unknown
+
+
+def proved_end(
+    leader: Leader, readable_end: int, epoch_end: int | None, *, has_epochs: bool
+) -> int | None:
+    """The end of a leader's log, including records that are not readable yet; None if unknown. Its
+    high watermark may lag for a while, the end of its epoch does not. ``epoch_end``: None if it
+    cannot report that."""
+    if not has_epochs:
+        return readable_end
+    # With a single replica the high watermark does not wait for others.
+    return readable_end if epoch_end is None and leader.copies == 1 else epoch_end
 
 
 def judge_log_range(
@@ -28,7 +77,7 @@ def judge_log_range(
     written_end: int | None,
     *,
     has_epochs: bool,
-) -> Observation:
+) -> Observation | Fail:
     """The meaning of a log that its leader calls readable in ``[log_start, log_end)``, for a slice
     whose next offset was outside it or at its end. ``written_end``: the end including records that
     are not readable yet, if known."""
@@ -39,7 +88,7 @@ def judge_log_range(
     if next_offset < log_start:
         evidence = f"{reason}; the nearest valid offset is {log_start}"
         loss = loss_of(state, policy, LossKind.EXPIRED, evidence, log_start)
-        return Observation(SliceEvent.LOST, loss=loss)
+        return lost_observation(loss)
     if written_end is not None and max(written_end, log_end) <= next_offset:
         return _judge_short_end(state, policy, now_ms, written_end, has_epochs=has_epochs)
     if next_offset > log_end:
@@ -52,7 +101,7 @@ def judge_log_range(
 
 def _judge_short_end(
     state: SliceState, policy: Policy, now_ms: int, written_end: int, *, has_epochs: bool
-) -> Observation:
+) -> Observation | Fail:
     """The meaning of a log that ends at or before the next offset, where the slice continues. Its
     sender may no longer be the leader, so its report counts the second time, after new metadata."""
     evidence = f"the log of its leader {state.broker.address} ends at {written_end}"
@@ -63,7 +112,7 @@ def _judge_short_end(
         return _suspect(SliceEvent.ENDS_HERE, suspicion)
     evidence += f"; asked {reports} times, with metadata from other brokers if any"
     loss = loss_of(state, policy, LossKind.TRUNCATED, evidence)
-    return Observation(SliceEvent.LOST, loss=loss)
+    return lost_observation(loss)
 
 
 def judge_leader(
@@ -74,7 +123,7 @@ def judge_leader(
     *,
     is_unknown: bool,
     why_none: str,
-) -> Observation:
+) -> Observation | Fail:
     """The meaning of the leader that metadata names, None if there is none. ``why_none``: the
     reason for that. ``is_unknown``: the partition does not exist according to the cluster, which is
     believed if it is still so at the deadline."""
@@ -94,7 +143,7 @@ def judge_leader(
         if now_ms - suspicion.since_ms < OTHER_TOPIC_MS:
             return _suspect(SliceEvent.NO_LEADER, suspicion)
         loss = loss_of(state, policy, LossKind.RECREATED, evidence)
-        return Observation(SliceEvent.LOST, loss=loss)
+        return lost_observation(loss)
     if leader.address == state.left_leader and state.retry.failures <= 1:
         # Metadata has nothing new.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)

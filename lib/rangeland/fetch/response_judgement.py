@@ -20,6 +20,7 @@ from rangeland.dialects.fetch_values import (
     UnconfirmedGap,
 )
 from rangeland.errors import BadRecord, Damage
+from rangeland.fetch.fetched_pieces import EntryEnd
 from rangeland.fetch.loss_judgement import located_damage_error, passable_until
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import SliceRequest
@@ -47,6 +48,14 @@ class SliceResponse:
     @property
     def offset(self) -> int:
         return self.request.offset
+
+
+def floor_of(request: SliceRequest, address: Address, end: EntryEnd | None) -> int | None:
+    """The requested offset if reading up to it has ended with an entry of the log that the broker
+    at ``address`` has, too; None if that is unknown. ``end``: where earlier reading has ended."""
+    if end is None or end.offset != request.offset:
+        return None
+    return request.offset if end.is_seen_by(str(address), request.epoch) else None
 
 
 # --- judgements ---------------------------------------------------------------------------

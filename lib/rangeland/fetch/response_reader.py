@@ -28,6 +28,7 @@ from rangeland.fetch.response_judgement import (
     SliceResponse,
     Take,
     TooSmall,
+    floor_of,
     judge_log_end,
     judge_records,
     judge_response,
@@ -55,7 +56,8 @@ class ResponseReader:
         self._loop = loop
         self._settings = settings
         self._floors = dict(floors)
-        self._cut: dict[int, tuple[int, str]] = {}  # by slice: where damage was cut off, and why
+        self._cut_why: dict[tuple[int, int], str] = {}
+        """Why damaged records were cut off, by slice and offset."""
 
     def read(
         self,
@@ -70,8 +72,7 @@ class ResponseReader:
         elif fetched.meaning is not ErrorMeaning.OK:
             self._loop.on_error(request, fetched.meaning, fetched.code_name, fetched.leader_hint)
         elif fetched.is_empty:
-            if not self._turn_to_preferred(request, fetched):
-                self._loop.on_empty(request, fetched.readable_end, throttled)
+            self._loop.on_empty(request, fetched.readable_end, throttled, fetched.preferred)
         else:
             response = self._response(address, request, fetched)
             judgement = judge_response(response)
@@ -85,16 +86,9 @@ class ResponseReader:
     def _response(
         self, address: Address, request: SliceRequest, fetched: FetchedPartition
     ) -> SliceResponse:
-        floor = self._floors.get(request.index)
-        is_floor = (
-            floor is not None
-            and floor.offset == request.offset
-            and floor.is_seen_by(str(address), request.epoch)
-        )
-        cut_at, why = self._cut.get(request.index, (-1, ""))
         records = replace(
             fetched.records,
-            floor=request.offset if is_floor else None,
+            floor=floor_of(request, address, self._floors.get(request.index)),
             requested_offset=request.offset,
             max_batch_bytes=self._settings.cluster.max_batch_bytes,
         )
@@ -105,7 +99,7 @@ class ResponseReader:
             records,
             fetched.readable_end,
             self._loop.sender_of(request),
-            cut_why=why if cut_at == request.offset else None,
+            cut_why=self._cut_why.get((request.index, request.offset)),
         )
 
     def _ask(self, response: SliceResponse, question: Question) -> Judgement:
@@ -133,8 +127,9 @@ class ResponseReader:
         if not take.is_damaged:
             self._floors[request.index] = EntryEnd(until, str(response.address), request.epoch)
         if take.cut_why is not None:
-            self._cut[request.index] = (until, take.cut_why)
-        self._turn_to_preferred(request, fetched)
+            self._cut_why[request.index, until] = take.cut_why
+        if fetched.preferred is not None:
+            self._loop.on_preferred(request.index, fetched.preferred)
         return FetchedPiece(
             request.index,
             response.records,
@@ -163,9 +158,3 @@ class ResponseReader:
                 self._loop.on_lost(response.address, why)
             case _:
                 assert_never(judgement)
-
-    def _turn_to_preferred(self, request: SliceRequest, fetched: FetchedPartition) -> bool:
-        """Turns to the replica that the broker prefers. False if it names none, or the loop does
-        not follow."""
-        replica_id = fetched.preferred
-        return replica_id is not None and self._loop.on_preferred(request.index, replica_id)

@@ -16,7 +16,7 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.fetch.slice_state import Fail, SliceState
+from rangeland.fetch.slice_state import Fail, Observation, SliceEvent, SliceState
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, partition_facts
 from rangeland.model import Slice
 from rangeland.planning.loss_errors import range_lost_error
@@ -48,6 +48,11 @@ def decide_loss(
     if decided.action is Action.FAIL:
         return Fail(error or range_lost_error([decided]))
     return replace(decided, until_offset=end) if decided.action is Action.HOLD else decided
+
+
+def lost_observation(decided: DecidedLoss | Fail) -> Observation | Fail:
+    """The observation that offsets are lost; or the error that ends the run, as it is."""
+    return decided if isinstance(decided, Fail) else Observation(SliceEvent.LOST, loss=decided)
 
 
 def loss_of(

@@ -50,7 +50,7 @@ class SliceEvent(Enum):
     REPLICA_PREFERRED = "the broker names a replica whose address is unknown"
     OUT_OF_RANGE = "the leader has no such offset"
     TOO_SMALL = "no complete entry fits into the bytes that were requested"
-    NO_RECORDS = "an error that may pass, or no records although the log continues"
+    NO_RECORDS = "a retriable error, or no records although the log continues"
     NO_RECORDS_AT_END = "no records, and the log ends here, or its end was not reported"
     IN_RANGE = "the log contains the next offset"
     ENDS_HERE = "the log has nothing from the next offset on; not certain yet"
@@ -85,8 +85,8 @@ class Observation:
 
     event: SliceEvent
     reason: str = ""
-    loss: DecidedLoss | Fail | None = None
-    """The loss that it causes, with its action; or the error that ends the run."""
+    loss: DecidedLoss | None = None
+    """The loss that it causes, with its action."""
     supports: Suspicion | None = None
     """The suspicion that it supports. A failed attempt that does not support one ends it."""
     leader: Leader | None = None

@@ -18,6 +18,8 @@ from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 
+REPORT = "report this with the plan; nothing was committed"
+
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
@@ -30,9 +32,6 @@ class RangeResult:
     """The address of the broker that served its end."""
     offsets_are_bytes: bool = False
     """Its offsets are the byte positions of entries: there are fewer rows, or some share one."""
-
-
-REPORT = "report this with the plan; nothing was committed"
 
 
 class _AccountedOffsets(NamedTuple):

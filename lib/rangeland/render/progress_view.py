@@ -69,9 +69,9 @@ class LiveProgress:
         if not self._quiet:
             self._display.planned(plan, recovered)
 
-    def read(self, read_offsets: dict[Partition, int]) -> None:
+    def read(self, read_widths: dict[Partition, int]) -> None:
         if not self._quiet:
-            self._display.read(read_offsets)
+            self._display.read(read_widths)
 
     def done(self) -> None:
         self._display.done()
@@ -107,7 +107,7 @@ class _Records:
         sizes = {"sequence": plan.sequence, "offsets": plan.width, "slices": len(plan.slices)}
         logger.info(capitalise(_headline(plan, recovered)), extra=sizes)
 
-    def read(self, read_offsets: dict[Partition, int]) -> None: ...
+    def read(self, read_widths: dict[Partition, int]) -> None: ...
 
     def done(self) -> None: ...
 
@@ -133,12 +133,12 @@ class _Lines:
         self._total = plan.width
         self._began = self._last = self._clock()
 
-    def read(self, read_offsets: dict[Partition, int]) -> None:
+    def read(self, read_widths: dict[Partition, int]) -> None:
         now_s = self._clock()
         if now_s - self._last < LINE_EVERY_S or not self._total:
             return
         self._last = now_s
-        offsets = sum(read_offsets.values())
+        offsets = sum(read_widths.values())
         rate = offsets / (now_s - self._began)
         line = f"read {number(offsets)} of {number(self._total)} ({offsets * 100 // self._total}%)"
         if rate > 0:
@@ -217,14 +217,14 @@ class _Bars:
             self._total = add("", total=plan.width, text="all", is_total=True)
         self._shown.start()
 
-    def read(self, read_offsets: dict[Partition, int]) -> None:
+    def read(self, read_widths: dict[Partition, int]) -> None:
         if self._shown is None or not self._tasks:
             return
         for partition, task in self._tasks.items():
-            self._shown.update(task, completed=read_offsets.get(partition, 0))
-        total = sum(read_offsets.values())
+            self._shown.update(task, completed=read_widths.get(partition, 0))
+        total = sum(read_widths.values())
         if self._rest is not None:
-            others = sum(n for p, n in read_offsets.items() if p not in self._tasks)
+            others = sum(n for p, n in read_widths.items() if p not in self._tasks)
             self._shown.update(self._rest, completed=others)
         if self._total is not None:
             self._shown.update(self._total, completed=total)

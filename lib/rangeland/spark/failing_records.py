@@ -17,7 +17,7 @@ import pyarrow as pa
 from rangeland.deadline import Deadline
 from rangeland.errors import Bug, TransformFailed
 from rangeland.model import Slice
-from rangeland.spark.spark_jobs import ByKey, watch
+from rangeland.spark.spark_jobs import watch
 from rangeland.spark.transform import RaisedByTransform, Transform, raised_of
 from rangeland.wording import count_noun
 
@@ -46,14 +46,8 @@ class Trials:
     def try_slices(self, slices: Slices) -> RaisedByTransform | None:
         """The error that the transform raises for these slices; None if it does not fail."""
         frame = self._transform(self._read([[slice_] for slice_ in slices]))
-        counts = self._spark.sparkContext.accumulator({}, ByKey())
         try:
-            watch(
-                self._spark,
-                frame.mapInArrow(consume_rows, "n long").collect,
-                counts,
-                lambda _: None,
-            )
+            watch(self._spark, frame.mapInArrow(consume_rows, "n long").collect)
         except Bug as error:
             if (raised := raised_of(error.__cause__ or error)) is not None:
                 return raised

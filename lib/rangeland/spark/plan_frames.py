@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -22,6 +23,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Slice
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.executor_tasks import TaskReceipts, logged_reading
 from rangeland.spark.task_context import with_task_logging
 
@@ -30,18 +32,34 @@ if TYPE_CHECKING:
 
 FRAME_BATCH_BYTES = 8 << 20
 """The JVM holds one whole Arrow batch at a time, off-heap."""
+ReceiptsBySlice = dict[int, Receipt]
+"""Receipts by slice index."""
+
+
+class _MergedReceipts(AccumulatorParam[ReceiptsBySlice]):
+    def zero(self, value: ReceiptsBySlice) -> ReceiptsBySlice:
+        return {}
+
+    def addInPlace(self, value1: ReceiptsBySlice, value2: ReceiptsBySlice) -> ReceiptsBySlice:
+        value1.update(value2)
+        return value1
+
+
+def new_receipts(spark: SparkSession) -> Accumulator[ReceiptsBySlice]:
+    """Takes the receipts of data frames."""
+    return spark.sparkContext.accumulator({}, _MergedReceipts())
 
 
 def plan_frame(
     spark: SparkSession,
     tasks: Sequence[Sequence[Slice]],
     settings: ReadSettings,
-    receipts: Any = None,
+    receipts: Accumulator[ReceiptsBySlice] | None = None,
     quarantine: QuarantineWriterSettings | None = None,
 ) -> DataFrame:
     """The rows of all slices, one Spark partition per task. Every action reads the same offsets
-    again. ``receipts`` is an accumulator of receipts by slice index; ``quarantine`` takes bytes
-    that cannot be decoded, if a policy quarantines them."""
+    again. ``receipts`` takes the receipts of slices that were read to their end; ``quarantine``
+    takes bytes that cannot be decoded, if a policy quarantines them."""
     frozen = [list(task) for task in tasks]
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -59,7 +77,7 @@ def plan_frame(
 def frame_batches(
     slices: Sequence[Slice],
     settings: ReadSettings,
-    receipts: Any = None,
+    receipts: Accumulator[ReceiptsBySlice] | None = None,
     quarantine: QuarantineWriterSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task in batches that a JVM can hold. Without receipts, skipped records would

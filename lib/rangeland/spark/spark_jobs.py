@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from pyspark import AccumulatorParam, InheritableThread
+from pyspark import Accumulator, AccumulatorParam, InheritableThread, SparkContext
 
 from rangeland.errors import RangelandError
 from rangeland.fetch.read_settings import ReadSettings
@@ -29,9 +30,9 @@ from rangeland.spark.task_context import may_pass_elsewhere, with_task_logging
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+R = TypeVar("R")
+
 POLL_S = 0.05
-ERROR = "error"
-SliceOffsets = dict[int, int]
 _NOISY = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
@@ -44,55 +45,94 @@ class TasksStopped(Exception):
     """The caller stopped the tasks before they were done."""
 
 
-class ByKey(AccumulatorParam[dict[Any, Any]]):
-    """Merges dictionaries; a repeated key has the same value again."""
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """What the tasks of a job have reported so far."""
 
-    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:
-        return {}
+    read_widths: Mapping[int, int] = field(default_factory=dict)
+    """The widths of the slices that have been read, by slice index."""
+    results: Mapping[int, TaskResult] = field(default_factory=dict)
+    """The results of tasks, by their first slice; empty if the job itself returns them."""
+    failure: RangelandError | None = None
+    """The first error of a task that is not tried again."""
 
-    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:
-        value1.update(value2)
-        return value1
+    def merge(self, later: TaskProgress) -> TaskProgress:
+        return TaskProgress(
+            {**self.read_widths, **later.read_widths},
+            {**self.results, **later.results},
+            self.failure or later.failure,
+        )
+
+
+class _MergedProgress(AccumulatorParam[TaskProgress]):
+    def zero(self, value: TaskProgress) -> TaskProgress:
+        return TaskProgress()
+
+    def addInPlace(self, value1: TaskProgress, value2: TaskProgress) -> TaskProgress:
+        return value1.merge(value2)
 
 
 @dataclass(frozen=True, slots=True)
 class TasksToRun:
     """Tasks that read slices and write their rows, as one Spark job. ``on_read`` is called from
-    time to time with the offsets read so far, by slice index; ``stop`` ends the job once it is
-    true."""
+    time to time with the widths of the slices read so far, by slice index; ``stop`` ends the job
+    once it is true."""
 
     spark: SparkSession
     slices: Sequence[Sequence[Slice]]
     settings: ReadSettings
     writer: WriterSettings
-    on_read: Callable[[SliceOffsets], None]
+    on_read: Callable[[Mapping[int, int]], None]
     stop: Callable[[], bool] = lambda: False
 
 
 def run_tasks(tasks: TasksToRun) -> list[TaskResult]:
     """Runs all tasks and returns their results in order. Raises TasksStopped."""
-    done = tasks.spark.sparkContext.accumulator({}, ByKey())
-    return watch(tasks.spark, _reading_action(tasks, done), done, tasks.on_read, tasks.stop)
+    return _run(tasks, _new_progress(tasks), reports_results=False)
 
 
 def run_tasks_until_stopped(tasks: TasksToRun) -> tuple[list[TaskResult], RangelandError | None]:
     """Like ``run_tasks``, but returns the results of all tasks that have ended by the time ``stop``
     is true or a task fails, and the error if there was one."""
-    done = tasks.spark.sparkContext.accumulator({}, ByKey())
-    ended = tasks.spark.sparkContext.accumulator({}, ByKey())
+    progress = _new_progress(tasks)
     failure = None
     try:
-        watch(tasks.spark, _reading_action(tasks, done, ended), done, tasks.on_read, tasks.stop)
+        _run(tasks, progress, reports_results=True)
     except TasksStopped:
         pass
     except RangelandError as error:
         failure = error
-    return list(ended.value.values()), failure
+    return list(progress.value.results.values()), failure
 
 
-def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable[[], list[Any]]:
-    """The Spark action that runs all tasks. It returns their results, unless an accumulator
-    ``ended`` takes them one by one."""
+def _new_progress(tasks: TasksToRun) -> Accumulator[TaskProgress]:
+    return tasks.spark.sparkContext.accumulator(TaskProgress(), _MergedProgress())
+
+
+def _run(
+    tasks: TasksToRun, progress: Accumulator[TaskProgress], *, reports_results: bool
+) -> list[TaskResult]:
+    """Runs all tasks, which report to ``progress``. Returns their results, unless they report
+    these, too."""
+
+    def polled_error() -> RangelandError | None:
+        so_far = progress.value
+        tasks.on_read(so_far.read_widths)
+        return so_far.failure
+
+    results: list[TaskResult] = []
+    action = _reading_action(tasks, progress, reports_results=reports_results)
+    for result in watch(tasks.spark, action, polled_error, tasks.stop):
+        if isinstance(result, RangelandError):
+            raise result
+        results.append(result)
+    return results
+
+
+def _reading_action(
+    tasks: TasksToRun, progress: Accumulator[TaskProgress], *, reports_results: bool
+) -> Callable[[], list[TaskResult | RangelandError]]:
+    """The Spark action that runs all tasks."""
     context = tasks.spark.sparkContext
     settings = tasks.settings
     writer = tasks.writer
@@ -106,77 +146,99 @@ def _reading_action(tasks: TasksToRun, done: Any, ended: Any = None) -> Callable
             except RangelandError as error:
                 if not local and may_pass_elsewhere(error, attempts):
                     raise
-                done.add({ERROR: error})
+                progress.add(TaskProgress(failure=error))
                 yield error
                 continue
-            done.add({s.index: s.width for s in slices})
-            if ended is None:
+            reported = {slices[0].index: result} if reports_results else {}
+            progress.add(TaskProgress({s.index: s.width for s in slices}, reported))
+            if not reports_results:
                 yield result
-            else:
-                ended.add({slices[0].index: result})
 
     frozen = [list(task) for task in tasks.slices]
-    collect: Callable[[], list[Any]] = (
-        context.parallelize(frozen, max(1, len(frozen)))
-        .mapPartitions(with_task_logging(work))
-        .collect
-    )
-    return collect
+    rdd = context.parallelize(frozen, max(1, len(frozen)))
+    return rdd.mapPartitions(with_task_logging(work)).collect
+
+
+class _SparkJob(Generic[R]):
+    """A Spark action in a thread of its own. ``group`` is its name in Spark."""
+
+    def __init__(self, context: SparkContext, action: Callable[[], list[R]], group: str) -> None:
+        self._context = context
+        self._action = action
+        self._group = group
+        self._outcome: Future[list[R]] = Future()
+        self._thread = InheritableThread(target=self._act, name="rangeland-job", daemon=True)
+
+    def _act(self) -> None:
+        try:
+            self._context.setJobGroup(self._group, "rangeland: read and write slices", True)
+            self._outcome.set_result(self._action())
+        except BaseException as error:  # for the waiting thread
+            self._outcome.set_exception(error)
+
+    def run(self) -> Iterator[None]:
+        """Starts the action, and yields from time to time until it has ended."""
+        logger.info("Spark job started", extra={"group": self._group})
+        start = time.monotonic()
+        self._thread.start()
+        while self._thread.is_alive():
+            self._thread.join(POLL_S)
+            yield
+        seconds = round(time.monotonic() - start, 3)
+        logger.info("Spark job ended", extra={"group": self._group, "seconds": seconds})
+
+    def cancel(self) -> None:
+        self._context.cancelJobGroup(self._group)
+
+    def cancel_after(self, failure: RangelandError) -> None:
+        logger.info("Cancelling the Spark job: %s", failure, extra={"group": self._group})
+        self.cancel()
+
+    @property
+    def has_failed(self) -> bool:
+        return self._outcome.exception() is not None
+
+    def results(self) -> list[R]:
+        """The results of a job that has ended. Raises the error that Spark's means."""
+        error = self._outcome.exception()
+        if error is not None:
+            translated = translate_spark_error(error)
+            raise translated from (None if translated is error else error)
+        return self._outcome.result()
 
 
 def watch(
     spark: SparkSession,
-    action: Callable[[], list[Any]],
-    done: Any,
-    on_read: Callable[[dict[Any, Any]], None],
+    action: Callable[[], list[R]],
+    poll: Callable[[], RangelandError | None] = lambda: None,
     stop: Callable[[], bool] = lambda: False,
     group: str = "",
-) -> list[Any]:
-    """Runs a Spark action in another thread and reports its progress from this one. The first error
-    that a task returns ends the others. Raises TasksStopped if ``stop`` has ended it. ``group``
-    is the name of the job in Spark, for later queries about it."""
-    group = group or job_group()
-    context = spark.sparkContext
-    ended: list[Any] = []
-
-    def act() -> None:
-        try:
-            context.setJobGroup(group, "rangeland: read and write slices", True)
-            ended.append(action())
-        except BaseException as error:  # for the waiting thread
-            ended.append(error)
-
-    thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
-    logger.info("Spark job started", extra={"group": group})
-    start = time.monotonic()
-    thread.start()
+) -> list[R]:
+    """Runs a Spark action in another thread, and calls ``poll`` from this one from time to time.
+    The first error that it returns ends the job, and is raised. Raises TasksStopped if ``stop``
+    has ended it. ``group`` is the name of the job in Spark, for later queries about it."""
+    job = _SparkJob(spark.sparkContext, action, group or job_group())
     failure: RangelandError | None = None
     stopped = False
     try:
-        while thread.is_alive():
-            thread.join(POLL_S)
-            offsets = dict(done.value)
-            error = offsets.pop(ERROR, None)
-            if error is not None and failure is None:
+        for _ in job.run():
+            error = poll()
+            if failure is None and error is not None:
                 # One task has failed for good: the results of the others are not needed.
                 failure = error
-                logger.info("Cancelling the Spark job: %s", error, extra={"group": group})
-                context.cancelJobGroup(group)
-            on_read(offsets)
+                job.cancel_after(failure)
             if failure is None and (stopped or stop()):
                 # Repeated until it ends: the job may not have started at the first call.
                 stopped = True
-                context.cancelJobGroup(group)
+                job.cancel()
     except BaseException:
-        context.cancelJobGroup(group)
+        job.cancel()
         raise
-    seconds = round(time.monotonic() - start, 3)
-    logger.info("Spark job ended", extra={"group": group, "seconds": seconds})
     if failure is not None:
         raise failure
-    if stopped and isinstance(ended[0], BaseException):
+    if stopped and job.has_failed:
         raise TasksStopped
-    return task_results(ended[0])
+    return job.results()
 
 
 def job_group() -> str:
@@ -231,14 +293,3 @@ def failed_task(spark: SparkSession, group: str) -> int | None:
     except Exception:  # another Spark may have other names
         return None
     return None
-
-
-def task_results(results: list[Any] | BaseException) -> list[Any]:
-    """The results of a Spark job. Raises the error of a task, or Spark's if that is the result."""
-    if isinstance(results, BaseException):
-        translated = translate_spark_error(results)
-        raise translated from (None if translated is results else results)
-    for result in results:
-        if isinstance(result, RangelandError):
-            raise result
-    return list(results)

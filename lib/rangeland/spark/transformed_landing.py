@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark import Accumulator
 from pyspark.sql import DataFrame
 
 from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
@@ -30,9 +31,8 @@ from rangeland.spark.failing_records import (
     narrow_slices,
 )
 from rangeland.spark.omitted_records import OmittedRecords
-from rangeland.spark.plan_frames import plan_frame
+from rangeland.spark.plan_frames import ReceiptsBySlice, new_receipts, plan_frame
 from rangeland.spark.spark_jobs import (
-    ByKey,
     TasksToRun,
     failed_task,
     job_group,
@@ -92,25 +92,27 @@ class _FailedTask(Exception):
 def _read_and_write(
     plan: Plan, tasks: TasksToRun, transform: Transform
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
-    accumulator = tasks.spark.sparkContext.accumulator({}, ByKey())
-    frame = transform(_frame_of(tasks, tasks.slices, accumulator))
+    reported = new_receipts(tasks.spark)
+    frame = transform(_frame_of(tasks, tasks.slices, reported))
     write = _make_writer(tasks.writer.files, plan.slices, tasks.settings)
     files_frame = frame.mapInArrow(with_task_logging(write), FILES_SCHEMA)
     group = job_group()
 
-    def report(receipts: dict[int, Receipt]) -> None:
-        tasks.on_read({index: r.until_offset - r.from_offset for index, r in receipts.items()})
+    def report() -> None:
+        # A copy, since another thread adds to it.
+        receipts = dict(reported.value)
+        tasks.on_read({index: receipt.width for index, receipt in receipts.items()})
 
     with quiet_executors(tasks.spark):
         try:
-            rows = watch(tasks.spark, files_frame.collect, accumulator, report, tasks.stop, group)
+            rows = watch(tasks.spark, files_frame.collect, report, tasks.stop, group)
         except Bug as error:
             failure = raised_error(transform, error.__cause__ or error)
             if failure is None:
                 raise error from error.__cause__
             raise _FailedTask(failure, failed_task(tasks.spark, group)) from error.__cause__
     files, with_rows = _gather_files(rows)
-    receipts = dict(accumulator.value)
+    receipts = dict(reported.value)
     if unread := [s for task in tasks.slices for s in task if s.index not in receipts]:
         if files:
             raise _stopped_early_error(transform, unread)
@@ -118,7 +120,9 @@ def _read_and_write(
     return _with_filtered(receipts, with_rows), files
 
 
-def _frame_of(tasks: TasksToRun, slices: Sequence[Sequence[Slice]], receipts: Any) -> DataFrame:
+def _frame_of(
+    tasks: TasksToRun, slices: Sequence[Sequence[Slice]], receipts: Accumulator[ReceiptsBySlice]
+) -> DataFrame:
     return plan_frame(tasks.spark, slices, tasks.settings, receipts, tasks.writer.quarantine)
 
 
@@ -152,10 +156,10 @@ def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Rece
     """Receipts of slices that Spark has not read to their end, for a query without any rows: its
     condition is never true, say, or it joins an empty table. These offsets then have no rows, but
     only reading them shows whether they have markers or damage."""
-    receipts = tasks.spark.sparkContext.accumulator({}, ByKey())
-    frame = _frame_of(tasks, [[slice_] for slice_ in slices], receipts)
-    watch(tasks.spark, frame.mapInArrow(consume_rows, "n long").collect, receipts, lambda _: None)
-    return dict(receipts.value)
+    reported = new_receipts(tasks.spark)
+    frame = _frame_of(tasks, [[slice_] for slice_ in slices], reported)
+    watch(tasks.spark, frame.mapInArrow(consume_rows, "n long").collect)
+    return dict(reported.value)
 
 
 def _with_filtered(

@@ -15,7 +15,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import BadRecord, RangelandError
 from rangeland.model import Leader, Partition
-from rangeland.survey.broker_requests import by_leader, request_records
+from rangeland.survey.broker_requests import ask_records, by_leader
 
 Position = TypeVar("Position")
 Sample = TypeVar("Sample")
@@ -44,7 +44,7 @@ def sample_batches(
         for address, group in by_leader(missing, leader_of).items():
             fetches = [fetch_for(p, position, size) for p, position in group.items()]
             try:
-                result = request_records(brokers, address, fetches, MAX_BYTES, MAX_WAIT_MS)
+                result = ask_records(brokers, address, fetches, MAX_BYTES, MAX_WAIT_MS)
             except RangelandError:
                 continue
             for fetched in result.partitions:
@@ -73,7 +73,8 @@ def batch_checksums(
     def checksum(fetched: FetchedPartition) -> dict[Partition, int]:
         offset = offsets[fetched.partition]
         until = offset + 1
-        if fetched.meaning.may_pass or (fetched.is_empty and offset < (fetched.readable_end or 0)):
+        lacks_records = fetched.is_empty and offset < (fetched.readable_end or 0)
+        if fetched.meaning.is_retriable or lacks_records:
             return {}
         answered.add(fetched.partition)
         try:

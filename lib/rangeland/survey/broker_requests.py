@@ -1,7 +1,7 @@
 """One round of requests to one broker, about some of its partitions: their records, or offsets.
 
 A dialect describes requests and responses as values; here they are sent. Everything
-but ``request_sizes`` raises ConnectionLost.
+but ``ask_sizes`` raises ConnectionLost.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def by_leader(
     return groups
 
 
-def request_records(
+def ask_records(
     brokers: ConnectionPool,
     address: Address,
     fetches: Sequence[PartitionFetch],
     max_bytes: int,
     max_wait_ms: int = 0,
 ) -> FetchResult:
-    """Requests records. ``max_bytes``: of the whole response. ``max_wait_ms``: how long the broker
+    """Asks for records. ``max_bytes``: of the whole response. ``max_wait_ms``: how long the broker
     may wait for records."""
     dialect = brokers.dialect
     isolation = brokers.settings.isolation
@@ -47,7 +47,7 @@ def request_records(
     return dialect.read_records(responses, fetches, isolation)
 
 
-def request_offsets(
+def ask_offsets(
     brokers: ConnectionPool,
     address: Address,
     leaders: Mapping[Partition, Leader],
@@ -56,7 +56,7 @@ def request_offsets(
     *,
     by_segment: bool = False,
 ) -> dict[Partition, OffsetResult]:
-    """Requests the offsets of a time or an end. ``by_segment``: by the oldest version of the
+    """Asks for the offsets of a time or an end. ``by_segment``: by the oldest version of the
     request, which reports the beginnings of segments (``OffsetResult.borders``)."""
     requests = brokers.dialect.offsets_requests(leaders, when, isolation)
     if by_segment:
@@ -64,13 +64,13 @@ def request_offsets(
     return brokers.dialect.read_offsets(brokers.call_all(address, requests))
 
 
-def request_sizes(
+def ask_sizes(
     brokers: ConnectionPool,
     leaders: Mapping[Partition, Leader],
     start: Mapping[Partition, OffsetResult],
     end: Mapping[Partition, OffsetResult],
 ) -> dict[Partition, int]:
-    """Requests sizes on the leaders' disks, one request for each leader. Unknown sizes are left
+    """Asks for sizes on the leaders' disks, one request for each leader. Unknown sizes are left
     out: they only help to cut slices."""
     sizes: dict[Partition, int] = {}
     for address, group in by_leader(leaders, lambda leader: leader).items():

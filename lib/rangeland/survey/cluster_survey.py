@@ -28,7 +28,7 @@ from rangeland.model import (
     Partition,
     Survey,
 )
-from rangeland.survey.broker_requests import request_sizes
+from rangeland.survey.broker_requests import ask_sizes
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.retention_lookup import with_retention
 from rangeland.survey.survey_attempt import SurveyAttempt
@@ -124,7 +124,7 @@ def _survey_logs(
     end = attempt.offsets(Latest(), isolation)
     times = {t: attempt.offsets(AtTime(t), isolation) for t in request.times_ms}
     leaders = dict(sorted(attempt.partitions.reachable.items()))
-    sizes = request_sizes(brokers, leaders, start, end)
+    sizes = ask_sizes(brokers, leaders, start, end)
     logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in leaders}
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}

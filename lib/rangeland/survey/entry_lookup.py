@@ -19,7 +19,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedRecords, PartitionFetch
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.model import Address, LogState, Partition
-from rangeland.survey.broker_requests import request_records
+from rangeland.survey.broker_requests import ask_records
 
 WALK_BYTES = 8 << 20
 """A segment is walked in a few requests."""
@@ -96,7 +96,7 @@ def _probe(
     Offsets for which the broker returns an error are left out: reading from there will report
     it."""
     fetches = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in offsets]
-    result = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
+    result = ask_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
     fetched = result.partitions if result.meaning is ErrorMeaning.OK else ()
     records = {x.partition: x.records for x in fetched if x.meaning is ErrorMeaning.OK}
     return {
@@ -157,7 +157,7 @@ def _records_at(
     address = log.leader.address
     assert address is not None
     fetches = [PartitionFetch(log.partition, log.leader.topic_id, None, entry_offset, max_bytes)]
-    result = request_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
+    result = ask_records(brokers, address, fetches, LARGEST_ENTRY_BYTES)
     codes = [
         (result.meaning, result.code_name),
         *((x.meaning, x.code_name) for x in result.partitions),

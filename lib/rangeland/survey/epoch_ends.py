@@ -19,7 +19,7 @@ from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangelandError
 from rangeland.model import Earliest, LogState, Partition
 from rangeland.survey.batch_fetch import sample_batches
-from rangeland.survey.broker_requests import by_leader, request_offsets
+from rangeland.survey.broker_requests import ask_offsets, by_leader
 
 TRIES = 3
 """Retention runs every few minutes, so it hardly deletes the first batch of a log twice."""
@@ -149,9 +149,7 @@ def _with_start(
     for address, group in by_leader(logs, lambda log: log.leader).items():
         leaders = {p: log.leader for p, log in group.items()}
         try:
-            results = request_offsets(
-                brokers, address, leaders, Earliest(), brokers.settings.isolation
-            )
+            results = ask_offsets(brokers, address, leaders, Earliest(), brokers.settings.isolation)
         except RangelandError:
             continue
         for p, result in results.items():

@@ -19,7 +19,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
 from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partition
-from rangeland.survey.broker_requests import request_offsets
+from rangeland.survey.broker_requests import ask_offsets
 
 SAMPLE_BYTES = 1 << 10
 """Only the header of the first entry is needed."""
@@ -85,7 +85,7 @@ def _segments(
     """The beginnings of the segments that were last written to before ``when``, then the end of the
     log."""
     isolation = Isolation.READ_UNCOMMITTED
-    return request_offsets(brokers, address, leaders, when, isolation, by_segment=True)
+    return ask_offsets(brokers, address, leaders, when, isolation, by_segment=True)
 
 
 def _fetch_entries(

@@ -16,7 +16,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangelandError
 from rangeland.model import Address, AtTime, Leader, LogState, Partition, Retention, Survey
 from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
-from rangeland.survey.broker_requests import request_offsets
+from rangeland.survey.broker_requests import ask_offsets
 from rangeland.survey.survey_request import SurveyRequest
 
 MAX_BROKERS_ASKED = 2
@@ -72,7 +72,7 @@ def _expiring_offsets(
     for (address, time_ms), leaders in groups.items():
         try:
             when = AtTime(max(0, time_ms))
-            results = request_offsets(brokers, address, leaders, when, brokers.settings.isolation)
+            results = ask_offsets(brokers, address, leaders, when, brokers.settings.isolation)
         except RangelandError as error:
             logger.info("Got no offsets by time from %s: %s", address, error.what)
             continue

@@ -20,6 +20,12 @@ from rangeland.errors import RangelandError
 from rangeland.model import Leader, Partition, Slice
 from rangeland.survey.batch_fetch import sample_batches
 
+LAST_OFFSETS = 10
+"""How far before the end the last records are looked for: in a transactional topic the last offsets
+are markers, which have no record."""
+
+Look = Callable[[Partition, pa.RecordBatch], None]
+
 
 def seen_schema_ids(
     brokers: ConnectionPool, slices: Iterable[Slice], fields: Collection[RecordField]
@@ -38,13 +44,6 @@ def seen_schema_ids(
 
     look_at_ends(brokers, sampled, look)
     return counts
-
-
-LAST_OFFSETS = 10
-"""How far before the end the last records are looked for: in a transactional topic the last offsets
-are markers, which have no record."""
-
-Look = Callable[[Partition, pa.RecordBatch], None]
 
 
 def look_at_ends(brokers: ConnectionPool, slices: Iterable[Slice], look: Look) -> None:

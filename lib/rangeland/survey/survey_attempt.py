@@ -35,7 +35,7 @@ from rangeland.model import (
     LogState,
     Partition,
 )
-from rangeland.survey.broker_requests import by_leader, request_offsets
+from rangeland.survey.broker_requests import ask_offsets, by_leader
 from rangeland.survey.epoch_ends import epoch_ends, lacking_epochs, with_epochs
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.survey.metadata_lookup import ask_metadata
@@ -231,7 +231,7 @@ class SurveyAttempt:
         self, address: Address, group: Mapping[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetResult]:
         pool = self.pool
-        results = request_offsets(pool, address, group, when, isolation)
+        results = ask_offsets(pool, address, group, when, isolation)
         if not isinstance(when, AtTime):
             return results
         timeless = [p for p, x in results.items() if x.meaning is ErrorMeaning.UNSUPPORTED]
@@ -239,7 +239,7 @@ class SurveyAttempt:
             # Logs of a format without timestamps: the oldest version of the request is answered by
             # segment.
             leaders = {p: group[p] for p in timeless}
-            results |= request_offsets(pool, address, leaders, when, isolation, by_segment=True)
+            results |= ask_offsets(pool, address, leaders, when, isolation, by_segment=True)
         results |= corrected_times(pool, address, denied_logs(group, results), when)
         denied = denied_logs(group, results)
         return results | contradicted_denials(pool, address, denied, when, isolation)

@@ -20,7 +20,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.survey.broker_requests import request_offsets
+from rangeland.survey.broker_requests import ask_offsets
 from rangeland.survey.record_times import FirstRecord, RecordTime, confirmed_times
 
 UNREAD = OffsetResult(
@@ -119,8 +119,8 @@ def contradicted_denials(
     }
     if not doubted:
         return others
-    starts = request_offsets(brokers, address, doubted, Earliest(), isolation)
-    ends = request_offsets(brokers, address, doubted, Latest(), isolation)
+    starts = ask_offsets(brokers, address, doubted, Earliest(), isolation)
+    ends = ask_offsets(brokers, address, doubted, Latest(), isolation)
     logs: dict[Partition, DeniedLog] = {}
     for p, leader in doubted.items():
         start, end = starts.get(p, UNREAD), ends.get(p, UNREAD)

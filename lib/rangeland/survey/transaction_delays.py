@@ -22,7 +22,7 @@ from rangeland.model import (
     OpenTransaction,
     Partition,
 )
-from rangeland.survey.broker_requests import by_leader, request_offsets
+from rangeland.survey.broker_requests import ask_offsets, by_leader
 from rangeland.survey.record_times import FirstRecord, first_times
 
 
@@ -81,7 +81,7 @@ def _latest(
     leaders: Mapping[Partition, Leader],
     isolation: Isolation,
 ) -> dict[Partition, int]:
-    results = request_offsets(brokers, address, leaders, Latest(), isolation)
+    results = ask_offsets(brokers, address, leaders, Latest(), isolation)
     return {
         p: result.offset
         for p, result in results.items()

@@ -16,6 +16,7 @@ Pure functions of bytes. ``records`` decides which offsets are wanted and how th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -166,10 +167,7 @@ def scan(fetched: FetchedRecords) -> KafkaScan:
     records = fetched.data
     floor = fetched.floor or 0
     requested = fetched.requested_offset or 0
-    tail = np.empty((0, len(BatchColumn)), np.int64)  # of the last two batches
-    for walk_so_far, heads in _batch_steps(records, floor):
-        tail = np.concatenate((tail, heads[-2:]))[-2:]
-        walk = walk_so_far
+    walk, tail = _last_batches(records, floor)
     if not walk.is_all:
         return KafkaScan(_last_end(fetched))
     if not len(tail):
@@ -187,17 +185,25 @@ def scan(fetched: FetchedRecords) -> KafkaScan:
     return KafkaScan(next_offset, gap, batch)
 
 
+def _last_batches(records: memoryview, floor: int) -> tuple[BatchWalk, Heads]:
+    """The state at the end of a walk over the batches, and the rows of the last two of them."""
+    last_steps = deque(_batch_steps(records, floor), maxlen=2)  # the last may have no rows
+    tail: Heads = np.concatenate([heads[-2:] for _, heads in last_steps])[-2:]
+    return last_steps[-1][0], tail
+
+
 def _last_end(fetched: FetchedRecords) -> int | None:
     """The offset after the last complete entry, found entry by entry; None if there is none."""
-    last, rises = None, True
+    last: tuple[int, int] | None = None
+    rises = True
     records = fetched.data
     floor = fetched.floor or 0
     requested = fetched.requested_offset or 0
-    for last in spans(records, join_messages=True):
-        byte_index, end = last
+    for byte_index, end in spans(records, join_messages=True):
         base, delta = first_and_delta(records, byte_index, end)
         rises = rises and base >= floor
         floor = base + delta + 1
+        last = byte_index, end
     if last is None:
         return None
     byte_index, end = last

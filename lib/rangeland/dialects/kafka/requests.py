@@ -230,15 +230,15 @@ def records_requests(
             topic_id=group[0].topic_id,
             partitions=tuple(
                 m.FetchPartition(
-                    partition=a.partition.number,
-                    current_leader_epoch=_or_unknown(a.epoch),
-                    fetch_offset=a.offset,
-                    partition_max_bytes=a.max_bytes,
+                    partition=fetch.partition.number,
+                    current_leader_epoch=_or_unknown(fetch.epoch),
+                    fetch_offset=fetch.offset,
+                    partition_max_bytes=fetch.max_bytes,
                 )
-                for a in group
+                for fetch in group
             ),
         )
-        for topic, group in group_by(fetches, lambda a: a.partition.topic).items()
+        for topic, group in group_by(fetches, lambda fetch: fetch.partition.topic).items()
     )
     request = m.FetchRequest(
         max_wait_ms=options.max_wait_ms,
@@ -248,7 +248,7 @@ def records_requests(
         topics=topics,
         rack_id=options.rack,
     )
-    with_ids = all(a.topic_id for a in fetches)
+    with_ids = all(fetch.topic_id for fetch in fetches)
     return [BrokerRequest(request, None if with_ids else LAST_FETCH_BY_NAME)]
 
 
@@ -259,8 +259,8 @@ def read_records(
     their names."""
     (response,) = responses
     reads_committed = isolation is Isolation.READ_COMMITTED
-    offsets = {a.partition: a.offset for a in fetches}
-    names = {a.topic_id: a.partition.topic for a in fetches if a.topic_id}
+    offsets = {fetch.partition: fetch.offset for fetch in fetches}
+    names = {fetch.topic_id: fetch.partition.topic for fetch in fetches if fetch.topic_id}
     whole = error_code_of(response.error_code)
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints}
     partitions = []
@@ -292,8 +292,8 @@ def read_records(
 
 
 def _aborted_in(partition: m.FetchedPartitionData) -> tuple[tuple[int, int], ...]:
-    aborted = partition.aborted_transactions or ()
-    return tuple((a.producer_id, a.first_offset) for a in aborted)
+    transactions = partition.aborted_transactions or ()
+    return tuple((aborted.producer_id, aborted.first_offset) for aborted in transactions)
 
 
 def _leader_hint(leader: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:

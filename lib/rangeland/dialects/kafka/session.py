@@ -125,7 +125,7 @@ class KafkaSession(ProtocolSession):
             return self._versions_frame(max(0, min(highest, pending.version - 1)))
         code = error_code_of(value.error_code)
         if code.meaning is not ErrorMeaning.OK:
-            kind = Unreachable if code.meaning.may_pass else RemoteProtocolError
+            kind = Unreachable if code.meaning.is_retriable else RemoteProtocolError
             raise kind(
                 "the broker does not report which versions it supports",
                 why=f"{code.name} ({value.error_code}): {code.description}",

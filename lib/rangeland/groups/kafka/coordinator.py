@@ -42,8 +42,8 @@ class CoordinatorClient:
         code_of: Callable[[Any], int],
         patience_ms: int,
     ) -> tuple[Any, ErrorCode]:
-        """The response and its code, which is never one that may pass. Raises Unreachable if such
-        a code has not passed for ``patience_ms``."""
+        """The response and its code, which is never retriable. Raises Unreachable after
+        ``patience_ms`` with retriable codes only."""
         return backend.ask_until_ready(
             self.io, patience_ms, lambda: self._ask_once(group, request, code_of)
         )
@@ -58,7 +58,7 @@ class CoordinatorClient:
             self._addresses.pop(group, None)
             raise
         code = error_code_of(code_of(response))
-        if not code.meaning.may_pass:
+        if not code.meaning.is_retriable:
             return response, code
         if code.meaning is ErrorMeaning.FIND_LEADER:
             self._addresses.pop(group, None)
@@ -83,7 +83,7 @@ class CoordinatorClient:
             code = error_code_of(response.error_code)
             if code.meaning is ErrorMeaning.OK:
                 return Address(response.host, response.port)
-            if not code.meaning.may_pass:
+            if not code.meaning.is_retriable:
                 raise coordinator_error(code, group, "the coordinator was asked for")
             failures[str(seed)] = code.describe()
         raise Unreachable(

@@ -84,5 +84,5 @@ def read_group_offsets(response: m.OffsetFetchResponse) -> dict[Partition, int |
 def _deciding(codes: Iterable[int]) -> int:
     """The first error that is not retriable, else the first error, else 0."""
     failed = [code for code in codes if error_code_of(code).meaning is not ErrorMeaning.OK]
-    lasting = [code for code in failed if not error_code_of(code).meaning.may_pass]
+    lasting = [code for code in failed if not error_code_of(code).meaning.is_retriable]
     return next(iter(lasting or failed), 0)

@@ -44,8 +44,8 @@ class MasterBrokers:
     def ask(
         self, broker: str, topic: str, request: m.RemotingRequest, patience_ms: int = PATIENCE_MS
     ) -> tuple[m.RemotingResponse, ErrorCode]:
-        """The response and its code, which is never one that may pass. ``topic``: any topic that
-        the broker has queues of. Raises Unreachable."""
+        """The response and its code, which is never retriable. ``topic``: any topic that the
+        broker has queues of. Raises Unreachable."""
         return backend.ask_until_ready(
             self.io, patience_ms, lambda: self._ask_once(broker, topic, request)
         )
@@ -60,7 +60,7 @@ class MasterBrokers:
             self._addresses.pop(broker, None)
             raise
         code = error_code_of(response.code)
-        if not code.meaning.may_pass:
+        if not code.meaning.is_retriable:
             return response, code
         if code.meaning is ErrorMeaning.FIND_LEADER:
             self._addresses.pop(broker, None)
@@ -85,7 +85,7 @@ class MasterBrokers:
                 continue
             for index, response in zip(indexes, responses, strict=True):
                 code = error_code_of(response.code)
-                if not code.meaning.may_pass:
+                if not code.meaning.is_retriable:
                     settled[index] = response, code
         return [
             settled.get(index)

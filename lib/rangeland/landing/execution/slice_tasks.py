@@ -153,11 +153,11 @@ class SliceTasks:
 
     def _reporter(
         self, plan: Plan, read_widths: Mapping[int, int]
-    ) -> Callable[[dict[int, int]], None]:
+    ) -> Callable[[Mapping[int, int]], None]:
         """A function that reports, by partition, the widths that it is given by slice."""
         partitions = {s.index: s.partition for s in plan.slices}
 
-        def on_read(widths: dict[int, int]) -> None:
+        def on_read(widths: Mapping[int, int]) -> None:
             by_slice = {**read_widths, **widths}
             self._progress.read(sum_by_key((partitions[i], w) for i, w in by_slice.items()))
 
