@@ -313,10 +313,10 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     finisher = finisher_of(whole_reading(drivers, target, "mine.parquet"))
     tried: list[int] = []
 
-    def land(_plan: Plan, outcome: OutcomeEvent, planned_at_version: int | None) -> Any:
+    def land(_plan: Plan, outcome: OutcomeEvent) -> Any:
         tried.append(outcome.attempt)
         if outcome.attempt:
-            return target.writer.land(outcome, planned_at_version)
+            return target.writer.land(outcome, None)
         other.ledger.refresh()
         proved = prove(replacing, theirs.receipts)
         other.writer.prepare(replacing, proved, theirs.files, theirs.receipts, instead_of=outcome)

@@ -20,7 +20,9 @@ from rangeland.delta.transaction_log.table_commit import (
     NotCommitted,
     RowsRefused,
 )
+from rangeland.error_answers import answer_about_data
 from rangeland.errors import (
+    ALL_OR_NOTHING,
     FOUND_BEFORE_PLANS,
     PLAN_STAYS,
     EngineFailed,
@@ -145,13 +147,11 @@ class PlanCommitter:
         if not is_new:
             logger.info("Finishing plan %s, which another run entered", plan.id)
         shared: SharedOutcome | None = None
-        try:
-            if outcome is None:
+        if outcome is None:
+            with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
                 outcome, shared = self._outcomes.prepare(plan, is_new=is_new)
-            check_same_plan(plan, outcome)
-            landing = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
-        except FOUND_BEFORE_PLANS as error:
-            raise error.with_answers(data=PLAN_STAYS) from error.__cause__
+        check_same_plan(plan, outcome)
+        landing = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         outcome = landing.outcome
         landed = landing.landed
         _log_committed(plan, outcome, landed)
@@ -177,19 +177,21 @@ class PlanCommitter:
                 case Superseded(outcome=newer):
                     prepared = replace(prepared, outcome=newer)
                 case RowsChanged() as changed:
+                    # The other commit may be this one, if Spark has tried again.
+                    if (found := self._look_again(prepared)) is not None:
+                        return found
                     conflicts += 1
                     if conflicts == MAX_ATTEMPTS:
                         raise rows_changed_error(changed)
                     logger.info("Committing plan %s again: %s", plan.id, changed.why)
-                    self._table.refresh_same_table()
-                case failure if was_read_again:
-                    raise commit_error(plan, failure)
                 case failure:
                     # Another driver may have landed the files before they disappeared.
-                    self._table.refresh_same_table()
-                    if (theirs := self._find_landing(prepared)) is not None:
-                        return theirs
-                    outcome = self._outcomes.read_again(plan, prepared.outcome, failure)
+                    if (found := self._look_again(prepared)) is not None:
+                        return found
+                    if was_read_again:
+                        raise commit_error(plan, failure)
+                    with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
+                        outcome = self._outcomes.read_again(plan, prepared.outcome, failure)
                     prepared = replace(prepared, outcome=outcome)
                     conflicts, was_read_again = 0, True
 
@@ -203,7 +205,12 @@ class PlanCommitter:
         if (failure := self._constraint_failure(prepared.outcome)) is not None:
             return failure
         found = self._replace(prepared) if prepared.plan.replaces else self._add(prepared)
-        return Landing(prepared.outcome, found) if isinstance(found, CommittedOutcome) else found
+        if isinstance(found, CommittedOutcome):
+            found = Landing(prepared.outcome, found)
+        if isinstance(found, Landing) and found.landed.version is None:
+            landed = replace(found.landed, version=self._version_of(prepared))
+            return replace(found, landed=landed)
+        return found
 
     def _commit_quarantine(self, outcome: OutcomeEvent) -> FilesGone | None:
         """Commits what an outcome has in quarantine. A later attempt that has nothing there still
@@ -233,7 +240,7 @@ class PlanCommitter:
         if not plan.kind.traits.repairs:
             return self._writer.land(outcome, version)
         if self._replacement.has_rows_of(plan):
-            return self._replacement.land(plan, outcome, version)
+            return self._replacement.land(plan, outcome)
         return self._writer.land(outcome, version, self._table.gone_files())
 
     def _find_landing(self, prepared: PreparedPlan) -> Landing | None:
@@ -241,8 +248,18 @@ class PlanCommitter:
         plan = prepared.plan
         if self._identity.landed_sequence(plan.application) < plan.sequence:
             return None
-        version = self._table.landed_at(plan.id, prepared.planned_at_version)
-        return Landing(prepared.outcome, CommittedOutcome(version, is_new=False))
+        landed = CommittedOutcome(self._version_of(prepared), is_new=False)
+        return Landing(prepared.outcome, landed)
+
+    def _version_of(self, prepared: PreparedPlan) -> int | None:
+        """The version at which a plan landed that is in the table, if it can be found."""
+        return self._table.landed_at(prepared.plan.id, prepared.planned_at_version)
+
+    def _look_again(self, prepared: PreparedPlan) -> Landing | None:
+        """The landing of a plan, if the table has it now. An error leaves open whether it does."""
+        with answer_about_data(ALL_OR_NOTHING):
+            self._table.refresh_same_table()
+            return self._find_landing(prepared)
 
     def _replace(self, prepared: PreparedPlan) -> Attempt | CommittedOutcome:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
@@ -260,19 +277,27 @@ class PlanCommitter:
         differences = self._differences(plan, outcome)
         self._progress.step("replacing rows")
         try:
-            landed = self._replacement.land(plan, outcome, version)
+            landed = self._replacement.land(plan, outcome)
         except StorageFailed as error:
-            self._table.refresh()
-            if not (files := self._table.gone_files()):
-                raise
-            gone_error = gone_rows_error(plan, files, error)
-            theirs = self._outcomes.give_up(plan, gone_error, outcome.attempt + 1)
-            if theirs is None:
-                raise gone_error from error
-            return Superseded(theirs)
+            return self._look_after_failure(prepared, error)
         if isinstance(landed, CommittedOutcome):
             return Landing(outcome, landed, differences)
         return landed
+
+    def _look_after_failure(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
+        """What a replacement has come to that ended in this error: it may have been committed all
+        the same. If it was not, and files of the table are gone, the plan is given up; raises the
+        error if there is another reason."""
+        plan = prepared.plan
+        if (landing := self._look_again(prepared)) is not None:
+            return landing
+        if not (files := self._table.gone_files()):
+            raise error
+        gone_error = gone_rows_error(plan, files, error)
+        theirs = self._outcomes.give_up(plan, gone_error, prepared.outcome)
+        if theirs is None:
+            raise gone_error from error
+        return Superseded(theirs)
 
     def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
         """What the replacement would change; None if the rows cannot be compared. This is only

@@ -11,7 +11,8 @@ from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.transaction_log.table_commit import NotCommitted, gone_files
-from rangeland.errors import RangelandError, RangeLost
+from rangeland.error_answers import answer_about_data
+from rangeland.errors import ALL_OR_NOTHING, RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
@@ -40,6 +41,7 @@ class OutcomePreparer:
         self._context = context
         self._reader = reader
         self._table = context.target.table
+        self._identity = context.target.identity
         self._writer = context.target.writer
         self._progress = context.progress
         self._warn = context.warn
@@ -66,15 +68,26 @@ class OutcomePreparer:
         self._warn(read_again_warning(failure))
         return self._read(plan, partial(self._reader.read, plan, is_new=False), old)
 
-    def give_up(self, plan: Plan, error: RangelandError, attempt: int) -> OutcomeEvent | None:
-        """Ends a plan that cannot succeed, without changing the table. If another driver has read
-        it successfully, does nothing and returns that driver's outcome."""
+    def give_up(
+        self, plan: Plan, error: RangelandError, instead_of: OutcomeEvent | None
+    ) -> OutcomeEvent | None:
+        """Ends a plan that cannot succeed, without changing the table. If it has landed, or another
+        driver has read it successfully, does nothing and returns the outcome that counts."""
+        if instead_of is not None and self._has_landed(plan):
+            return instead_of
         self._progress.step("giving up the plan")
+        attempt = 0 if instead_of is None else instead_of.attempt + 1
         outcome = self._writer.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
             return outcome
         self._writer.land(outcome, None)
         return None
+
+    def _has_landed(self, plan: Plan) -> bool:
+        """Whether the table has a plan now that had an outcome to commit."""
+        with answer_about_data(ALL_OR_NOTHING):
+            self._table.refresh_same_table()
+            return self._identity.landed_sequence(plan.application) >= plan.sequence
 
     def _read(
         self, plan: Plan, read: Callable[[], PlanReceipts], instead_of: OutcomeEvent | None = None
@@ -86,8 +99,7 @@ class OutcomePreparer:
             results = self._prove(plan, reading, instead_of)
             self._check_rows_can_land(plan, reading.files, is_new=instead_of is None)
         except plan.kind.traits.given_up_for as error:
-            attempt = 0 if instead_of is None else instead_of.attempt + 1
-            theirs = self.give_up(plan, error, attempt)
+            theirs = self.give_up(plan, error, instead_of)
             if theirs is None:
                 raise
             return theirs
