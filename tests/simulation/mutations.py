@@ -41,8 +41,8 @@ PLANS_AND_LEDGER = (
         "the outcome of the second driver counts",
         Change(
             "landing.target.target_writer:TargetWriter._prepare",
-            "return Prepared(theirs, is_mine=False)",
-            "return Prepared(mine, is_mine=True)",
+            "return RecordedOutcome(theirs, is_mine=False)",
+            "return RecordedOutcome(mine, is_mine=True)",
         ),
     ),
     Mutation(

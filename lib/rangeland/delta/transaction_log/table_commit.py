@@ -41,6 +41,7 @@ from rangeland.errors import (
 )
 from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
+from rangeland.planning.table_audit import ReplacedRange
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class CommittedOutcome:
     is_new: bool
     added: tuple[str, ...] = ()
     """The columns that this commit has added."""
+    replaced: ReplacedRange | None = None
+    """What this commit has changed, if it has replaced rows that could be compared."""
 
 
 @dataclass(frozen=True, slots=True)
