@@ -33,8 +33,8 @@ PLANS_AND_LEDGER = (
         "unfinished plans stay unfinished",
         Change(
             "landing.landing_steps:LandingSteps._land",
-            "match first or step_for_draft",
-            "match step_for_draft",
+            "step = first or step_for_draft",
+            "step = step_for_draft",
         ),
     ),
     Mutation(
