@@ -42,6 +42,7 @@ from rangeland.planning.coverage import Coverage
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanTerms, draft_new
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits
@@ -67,7 +68,7 @@ def survey(partitions: int, slices: int) -> Survey:
 def terms() -> PlanTerms:
     request = RangeRequest(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy())
     about = ("orders", APPLICATION, "kafka", Isolation.READ_COMMITTED, request, Limits())
-    return PlanTerms(*about, Slicing(SLICE_BYTES), moves_checkpoint=True)
+    return PlanTerms(*about, Slicing(SLICE_BYTES), PlanKind.RUN)
 
 
 def result_of(task: Sequence[Slice]) -> TaskResult:

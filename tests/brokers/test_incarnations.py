@@ -35,6 +35,7 @@ from rangeland.planning.plan_builder import (
     draft_new,
 )
 from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt
@@ -90,7 +91,9 @@ def planned(
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(**skips), topics=(TOPIC,)
     )
-    terms = PlanTerms("j", "j", "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing())
+    terms = PlanTerms(
+        "j", "j", "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing(), PlanKind.RUN
+    )
     return unless_failing(draft_new(terms, survey, JobPosition(checkpoint, Coverage(), 1)))
 
 

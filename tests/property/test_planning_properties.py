@@ -28,6 +28,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_builder import PlanTerms, draft_new
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits, share_out
 from rangeland.planning.slices import Slicing, cut_slices
@@ -189,6 +190,7 @@ def test_drafts_until_nothing_is_left_land_every_offset_exactly_once(
         RangeRequest(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy()),
         limit,
         Slicing(700),
+        PlanKind.RUN,
     )
     before = [Range(Partition("t", n), *span, "A") for n, span in backfilled]
     landed: Counter[tuple[Partition, int]] = Counter()

@@ -25,9 +25,10 @@ from rangeland.errors import (
 from rangeland.job import Job
 from rangeland.query_results import VerifyResult
 from rangeland.results import RunResult
+from tests.simulation.answers import check_answer
 from tests.simulation.byte_judge import ByteJudge
 from tests.simulation.clusters import BROKERS
-from tests.simulation.delta import Tables
+from tests.simulation.delta import DeltaLog, Tables
 from tests.simulation.dialects import TABLE, TOPIC, cluster_of, job_of
 from tests.simulation.displaced import DISPLACEMENTS, Displacement
 from tests.simulation.files import MemoryStore
@@ -204,6 +205,7 @@ class History:
         moves = self.displaced.moves
         was_undone = set() if was_away else self.judge.undone()
         was_torn = self.judge.torn() if "verify" in happening.commands else set()
+        log, landed = self._log_and_landed()
         results = self._carry_out(drivers, self._job())
         left = sum(len(process.faults) for process, _ in drivers)
         struck = left < sum(map(len, happening.faults))
@@ -221,6 +223,9 @@ class History:
                     # A name server forgets a broker that is down, and all that only it has.
                     allowed += (JobFileError,)
                 self._check_error(found, is_troubled=is_troubled, allowed=allowed)
+                is_same = log in (None, self._log_and_landed()[0])
+                if is_alone and is_same and not was_away and moves == self.displaced.moves:
+                    self._check_answer(found, landed)
             elif isinstance(found, RunResult):
                 self._check_refused(found, command, happening.commands, was_away, was_undone)
             elif isinstance(found, VerifyResult) and not (was_away or moves < self.displaced.moves):
@@ -228,6 +233,14 @@ class History:
                 is_steady = is_alone and self.judge.torn() == was_torn
                 self.judge.check_verify(found, is_alone=is_steady)
         self._check()
+
+    def _log_and_landed(self) -> tuple[DeltaLog | None, dict[str, int]]:
+        table = self.judge.table
+        return self.tables.logs.get(table), self.tables.landed(table)
+
+    def _check_answer(self, error: RangelandError, before: dict[str, int]) -> None:
+        self.judge.checks["answer"] += 1
+        check_answer(error, self.judge.ledger(), before, self._log_and_landed()[1])
 
     def _check_refused(
         self,

@@ -185,11 +185,22 @@ class Judge:
             is_landing = application.startswith("rangeland/")
             if is_landing and (application, sequence) not in ledger.outcomes:
                 raise Violation("order", f"{application} {sequence} landed without an outcome")
+        self._check_replacements(ledger)
         self._check_files(ledger, transactions)
         self._check_landed(rows, landed, ledger.losses)
         self._check_brought_back(rows, ledger.losses, landed)
         self._check_losses(ledger.losses)
         self._check_checkpoint(landed, ledger, transactions.get(JOB, 0))
+
+    def _check_replacements(self, ledger: LedgerRows) -> None:
+        """What has replaced rows counts as landed, whoever has given it up."""
+        for commit in self._tables.logs[self.table].commits if self.has_both() else ():
+            if commit.metadata.parameters.get("mode") != "Overwrite":
+                continue
+            for key in commit.metadata.transactions.items():
+                self.checks["given up"] += 1
+                if key not in ledger.outcomes or not ledger.outcomes[key]["ranges"]:
+                    raise Violation("given up", f"{key} has replaced rows")
 
     def _check_files(self, ledger: LedgerRows, transactions: Mapping[str, int]) -> None:
         """The table has exactly the files that the ledger calls landed."""

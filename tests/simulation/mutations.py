@@ -33,16 +33,16 @@ PLANS_AND_LEDGER = (
         "unfinished plans stay unfinished",
         Change(
             "landing.landing_steps:LandingSteps._land",
-            "match first or step_for_draft",
-            "match step_for_draft",
+            "step = first or step_for_draft",
+            "step = step_for_draft",
         ),
     ),
     Mutation(
         "the outcome of the second driver counts",
         Change(
             "landing.target.target_writer:TargetWriter._prepare",
-            "return Prepared(theirs, is_mine=False)",
-            "return Prepared(mine, is_mine=True)",
+            "return RecordedOutcome(theirs, is_mine=False)",
+            "return RecordedOutcome(mine, is_mine=True)",
         ),
     ),
     Mutation(

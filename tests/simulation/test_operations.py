@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -137,6 +138,31 @@ def test_a_replacement_in_a_table_that_lost_a_file_is_given_up(stage: Stage) -> 
     again = [driver("replace", Fault("task.end", 1, "act:lose-file")), driver("missing")]
     counts = played(stage, PRODUCE, driver("run"), *again)
     assert counts.ends["TableRefused"] == 1
+
+
+@pytest.mark.parametrize("point", ["delta.load", "delta.files", "store.list"])
+def test_a_replacement_is_not_given_up_whose_response_was_lost(stage: Stage, point: str) -> None:
+    """The table loses a file before anybody looks whether the rows were replaced."""
+    lost = Fault("spark.write", 1, "lost")
+    checks: Counter[str] = Counter()
+    for number in range(1, 20):
+        gone = Fault(point, number, "act:lose-file")
+        again = [driver("replace", lost, gone), driver("missing")]
+        checks += played(stage, PRODUCE, driver("run"), *again).checks
+    assert checks["given up"]
+
+
+def test_a_replacement_after_which_the_store_fails_has_landed_all_or_nothing(
+    stage: Stage,
+) -> None:
+    checks: Counter[str] = Counter()
+    for point in ("delta.load", "delta.history", "store.list"):
+        for number in range(1, 20):
+            failures = (Fault("spark.write", 1, "lost"), Fault(point, number, "refused"))
+            for faults in (failures, failures[1:]):
+                played_through = (PRODUCE, driver("run"), driver("replace", *faults))
+                checks += played(stage, *played_through).checks
+    assert checks["answer"]
 
 
 def test_a_plan_is_not_applied_with_the_number_of_one_that_is_not_finished(stage: Stage) -> None:

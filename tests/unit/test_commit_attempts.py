@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from rangeland.delta.transaction_log.table_commit import (
 from rangeland.errors import Conflict, StorageFailed, TableRefused
 from rangeland.landing.execution.committer import (
     MAX_ATTEMPTS,
-    Landing,
     PlanCommitter,
     PreparedPlan,
     Superseded,
@@ -24,7 +23,8 @@ from rangeland.landing.execution.committer import (
 from rangeland.spark.replace_where import RowsChanged
 
 CHANGED = RowsChanged("lake/t", "OPTIMIZE was first")
-LANDED = Landing(cast(Any, "outcome"), CommittedOutcome(7, is_new=True))
+LANDED = CommittedOutcome(7, is_new=True)
+FOUND = CommittedOutcome(6, is_new=False)
 GONE = FilesGone(("part-1.parquet",))
 REFUSED = RowsRefused(TableRefused("a row breaks the constraint id > 0"))
 
@@ -41,19 +41,19 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
         return f"{old} read again"
 
     made: Any = PlanCommitter.__new__(PlanCommitter)
-    made._table = SimpleNamespace(refresh_same_table=lambda: None)
     made.attempts, made.failures = [], []
     monkeypatch.setattr(made, "_attempt", attempt)
-    monkeypatch.setattr(made, "_find_landing", lambda *_: made.landing)
-    made._outcomes = SimpleNamespace(read_again=read_again)
-    made.landing = None
+    made._outcomes = SimpleNamespace(
+        read_again=read_again, has_landed_by_now=lambda _: results[0] is FOUND
+    )
     return made
 
 
 def commit(committer: Any) -> Any:
     plan: Any = SimpleNamespace(id="plan")
     outcome: Any = "outcome"
-    return committer._commit(PreparedPlan(plan, outcome, None))
+    _, landed = committer._commit(PreparedPlan(plan, outcome, None))
+    return landed
 
 
 def test_a_change_by_another_writer_is_followed_by_another_attempt(
@@ -98,9 +98,8 @@ def test_a_plan_is_read_again_only_once(
 def test_files_that_another_driver_has_landed_are_not_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    under_test = committer(monkeypatch, [GONE])
-    under_test.landing = Landing(cast(Any, "outcome"), CommittedOutcome(6, is_new=False))
-    assert commit(under_test) == under_test.landing
+    under_test = committer(monkeypatch, [GONE, FOUND])
+    assert commit(under_test) == FOUND
     assert under_test.failures == []
 
 

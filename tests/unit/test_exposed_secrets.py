@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,6 +12,8 @@ from rangeland.errors import EngineFailed, JobFileError, Unreachable
 from rangeland.job.connection_settings import plaintext_secret_warnings, tls_files
 from rangeland.landing import landing_steps
 from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
+from rangeland.model import Isolation
+from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check
@@ -105,7 +107,11 @@ def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     table = SimpleNamespace(wait_for_maintenance=tuple)
     context = landing_context(SimpleNamespace(table=table), job_of(plain()))
     steps = LandingSteps(context)
-    (note,) = steps._planner._with_kind(PlanDraft(plan=cast(Any, None), requested=())).notes
+    planner: Any = steps._planner
+    plan = Plan("orders", "rangeland/orders", 1, "kafka", Isolation.READ_COMMITTED, (), ())
+    monkeypatch.setattr(planner, "_history", SimpleNamespace(position=lambda _: None))
+    monkeypatch.setattr(planner, "_draft_new", lambda _: PlanDraft(plan=plan, requested=()))
+    (note,) = planner.draft().notes
     assert "sent to the brokers in the clear" in note
 
     def stop(*_: object) -> None:

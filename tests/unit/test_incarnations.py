@@ -46,6 +46,7 @@ from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
@@ -219,7 +220,9 @@ def draft_of(action: Action, end: int, copies: int = 3) -> tuple[PlanDraft, Surv
     until = Bounds(Latest(), {P: AtOffset(100)})
     asked = RangeRequest(Bounds(Earliest()), until, Earliest(), Policy(truncated=action))
     survey = Survey(0, {P: replace(log(0, end), leader=Leader(B1, copies=copies))})
-    terms = PlanTerms("j", "j", "kafka", Isolation.READ_COMMITTED, asked, Limits(), Slicing())
+    terms = PlanTerms(
+        "j", "j", "kafka", Isolation.READ_COMMITTED, asked, Limits(), Slicing(), PlanKind.RUN
+    )
     return draft_new(terms, survey, JobPosition()), survey
 
 
@@ -259,7 +262,14 @@ def test_a_mark_knows_whether_its_epoch_is_of_a_later_record(
 ) -> None:
     asked = RangeRequest(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy())
     terms = PlanTerms(
-        "j", "j", "kafka", Isolation.READ_COMMITTED, asked, Limits(max_records=limit), Slicing()
+        "j",
+        "j",
+        "kafka",
+        Isolation.READ_COMMITTED,
+        asked,
+        Limits(max_records=limit),
+        Slicing(),
+        PlanKind.RUN,
     )
     for is_read in (True, False):
         seen = Survey(0, {P: replace(log(0, 1000, 6), epoch_is_read=is_read)})

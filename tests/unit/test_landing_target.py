@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from rangeland.delta.ledger.event_codec import SCHEMA, missing_columns_sql
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
     CommitRequest,
@@ -313,10 +315,11 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     finisher = finisher_of(whole_reading(drivers, target, "mine.parquet"))
     tried: list[int] = []
 
-    def land(_plan: Plan, outcome: OutcomeEvent, planned_at_version: int | None) -> Any:
+    def land(_plan: Plan, outcome: OutcomeEvent, differences: ReplacedRange) -> Any:
         tried.append(outcome.attempt)
         if outcome.attempt:
-            return target.writer.land(outcome, planned_at_version)
+            landed = cast(CommittedOutcome, target.writer.land(outcome, None))
+            return replace(landed, replaced=differences)
         other.ledger.refresh()
         proved = prove(replacing, theirs.receipts)
         other.writer.prepare(replacing, proved, theirs.files, theirs.receipts, instead_of=outcome)
@@ -332,7 +335,9 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     finisher._replacement = finisher._outcomes._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
     assert (tried, done.landed.is_new, done.outcome.attempt) == ([0, 1], True, 1)
-    assert done.replaced == ReplacedRange(same=100), "of the rows that landed, not of each try"
+    assert done.landed.replaced == ReplacedRange(same=100), (
+        "of the rows that landed, not of each try"
+    )
     assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]
 
 

@@ -38,6 +38,7 @@ from rangeland.planning.plan_builder import (
     draft_ranges_in_log,
 )
 from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits
@@ -76,6 +77,7 @@ def terms(
         ),
         limits=limits or Limits(),
         slicing=Slicing(1000),
+        kind=PlanKind.BACKFILL,
     )
 
 
@@ -474,7 +476,7 @@ def test_what_nobody_serves_now_is_held_or_asked_for_later_and_never_called_gone
 
 
 def run_from(lower: Bound, limits: Limits | None = None) -> PlanTerms:
-    return replace(terms(lower, limits=limits), moves_checkpoint=True)
+    return replace(terms(lower, limits=limits), kind=PlanKind.RUN)
 
 
 def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
@@ -495,7 +497,7 @@ def test_what_a_backfill_has_landed_is_not_passed_over() -> None:
 
 def test_a_run_from_its_checkpoint_passes_over_nothing() -> None:
     here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
-    drafted = draft_new(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 20)), here)
+    drafted = draft_new(replace(terms(), kind=PlanKind.RUN), survey(log(P0, 0, 20)), here)
     assert (drafted.passed_over, drafted.notes) == ((), ())
 
 
@@ -509,7 +511,7 @@ def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: 
     after = position(dict(drafted.plan.checkpoint))
     again = draft_new(run_from(lower), survey(log(P0, 0, 10)), after)
     assert (again.is_empty, again.moves_without_landing, again.notes) == (True, False, ())
-    later = draft_new(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 12)), after)
+    later = draft_new(replace(terms(), kind=PlanKind.RUN), survey(log(P0, 0, 12)), after)
     assert spans(later) == [(0, 10, 12)]
 
 

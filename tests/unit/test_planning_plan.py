@@ -14,7 +14,7 @@ from rangeland.errors import Conflict, ProofFailed
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan import Plan, advance, canonical, renumber_plan
+from rangeland.planning.plan import Plan, advance, canonical, with_own_application
 from rangeland.planning.plan_kind import TRAITS, PlanKind
 from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
@@ -176,11 +176,26 @@ def test_an_unknown_kind_is_a_conflict() -> None:
         Plan.from_json({**PLAN.to_json(), "kind": "borrow"})
 
 
-def test_a_renumbered_plan_differs_in_its_number_only() -> None:
-    assert renumber_plan(PLAN, 9) == replace(PLAN, sequence=9)
-    assert renumber_plan(PLAN, 1, "rangeland/b") == replace(
-        PLAN, sequence=1, application="rangeland/b"
-    )
+def test_a_run_keeps_the_application_of_its_job() -> None:
+    assert with_own_application(PLAN) is PLAN
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PlanKind if kind is not PlanKind.RUN])
+def test_any_other_plan_is_named_after_the_hash_that_it_had_as_the_next_one_of_its_job(
+    kind: PlanKind,
+) -> None:
+    plan = replace(PLAN, kind=kind, schema_json='{"type": "struct", "fields": []}')
+    own = with_own_application(plan)
+    assert own.application == f"rangeland/{plan.job}/{kind.value}/{plan.hash[:12]}"
+    assert own == replace(plan, application=own.application, sequence=1)
+    assert with_own_application(plan) == own
+    for other in (
+        replace(plan, sequence=plan.sequence + 1),
+        replace(plan, made_at_ms=plan.made_at_ms + 1),
+        replace(plan, schema_json=""),
+        replace(plan, repairs_all=True),
+    ):
+        assert with_own_application(other).application != own.application
 
 
 @pytest.mark.parametrize("address", [B1, Address("::1", 1), Address("fe80::1", 65535)])

@@ -137,7 +137,7 @@ def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
     target = Keeping(*(kept(ten(first), 30 * MIB) for first in (40, 30, 20, 10, 0)))
     found = redrive.draft_from_quarantine(
         *(cast(Job, JOB), cast(Any, target), cast(Any, target), None),
-        *(JobPosition({}, Coverage(), 2), 5),
+        *("", JobPosition({}, Coverage(), 2), 5),
     )
     assert found.plan.ranges == tuple(
         replace(ten(first), estimated_bytes=30 * MIB) for first in (30, 40)
@@ -150,9 +150,8 @@ def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> No
     target = Keeping(kept(ten(0), 1))
     target.tags = ("A",)
     about = cast(Job, JOB), cast(Any, target), cast(Any, target), None
-    assert redrive.draft_from_quarantine(*about, JobPosition({}, Coverage(), 2), 5).plan.tags == (
-        "A",
-    )
+    position = JobPosition({}, Coverage(), 2)
+    assert redrive.draft_from_quarantine(*about, "", position, 5).plan.tags == ("A",)
     (found,) = redrive.quarantined_ranges(*about)
     assert found.read_filter == (Isolation.READ_COMMITTED, ("A",))
 
@@ -166,7 +165,7 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(redrive, "_try_batches", lambda *about: iter(found))
     position = JobPosition({}, Coverage(), 2)
     made = redrive.draft_from_quarantine(
-        cast(Job, JOB), cast(Any, None), cast(Any, None), None, position, 5
+        cast(Job, JOB), cast(Any, None), cast(Any, None), None, "", position, 5
     ).plan
     assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
 
@@ -299,7 +298,8 @@ def test_what_has_expired_keeps_nothing_that_the_log_has_in_quarantine(
     monkeypatch.setattr(redrive, "read_slices", lambda *about: (x for x in ()))
     request = RangeRequest(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy())
     terms = PlanTerms(
-        *("orders", APP, "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing())
+        *("orders", APP, "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing()),
+        PlanKind.REREAD,
     )
     survey = Survey(7, {P0: LogState(P0, Leader(Address("b", 1), 3, "id"), 15, 40)})
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.job.decode_section import Decode
 from rangeland.landing.execution.committer import CommittedPlan
 from rangeland.landing.execution.run_summary import result_of_plans
@@ -27,9 +27,9 @@ def held(from_offset: int, sequence: int) -> LossEvent:
     return LossEvent(*NAME, sequence, loss, 0, 0, plan_hash="hash")
 
 
-def committed(sequence: int) -> CommittedPlan:
+def committed(sequence: int, replaced: ReplacedRange | None = None) -> CommittedPlan:
     plan = Plan("orders", NAME[0], sequence, "kafka", Isolation.READ_COMMITTED, (), ())
-    landed: Any = SimpleNamespace(version=sequence, is_new=True)
+    landed = CommittedOutcome(sequence, is_new=True, replaced=replaced)
     outcome: Any = SimpleNamespace(ranges=(), files=())
     return CommittedPlan(plan, outcome, landed, recovered=False)
 
@@ -49,11 +49,7 @@ def test_what_replacements_have_changed_is_added_up() -> None:
     history = SimpleNamespace(losses=lambda plan_id: [])
     context = landing_context(SimpleNamespace(history=history), _job())
     one, other = ReplacedRange(same=3, changed=1), ReplacedRange(added=2)
-    plans = [
-        replace(committed(1), replaced=one),
-        committed(2),
-        replace(committed(3), replaced=other),
-    ]
+    plans = [committed(1, one), committed(2), committed(3, other)]
     assert result_of_plans(context, plans, None).replaced == one + other
     assert result_of_plans(context, [committed(2)], None).replaced is None
 

@@ -23,6 +23,7 @@ from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import failing_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanTerms, draft_new
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.untrusted import Unreadable, parse_json
 
 _OF_A_JOB = {
@@ -139,6 +140,7 @@ def _terms(job: Job, min_slices: int) -> PlanTerms:
         request=job.request,
         limits=job.run_limits,
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
+        kind=PlanKind.BACKFILL,
     )
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import look_up_read_settings
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
@@ -125,7 +126,8 @@ class LandingSteps:
         while lost_races < MAX_LOST_RACES:
             unfinished = self._unfinished_plans()
             first = step_before_draft(self._job, self._context.kind, unfinished)
-            match first or step_for_draft(self._job, self._planner.draft(), unfinished):
+            step = first or step_for_draft(self._job, self._planner.draft(), unfinished)
+            match step:
                 case Finish(entered, instead_of):
                     finished.append(self._committer.finish_entered(entered))
                     if instead_of is not None and finished[-1].outcome.ranges:
@@ -143,6 +145,8 @@ class LandingSteps:
                     else:
                         lost_ranges = draft.plan.ranges
                         lost_races += 1
+                case _:
+                    assert_never(step)
             self._surveys.forget_early()
             self._ledger.refresh()
             if finished:

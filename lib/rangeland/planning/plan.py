@@ -245,6 +245,11 @@ def advance(
     return marks
 
 
-def renumber_plan(plan: Plan, sequence: int, application: str | None = None) -> Plan:
-    """The same plan with another sequence number, and perhaps another application."""
-    return replace(plan, sequence=sequence, application=application or plan.application)
+def with_own_application(plan: Plan) -> Plan:
+    """A plan that was made as the next one of its job, with an application of its own if its kind
+    has that. This is named after the hash that the plan has had until then, under the job's own
+    application and number: the hash of a plan covers both, so it cannot be in its own name."""
+    if plan.kind.traits.moves_checkpoint:
+        return plan
+    application = plan.kind.application(plan.job, plan.hash)
+    return replace(plan, application=application, sequence=1)

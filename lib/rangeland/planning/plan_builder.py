@@ -40,6 +40,7 @@ from rangeland.planning.passed_over_ranges import (
 )
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.retention_risk import at_risk
 from rangeland.planning.run_limits import Limits, apply_limits
@@ -57,9 +58,10 @@ class PlanTerms:
     request: RangeRequest
     limits: Limits
     slicing: Slicing
+    kind: PlanKind
+    """The checkpoint of a run moves to where it begins, even without new records."""
     tags: tuple[str, ...] = ()
-    moves_checkpoint: bool = False
-    """True for runs: their checkpoint moves to where they begin, even without new records."""
+    schema_json: str = ""
 
 
 def draft_new(
@@ -85,7 +87,7 @@ def draft_new(
     first_marks = _first_marks(terms.request, resolved.ranges, survey, position)
     moved_starts = (
         new_beginnings(terms.request, sound, survey.logs, position.checkpoint)
-        if terms.moves_checkpoint
+        if terms.kind.traits.moves_checkpoint
         else []
     )
     checkpoint = _move_checkpoint(
@@ -93,7 +95,7 @@ def draft_new(
     )
     plan = _plan(terms, survey, position.sequence, ranges, slices, losses, checkpoint)
     skipped = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
-    passed_over = _passed_over(plan, position) if terms.moves_checkpoint else ()
+    passed_over = _passed_over(plan, position) if terms.kind.traits.moves_checkpoint else ()
     moved_partitions = {*first_marks, *(r.partition for r in moved_starts)}
     return PlanDraft(
         plan=plan,
@@ -241,6 +243,8 @@ def _plan(
         losses=tuple(losses),
         checkpoint=checkpoint,
         made_at_ms=survey.taken_at_ms,
+        kind=terms.kind,
+        schema_json=terms.schema_json,
         cluster=survey.cluster,
     )
 

@@ -7,6 +7,7 @@ since the caller can write them again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,20 +31,32 @@ from rangeland.delta.transaction_log.table_snapshot import (
     NotReady,
     Snapshot,
 )
-from rangeland.errors import ALL_OR_NOTHING, Conflict, StorageFailed, TableRefused
+from rangeland.error_answers import answer_about_data
+from rangeland.errors import (
+    ALL_OR_NOTHING,
+    Conflict,
+    RangelandError,
+    StorageFailed,
+    TableRefused,
+)
 from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
+from rangeland.planning.table_audit import ReplacedRange
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOutcome:
-    """The outcome is in the table. ``version`` is the version of its commit, None if the log no
-    longer goes back that far; ``is_new`` is False if it was committed before this call."""
+    """The outcome is in the table. ``version`` is the version of its commit, None if it is
+    unknown (see ``landed_at``); ``is_new`` is False if it was committed before this call."""
 
     version: int | None
     is_new: bool
     added: tuple[str, ...] = ()
     """The columns that this commit has added."""
+    replaced: ReplacedRange | None = None
+    """What this commit has changed, if it has replaced rows that could be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +119,9 @@ def land(
     try:
         done = _commit(delta, snapshot, new)
     except Conflict:
-        latest = delta.load(snapshot.path)
+        # A commit whose response was lost may conflict with itself.
+        with answer_about_data(ALL_OR_NOTHING):
+            latest = delta.load(snapshot.path)
         if latest is None or latest.table_id != snapshot.table_id:
             raise
         if not (_has(latest, request) or _may_try_again(latest, snapshot, request)):
@@ -119,7 +134,8 @@ def land(
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
             # Delta Kernel reads the log that is now at the path, perhaps another table's.
-            check_same_table(delta, snapshot)
+            with answer_about_data(ALL_OR_NOTHING):
+                check_same_table(delta, snapshot)
             plan_id = PlanId(request.application, request.sequence)
             return CommittedOutcome(landed_at(delta, snapshot.path, plan_id, since), is_new=False)
 
@@ -137,10 +153,8 @@ def _commit(
         missing.extend(gone_files(storage, request.files))
         return not missing
 
-    try:
+    with answer_about_data(ALL_OR_NOTHING, (StorageFailed,)):
         done = delta.commit(snapshot, request, is_whole)
-    except StorageFailed as error:
-        raise error.with_answers(data=ALL_OR_NOTHING) from error.__cause__
     return FilesGone(tuple(missing)) if isinstance(done, NotReady) else done
 
 
@@ -222,8 +236,13 @@ def gone_files(
 
 
 def landed_at(delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0) -> int | None:
-    """The table version at which a plan landed, None if the log does not go back that far."""
-    commit = landing_commit(delta, table_uri, plan_id, since)
+    """The table version at which a plan landed that is known to be in the table. None if the log
+    does not go back that far or cannot be read: the plan is in the table all the same."""
+    try:
+        commit = landing_commit(delta, table_uri, plan_id, since)
+    except RangelandError as error:
+        logger.warning("Did not find the version at which plan %s landed: %s", plan_id, error)
+        return None
     return None if commit is None else commit.version
 
 

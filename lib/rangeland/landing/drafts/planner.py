@@ -40,7 +40,7 @@ from rangeland.planning.job_position import JobPosition
 from rangeland.planning.lagging_ends import judge_draft
 from rangeland.planning.loss_errors import FailingLosses, failing_error, range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
-from rangeland.planning.plan import Plan, renumber_plan
+from rangeland.planning.plan import Plan, with_own_application
 from rangeland.planning.plan_builder import (
     PlanTerms,
     draft_exact_ranges,
@@ -108,10 +108,10 @@ class Planner:
             case _:
                 assert_never(self._kind)
         _check_losses_are_allowed(draft.failing)
-        draft = self._with_kind(draft)
-        _log_made(draft.plan)
-        schema_json = self._schema_to_merge()
-        return replace(draft, plan=replace(draft.plan, schema_json=schema_json))
+        plan = with_own_application(draft.plan)
+        _log_made(plan)
+        notes = (*draft.notes, *plaintext_secret_warnings(self._job))
+        return replace(draft, plan=plan, notes=notes)
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
         """A draft with the offsets of the job's range that the table lacks. The logs are surveyed
@@ -157,9 +157,15 @@ class Planner:
         return replace(draft, plan=plan, leaves_more=holes.leaves_more)
 
     def _draft_from_quarantine(self, position: JobPosition) -> PlanDraft:
-        now_ms = time.time_ns() // 1_000_000
-        kept = self._history, self._quarantine
-        return draft_from_quarantine(self._job, *kept, self._row_format, position, now_ms)
+        return draft_from_quarantine(
+            self._job,
+            self._history,
+            self._quarantine,
+            self._row_format,
+            self._schema_to_merge(),
+            position,
+            now_ms=time.time_ns() // 1_000_000,
+        )
 
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
         """A draft that reads quarantined batches from the log again."""
@@ -193,7 +199,7 @@ class Planner:
         return look_up_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:
-        """What the job asks of each of its plans."""
+        """What the job asks of each plan of this kind."""
         slicing = self._job.slicing
         if slicing.min_slices == 0:
             # By default every core gets work if there are enough bytes.
@@ -207,17 +213,9 @@ class Planner:
             request=self._job.request,
             limits=self._job.run_limits,
             slicing=slicing,
-            moves_checkpoint=self._kind.traits.moves_checkpoint,
+            kind=self._kind,
+            schema_json=self._schema_to_merge(),
         )
-
-    def _with_kind(self, draft: PlanDraft) -> PlanDraft:
-        """Gives a plan that is not a run's its kind and an application named after its hash."""
-        draft = replace(draft, notes=(*draft.notes, *plaintext_secret_warnings(self._job)))
-        if self._kind.traits.moves_checkpoint:
-            return draft
-        plan = replace(draft.plan, kind=self._kind)
-        application = self._kind.application(self._job.name, plan.hash)
-        return replace(draft, plan=renumber_plan(plan, 1, application))
 
     # --- read options -----------------------------------------------------------
 

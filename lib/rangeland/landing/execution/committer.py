@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
@@ -17,15 +18,12 @@ from rangeland.delta.table_metadata import Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
+    FilesUnfit,
     NotCommitted,
     RowsRefused,
 )
-from rangeland.errors import (
-    FOUND_BEFORE_PLANS,
-    PLAN_STAYS,
-    EngineFailed,
-    StorageFailed,
-)
+from rangeland.error_answers import answer_about_data
+from rangeland.errors import FOUND_BEFORE_PLANS, PLAN_STAYS, EngineFailed, StorageFailed
 from rangeland.landing.execution.commit_failures import (
     commit_error,
     gone_rows_error,
@@ -53,16 +51,13 @@ MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class CommittedPlan:
-    """A plan that is now in the table. ``recovered``: another or an earlier driver entered it.
-    ``replaced``: what it has changed in the table, if it has replaced rows that could be
-    compared."""
+    """A plan that is now in the table. ``recovered``: another or an earlier driver entered it."""
 
     plan: Plan
     outcome: OutcomeEvent
     landed: CommittedOutcome
     recovered: bool
     is_shared: bool = False
-    replaced: ReplacedRange | None = None
 
     @property
     def is_ours(self) -> bool:
@@ -88,16 +83,7 @@ class Superseded:
     outcome: OutcomeEvent
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """An outcome that is in the table, and what it has changed there, if it has replaced rows."""
-
-    outcome: OutcomeEvent
-    landed: CommittedOutcome
-    replaced: ReplacedRange | None = None
-
-
-Attempt = Landing | NotCommitted | Superseded | RowsChanged
+Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged
 """What an attempt to commit an outcome ends in."""
 
 
@@ -109,7 +95,6 @@ class PlanCommitter:
         self._table = target.table
         self._ledger = target.ledger
         self._quarantine = target.quarantine
-        self._identity = target.identity
         self._history = target.history
         self._writer = target.writer
         self._progress = context.progress
@@ -145,15 +130,11 @@ class PlanCommitter:
         if not is_new:
             logger.info("Finishing plan %s, which another run entered", plan.id)
         shared: SharedOutcome | None = None
-        try:
-            if outcome is None:
+        if outcome is None:
+            with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
                 outcome, shared = self._outcomes.prepare(plan, is_new=is_new)
-            check_same_plan(plan, outcome)
-            landing = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
-        except FOUND_BEFORE_PLANS as error:
-            raise error.with_answers(data=PLAN_STAYS) from error.__cause__
-        outcome = landing.outcome
-        landed = landing.landed
+        check_same_plan(plan, outcome)
+        outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
@@ -162,48 +143,57 @@ class PlanCommitter:
                 self._warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
         is_shared = shared is not None
-        return CommittedPlan(plan, outcome, landed, recovered, is_shared, landing.replaced)
+        return CommittedPlan(plan, outcome, landed, recovered, is_shared)
 
-    def _commit(self, prepared: PreparedPlan) -> Landing:
+    def _commit(self, prepared: PreparedPlan) -> tuple[OutcomeEvent, CommittedOutcome]:
         """Commits the outcome, or the one that counts instead: another driver's, or that of reading
         the plan again, once, if this one cannot be committed."""
         plan = prepared.plan
         conflicts = 0
         was_read_again = False
         while True:
-            match self._attempt(prepared):
-                case Landing() as landing:
-                    return landing
+            attempt = self._attempt(prepared)
+            match attempt:
+                case CommittedOutcome() as landed:
+                    return prepared.outcome, self._with_version(landed, prepared)
                 case Superseded(outcome=newer):
                     prepared = replace(prepared, outcome=newer)
+                case RowsChanged() | FilesGone() | FilesUnfit() | RowsRefused() if (
+                    self._outcomes.has_landed_by_now(plan)
+                ):
+                    continue  # by another driver, or by a commit that conflicts with itself
                 case RowsChanged() as changed:
                     conflicts += 1
                     if conflicts == MAX_ATTEMPTS:
                         raise rows_changed_error(changed)
                     logger.info("Committing plan %s again: %s", plan.id, changed.why)
-                    self._table.refresh_same_table()
-                case failure if was_read_again:
-                    raise commit_error(plan, failure)
-                case failure:
-                    # Another driver may have landed the files before they disappeared.
-                    self._table.refresh_same_table()
-                    if (theirs := self._find_landing(prepared)) is not None:
-                        return theirs
-                    outcome = self._outcomes.read_again(plan, prepared.outcome, failure)
+                case FilesGone() | FilesUnfit() | RowsRefused() as failure:
+                    if was_read_again:
+                        raise commit_error(plan, failure)
+                    with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
+                        outcome = self._outcomes.read_again(plan, prepared.outcome, failure)
                     prepared = replace(prepared, outcome=outcome)
                     conflicts, was_read_again = 0, True
+                case _:
+                    assert_never(attempt)
+
+    def _with_version(self, landed: CommittedOutcome, prepared: PreparedPlan) -> CommittedOutcome:
+        """The same with its version, if that can be found: it is in the table in any case."""
+        if landed.version is not None:
+            return landed
+        version = self._table.landed_at(prepared.plan.id, prepared.planned_at_version)
+        return replace(landed, version=version)
 
     def _attempt(self, prepared: PreparedPlan) -> Attempt:
         """Tries once to commit an outcome as its kind of plan requires, the bytes in quarantine
         first. Does nothing if it has already landed."""
-        if (landing := self._find_landing(prepared)) is not None:
-            return landing
+        if self._outcomes.has_landed(prepared.plan):
+            return CommittedOutcome(None, is_new=False)
         if (gone := self._commit_quarantine(prepared.outcome)) is not None:
             return gone
         if (failure := self._constraint_failure(prepared.outcome)) is not None:
             return failure
-        found = self._replace(prepared) if prepared.plan.replaces else self._add(prepared)
-        return Landing(prepared.outcome, found) if isinstance(found, CommittedOutcome) else found
+        return self._replace(prepared) if prepared.plan.replaces else self._add(prepared)
 
     def _commit_quarantine(self, outcome: OutcomeEvent) -> FilesGone | None:
         """Commits what an outcome has in quarantine. A later attempt that has nothing there still
@@ -223,7 +213,7 @@ class PlanCommitter:
         refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
 
-    def _add(self, prepared: PreparedPlan) -> CommittedOutcome | NotCommitted | RowsChanged:
+    def _add(self, prepared: PreparedPlan) -> Attempt:
         """Adds the rows of an outcome to the table. Those of a repair take the place of rows that
         something else has brought back in the meantime."""
         plan = prepared.plan
@@ -233,18 +223,10 @@ class PlanCommitter:
         if not plan.kind.traits.repairs:
             return self._writer.land(outcome, version)
         if self._replacement.has_rows_of(plan):
-            return self._replacement.land(plan, outcome, version)
+            return self._replacement.land(plan, outcome)
         return self._writer.land(outcome, version, self._table.gone_files())
 
-    def _find_landing(self, prepared: PreparedPlan) -> Landing | None:
-        """The landing of a plan, if the table had it when it was last read."""
-        plan = prepared.plan
-        if self._identity.landed_sequence(plan.application) < plan.sequence:
-            return None
-        version = self._table.landed_at(plan.id, prepared.planned_at_version)
-        return Landing(prepared.outcome, CommittedOutcome(version, is_new=False))
-
-    def _replace(self, prepared: PreparedPlan) -> Attempt | CommittedOutcome:
+    def _replace(self, prepared: PreparedPlan) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
         up."""
         plan = prepared.plan
@@ -260,19 +242,24 @@ class PlanCommitter:
         differences = self._differences(plan, outcome)
         self._progress.step("replacing rows")
         try:
-            landed = self._replacement.land(plan, outcome, version)
+            return self._replacement.land(plan, outcome, differences)
         except StorageFailed as error:
-            self._table.refresh()
-            if not (files := self._table.gone_files()):
-                raise
-            gone_error = gone_rows_error(plan, files, error)
-            theirs = self._outcomes.give_up(plan, gone_error, outcome.attempt + 1)
-            if theirs is None:
-                raise gone_error from error
-            return Superseded(theirs)
-        if isinstance(landed, CommittedOutcome):
-            return Landing(outcome, landed, differences)
-        return landed
+            return self._look_after_failure(prepared, error)
+
+    def _look_after_failure(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
+        """What a replacement has come to that ended in this error: it may have been committed all
+        the same. If it was not, and files of the table are gone, the plan is given up; raises the
+        error if there is another reason."""
+        plan = prepared.plan
+        if self._outcomes.has_landed_by_now(plan):
+            return CommittedOutcome(None, is_new=False)
+        if not (files := self._table.gone_files()):
+            raise error
+        gone_error = gone_rows_error(plan, files, error)
+        theirs = self._outcomes.give_up(plan, gone_error, prepared.outcome)
+        if theirs is None:
+            raise gone_error from error
+        return Superseded(theirs)
 
     def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
         """What the replacement would change; None if the rows cannot be compared. This is only

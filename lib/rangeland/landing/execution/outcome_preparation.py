@@ -11,7 +11,8 @@ from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.transaction_log.table_commit import NotCommitted, gone_files
-from rangeland.errors import RangelandError, RangeLost
+from rangeland.error_answers import answer_about_data
+from rangeland.errors import ALL_OR_NOTHING, RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
@@ -20,7 +21,7 @@ from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPla
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
 from rangeland.landing.target.loss_records import losses_in
-from rangeland.landing.target.target_writer import Prepared
+from rangeland.landing.target.target_writer import RecordedOutcome
 from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
@@ -40,6 +41,7 @@ class OutcomePreparer:
         self._context = context
         self._reader = reader
         self._table = context.target.table
+        self._identity = context.target.identity
         self._writer = context.target.writer
         self._progress = context.progress
         self._warn = context.warn
@@ -66,10 +68,25 @@ class OutcomePreparer:
         self._warn(read_again_warning(failure))
         return self._read(plan, partial(self._reader.read, plan, is_new=False), old)
 
-    def give_up(self, plan: Plan, error: RangelandError, attempt: int) -> OutcomeEvent | None:
-        """Ends a plan that cannot succeed, without changing the table. If another driver has read
-        it successfully, does nothing and returns that driver's outcome."""
+    def has_landed(self, plan: Plan) -> bool:
+        """Whether the table had a plan when it was last read."""
+        return self._identity.landed_sequence(plan.application) >= plan.sequence
+
+    def has_landed_by_now(self, plan: Plan) -> bool:
+        """Whether the table has a plan now. An error leaves that open."""
+        with answer_about_data(ALL_OR_NOTHING):
+            self._table.refresh_same_table()
+            return self.has_landed(plan)
+
+    def give_up(
+        self, plan: Plan, error: RangelandError, instead_of: OutcomeEvent | None
+    ) -> OutcomeEvent | None:
+        """Ends a plan that cannot succeed, without changing the table. If it has landed, or another
+        driver has read it successfully, does nothing and returns the outcome that counts."""
+        if instead_of is not None and self.has_landed_by_now(plan):
+            return instead_of
         self._progress.step("giving up the plan")
+        attempt = 0 if instead_of is None else instead_of.attempt + 1
         outcome = self._writer.give_up(plan, losses_in(error), attempt)
         if outcome.ranges:
             return outcome
@@ -86,15 +103,14 @@ class OutcomePreparer:
             results = self._prove(plan, reading, instead_of)
             self._check_rows_can_land(plan, reading.files, is_new=instead_of is None)
         except plan.kind.traits.given_up_for as error:
-            attempt = 0 if instead_of is None else instead_of.attempt + 1
-            theirs = self.give_up(plan, error, attempt)
+            theirs = self.give_up(plan, error, instead_of)
             if theirs is None:
                 raise
             return theirs
-        preparation = self._prepare(plan, results, reading, instead_of)
-        if not preparation.is_mine and instead_of is None:
+        recorded = self._prepare(plan, results, reading, instead_of)
+        if not recorded.is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
-        return preparation.outcome
+        return recorded.outcome
 
     def _prepare_shared(
         self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
@@ -136,7 +152,7 @@ class OutcomePreparer:
         results: Sequence[RangeResult],
         reading: PlanReceipts,
         instead_of: OutcomeEvent | None = None,
-    ) -> Prepared:
+    ) -> RecordedOutcome:
         self._progress.step("preparing the outcome")
         return self._writer.prepare(
             plan,

@@ -105,7 +105,7 @@ def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:
 
 def _replaced_rows(landed: Iterable[CommittedPlan]) -> ReplacedRange | None:
     """What replacements have changed, if that is known of any."""
-    changes = [one.replaced for one in landed if one.replaced is not None]
+    changes = [f.landed.replaced for f in landed if f.landed.replaced is not None]
     return sum(changes, ReplacedRange()) if changes else None
 
 

@@ -42,6 +42,7 @@ from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.result_json import RESULT_JSON, JsonResult
 from rangeland.results import RunResult
@@ -205,6 +206,7 @@ def draft_from_quarantine(
     history: JobHistory,
     quarantine: TargetQuarantine,
     row_format: RowFormat | None,
+    schema_json: str,
     position: JobPosition,
     now_ms: int,
 ) -> PlanDraft:
@@ -234,6 +236,8 @@ def draft_from_quarantine(
         slices=tuple(_slice(index, r) for index, r in enumerate(ranges)),
         checkpoint=position.checkpoint,
         made_at_ms=now_ms,
+        kind=PlanKind.REDRIVE,
+        schema_json=schema_json,
     )
     return PlanDraft(plan=plan, requested=tuple(ranges), leaves_more=True)
 

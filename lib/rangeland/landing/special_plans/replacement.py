@@ -86,11 +86,12 @@ class Replacement:
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def land(
-        self, plan: Plan, outcome: OutcomeEvent, planned_at_version: int | None
+        self, plan: Plan, outcome: OutcomeEvent, differences: ReplacedRange | None = None
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | RowsChanged:
         """Replaces the table's rows in the plan's ranges with those of an outcome that is not in
         the table yet, in one commit, which also adds the columns that the table lacks, unless
-        another writer has changed the rows first."""
+        another writer has changed the rows first. ``differences`` is what that changes, if it is
+        known; Spark does not say at which version."""
         table = self._table
         path = self._table.uri
         self._writer.set_ledger_property()
@@ -105,9 +106,8 @@ class Replacement:
             changed = replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
             if changed is not None:
                 return changed
-        table.refresh()
-        version = table.landed_at(outcome.plan_id, planned_at_version)
-        return table_commit.CommittedOutcome(version, is_new=True, added=tuple(change.added))
+        added = tuple(change.added)
+        return table_commit.CommittedOutcome(None, True, added, differences)
 
     def _swap(
         self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange

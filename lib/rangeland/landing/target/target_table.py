@@ -216,9 +216,8 @@ class TargetTable:
         return table_commit.landing_commit(self.delta, self.uri, plan_id, planned_at_version or 0)
 
     def landed_at(self, plan_id: PlanId, planned_at_version: int | None) -> int | None:
-        """The version at which a plan landed, None if the log does not go back that far."""
-        commit = self.landing_commit(plan_id, planned_at_version)
-        return None if commit is None else commit.version
+        """See ``table_commit.landed_at``."""
+        return table_commit.landed_at(self.delta, self.uri, plan_id, planned_at_version or 0)
 
     def has_files(self) -> bool:
         return self.snapshot is not None and next(self.snapshot.files(), None) is not None

@@ -50,9 +50,9 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """The outcome that counts for a plan. ``is_mine``: it was handed in here; otherwise another
-    driver had already prepared it."""
+class RecordedOutcome:
+    """The outcome that the ledger has for a plan, and that counts. ``is_mine``: it was handed in
+    here; otherwise another driver had already prepared it."""
 
     outcome: OutcomeEvent
     is_mine: bool
@@ -112,7 +112,7 @@ class TargetWriter:
         *,
         instead_of: OutcomeEvent | None = None,
         schema_json: str | None = None,
-    ) -> Prepared:
+    ) -> RecordedOutcome:
         """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
         gone, which this one replaces as a new attempt. ``schema_json``: the schema of its files, if
         it is not the plan's."""
@@ -136,18 +136,18 @@ class TargetWriter:
         )
         return self._prepare(plan, outcome, losses)
 
-    def _prepare(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> Prepared:
+    def _prepare(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> RecordedOutcome:
         """Writes an outcome with its losses, or returns one that another driver wrote first."""
         ledger = self._ledger.require()
         if ledger.prepare(mine, self._with_columns(losses)):
             _log_prepared(plan, mine, losses)
-            return Prepared(mine, is_mine=True)
+            return RecordedOutcome(mine, is_mine=True)
         ledger.refresh()
         theirs = ledger.view.outcome(plan.id)
         if theirs is None:
             raise Bug(f"the outcome of {plan.id} exists and cannot be read")
         check_same_plan(plan, theirs)
-        return Prepared(theirs, is_mine=False)
+        return RecordedOutcome(theirs, is_mine=False)
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """The parts of a plan that drivers have read so far, and its outcome if it has one."""

@@ -1,0 +1,343 @@
+"""What a run says of its rows if the store fails once they are committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.transaction_log import table_commit
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome
+from rangeland.delta.transaction_log.table_snapshot import AlreadyCommitted, CommitRequest, Snapshot
+from rangeland.errors import (
+    ALL_OR_NOTHING,
+    PLAN_STAYS,
+    AccessDenied,
+    Conflict,
+    RangelandError,
+    StorageFailed,
+    TableRefused,
+    UsageError,
+)
+from rangeland.landing.execution.committer import MAX_ATTEMPTS, PlanCommitter
+from rangeland.landing.special_plans import replacement
+from rangeland.landing.special_plans.replacement import Replacement
+from rangeland.landing.target import target_table
+from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.planning.plan import PlanId
+from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.table_audit import ReplacedRange
+from rangeland.spark.replace_where import RowsChanged
+from tests.unit import test_landing_target
+from tests.unit.test_landing_target import (
+    APP,
+    EXPIRED,
+    Drivers,
+    LakeInMemory,
+    columns_are_there,
+    finisher_of,
+    plan,
+    reading_of,
+    whole_reading,
+)
+from tests.unit.test_ledger_lost_responses import Version
+
+drivers = test_landing_target.drivers
+REPLACING = plan(application=f"{APP}/replace/0123", kind=PlanKind.REPLACE)
+FAILURES = (
+    StorageFailed("the store is down"),
+    AccessDenied("the store refuses"),
+    Conflict("the table has moved on"),
+    UsageError("the store is unknown"),
+)
+
+
+class FailingLake(LakeInMemory):
+    """One that raises an error where the log or the history of one table is read, from when it is
+    told to on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = ""
+        self.load_error: RangelandError | None = None
+        self.history_error: RangelandError | None = None
+
+    def load(self, path: str) -> Version | None:
+        if path == self.path and self.load_error is not None:
+            raise self.load_error
+        return super().load(path)
+
+    def commits(self, path: str, since: int) -> list[CommitMetadata]:
+        if path == self.path and self.history_error is not None:
+            raise self.history_error
+        return super().commits(path, since)
+
+
+@pytest.fixture
+def lake(monkeypatch: pytest.MonkeyPatch) -> FailingLake:
+    made = FailingLake()
+    monkeypatch.setattr(target_table, "DeltaKernel", lambda spark: made)
+    return made
+
+
+class Replacing:
+    """A driver that replaces rows. ``then`` is called after each commit that Spark has made, or in
+    its place, with the number of the attempt."""
+
+    def __init__(
+        self, lake: FailingLake, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        columns_are_there(monkeypatch)
+        self.lake = lake
+        self.lake.path = drivers.path
+        self.attempts = 0
+        self.then: Callable[[int], RowsChanged | None] = lambda attempt: None
+        self.commits_at = 1
+        self.target: LandingTarget = drivers.another()
+        assert self.target.writer.enter(REPLACING, [])
+        self.reading = whole_reading(drivers, self.target, "rows.parquet")
+        monkeypatch.setattr(Replacement, "check_rows_inside", lambda *_: None)
+        monkeypatch.setattr(Replacement, "differences", lambda *_: ReplacedRange(same=100))
+        monkeypatch.setattr(Replacement, "_swap", lambda *_: (None, None, "true"))
+        monkeypatch.setattr(replacement, "replace_rows", self._replace_rows)
+
+    def _replace_rows(
+        self, new: object, path: str, where: str, plan_id: PlanId, *, evolves: bool
+    ) -> RowsChanged | None:
+        self.attempts += 1
+        if self.attempts == self.commits_at:
+            self.commit()
+        return self.then(self.attempts)
+
+    def commit(self) -> None:
+        request = CommitRequest(REPLACING.application, REPLACING.sequence)
+        self.lake.tables[self.lake.path].commit(cast(Any, None), request)
+
+    @property
+    def committer(self) -> PlanCommitter:
+        return finisher_of(self.reading)
+
+    def attempt_in_ledger(self, drivers: Drivers) -> int:
+        self.lake.load_error = self.lake.history_error = None
+        outcome = drivers.another().ledger.view.outcome(REPLACING.id)
+        assert outcome is not None
+        assert outcome.ranges
+        return outcome.attempt
+
+
+@pytest.fixture
+def replacing(lake: FailingLake, drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> Replacing:
+    return Replacing(lake, drivers, monkeypatch)
+
+
+def lose_a_file(target: LandingTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target.table, "gone_files", lambda: [SimpleNamespace(path="old.parquet")])
+
+
+# --- a replacement -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_rows_that_were_replaced_count_as_landed_if_their_version_cannot_be_read(
+    replacing: Replacing, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: RangelandError
+) -> None:
+    lose_a_file(replacing.target, monkeypatch)
+
+    def fail(attempt: int) -> None:
+        replacing.lake.load_error = replacing.lake.history_error = error
+
+    replacing.then = fail
+    done = replacing.committer.finish_new(REPLACING)
+    assert (done.landed.version, done.is_ours) == (None, True)
+    assert done.landed.replaced == ReplacedRange(same=100)
+    assert replacing.attempt_in_ledger(drivers) == 0
+
+
+def lose_the_response(attempt: int) -> None:
+    raise StorageFailed("could not replace rows").with_answers(data=ALL_OR_NOTHING)
+
+
+def test_a_replacement_is_not_given_up_that_was_committed_and_whose_response_was_lost(
+    replacing: Replacing, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_a_file(replacing.target, monkeypatch)
+    replacing.then = lose_the_response
+    done = replacing.committer.finish_new(REPLACING)
+    assert (done.landed.version, done.landed.is_new) == (2, False)
+    assert replacing.attempt_in_ledger(drivers) == 0
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_a_replacement_is_not_given_up_as_long_as_nothing_shows_whether_it_was_committed(
+    replacing: Replacing, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: RangelandError
+) -> None:
+    lose_a_file(replacing.target, monkeypatch)
+
+    def fail(attempt: int) -> None:
+        replacing.lake.load_error = error
+        lose_the_response(attempt)
+
+    replacing.then = fail
+    with pytest.raises(type(error)) as caught:
+        replacing.committer.finish_new(REPLACING)
+    assert caught.value.data == ALL_OR_NOTHING
+    assert replacing.attempt_in_ledger(drivers) == 0
+
+
+def test_a_replacement_that_the_table_does_not_have_is_given_up(
+    replacing: Replacing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_a_file(replacing.target, monkeypatch)
+    replacing.commits_at = 0
+    replacing.then = lose_the_response
+    with pytest.raises(TableRefused, match=r"file old\.parquet is gone") as caught:
+        replacing.committer.finish_new(REPLACING)
+    assert caught.value.data == Conflict.data
+    replacing.target.ledger.refresh()
+    assert replacing.target.history.unfinished_plans() == []
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_an_error_of_the_commit_itself_keeps_its_answer(
+    replacing: Replacing, error: RangelandError
+) -> None:
+    def fail(attempt: int) -> None:
+        raise error.with_answers(data=ALL_OR_NOTHING)
+
+    replacing.commits_at = 0
+    replacing.then = fail
+    with pytest.raises(type(error)) as caught:
+        replacing.committer.finish_new(REPLACING)
+    assert caught.value.data == ALL_OR_NOTHING
+
+
+@pytest.mark.parametrize("attempt", [1, MAX_ATTEMPTS])
+def test_a_replacement_that_conflicts_with_itself_has_landed(
+    replacing: Replacing, attempt: int
+) -> None:
+    replacing.commits_at = attempt
+    replacing.then = lambda _: RowsChanged("lake/t", "ConcurrentTransactionException")
+    done = replacing.committer.finish_new(REPLACING)
+    assert (replacing.attempts, done.landed.is_new) == (attempt, False)
+    assert done.landed.version is not None
+
+
+def test_a_plan_is_not_given_up_that_another_driver_lands_while_it_is_read_again(
+    replacing: Replacing, drivers: Drivers
+) -> None:
+    """The files that were gone may be back by then."""
+    prepared = replacing.committer._outcomes.prepare(REPLACING, is_new=True)[0]
+    (Path(drivers.path) / "rows.parquet").unlink()
+
+    def read_all(*_: object, is_new: bool) -> Any:
+        replacing.commit()
+        raise EXPIRED
+
+    replacing.reading.read_all = read_all  # type: ignore[method-assign]
+    replacing.target.ledger.refresh()
+    (left,) = replacing.target.history.unfinished_plans()
+    done = replacing.committer.finish_entered(left)
+    assert (done.outcome, done.landed.is_new) == (prepared, False)
+    assert replacing.attempt_in_ledger(drivers) == 0
+
+
+def test_a_plan_that_is_read_again_stays_if_a_right_is_missing(
+    replacing: Replacing, drivers: Drivers
+) -> None:
+    replacing.committer._outcomes.prepare(REPLACING, is_new=True)
+    (Path(drivers.path) / "rows.parquet").unlink()
+    replacing.reading.error = AccessDenied("orders/0 may not be read")
+    replacing.target.ledger.refresh()
+    (left,) = replacing.target.history.unfinished_plans()
+    with pytest.raises(AccessDenied) as caught:
+        replacing.committer.finish_entered(left)
+    assert caught.value.data == PLAN_STAYS
+
+
+# --- a commit that adds rows -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_a_plan_that_is_found_in_the_table_has_landed_if_its_version_cannot_be_read(
+    lake: FailingLake, drivers: Drivers, error: RangelandError
+) -> None:
+    lake.path = drivers.path
+    target = drivers.another()
+    assert target.writer.enter(plan(), [])
+    reading = whole_reading(drivers, target, "rows.parquet")
+    finisher_of(reading).finish_new(plan())
+    target.ledger.refresh()
+    entered = target.history.plan_with_outcome(plan())
+    assert entered is not None
+    lake.history_error = error
+    done = finisher_of(reading_of(target)).finish_entered(entered)
+    assert (done.landed.version, done.landed.is_new) == (None, False)
+
+
+TABLE = SimpleNamespace(
+    path="/lake/orders",
+    version=3,
+    table_id="id",
+    transaction_version=lambda _: None,
+    property=lambda _: None,
+)
+LANDED = CommitRequest(APP, 4)
+
+
+class Kernel:
+    """One for which a commit has this result, and that then reads, or fails to read."""
+
+    def __init__(self, result: AlreadyCommitted | RangelandError, **reads: Any) -> None:
+        self._result = result
+        self._reads = reads
+
+    def storage(self, path: str) -> str:
+        return path
+
+    def commit(self, *_: object) -> AlreadyCommitted:
+        return _unless_error(self._result)
+
+    def load(self, path: str) -> Any:
+        return _unless_error(self._reads["load"])
+
+    def commits(self, path: str, since: int) -> Any:
+        return _unless_error(self._reads["commits"])
+
+
+def _unless_error(result: Any) -> Any:
+    if isinstance(result, RangelandError):
+        raise result
+    return result
+
+
+def land(result: AlreadyCommitted | RangelandError, **reads: Any) -> Any:
+    kernel = cast(DeltaKernel, Kernel(result, **reads))
+    return table_commit.land(kernel, cast(Snapshot, TABLE), LANDED)
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_a_commit_that_is_found_in_the_table_needs_no_version(error: RangelandError) -> None:
+    done = land(AlreadyCommitted(5, 4), load=TABLE, commits=error)
+    assert done == CommittedOutcome(None, is_new=False)
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_a_commit_that_may_be_in_another_table_is_all_or_nothing(error: RangelandError) -> None:
+    with pytest.raises(type(error)) as caught:
+        land(AlreadyCommitted(5, 4), load=error)
+    assert caught.value.data == ALL_OR_NOTHING
+    with pytest.raises(Conflict, match="dropped and created again") as other:
+        land(AlreadyCommitted(5, 4), load=SimpleNamespace(**vars(TABLE) | {"table_id": "other"}))
+    assert other.value.data == ALL_OR_NOTHING
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_a_conflict_that_nothing_explains_is_all_or_nothing(error: RangelandError) -> None:
+    with pytest.raises(type(error)) as caught:
+        land(Conflict("the metadata was changed"), load=error)
+    assert caught.value.data == ALL_OR_NOTHING
