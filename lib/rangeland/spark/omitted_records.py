@@ -56,7 +56,7 @@ class OmittedRecords:
     def trial(self) -> ReadSettings:
         return replace(self.settings, policy=Policy.all(Action.SKIP))
 
-    def add(
+    def omit_or_error(
         self, slices: Sequence[Slice], trials: Trials, error: TransformFailed
     ) -> TransformFailed | None:
         """Searches the slices of a failed task for records on which the transform fails, and omits
