@@ -82,6 +82,13 @@ def test_a_member_loses_its_partitions_with_its_generation_its_id_or_its_group()
     }
 
 
+def test_a_topic_is_unknown_by_its_name_or_its_id() -> None:
+    assert [c.name for c in CODES if c.is_unknown_topic] == [
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNKNOWN_TOPIC_ID",
+    ]
+
+
 RETRIABLE_IN_JAVA = (
     "COORDINATOR_LOAD_IN_PROGRESS",
     "COORDINATOR_NOT_AVAILABLE",

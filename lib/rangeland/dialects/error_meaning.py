@@ -87,6 +87,10 @@ class GroupMeaning(Enum):
     MEMBER_REPLACED = "member replaced"
     """Another member has taken the instance id."""
     NO_SUCH_GROUP = "no such group"
+    NO_MEMBERS = "no members"
+    """The group has no member at this broker."""
+    NO_OFFSET = "no offset"
+    """The group has no offset of this partition."""
     PROTOCOL_MISMATCH = "protocol mismatch"
     """The group's members use another protocol or assignment than the one that joins."""
     GROUP_FULL = "group full"
@@ -105,13 +109,17 @@ class GroupMeaning(Enum):
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
     """A line of a dialect's table. ``description`` completes "the broker says that". The name is
-    for people: callers branch on the meanings."""
+    for people: callers branch on the meanings and on what else is true of the code."""
 
     number: int
     name: str
     meaning: ErrorMeaning
     description: str
     group_meaning: GroupMeaning = GroupMeaning.OTHER
+    is_unknown_topic: bool = False
+    """The broker knows no such topic."""
+    is_before_log_start: bool = False
+    """The log begins after the requested offset."""
 
     def describe(self, remark: str = "") -> str:
         """The code's name, and the broker's remark or else the code's description."""
