@@ -78,7 +78,8 @@ def draft_new(
     requested = [r for r in sound if r.width > 0]
     ranges = _ranges_to_land(requested, terms.limits, survey, position.landed)
     # Other losses are not recorded as gone, since those offsets may still appear.
-    losses = _losses_inside(ranges, resolved.losses, (LossKind.EXPIRED,))
+    expired = [kind for kind in LossKind if kind.traits.is_before_log_start]
+    losses = _losses_inside(ranges, resolved.losses, expired)
     readable = _without_losses(ranges, losses)
     risks = at_risk(readable, survey)
     slices = cut_slices(readable, terms.slicing, survey.logs, risks)
@@ -92,7 +93,7 @@ def draft_new(
         {**position.checkpoint, **first_marks}, [*moved_starts, *ranges], survey
     )
     plan = _plan(terms, survey, position.sequence, ranges, slices, losses, checkpoint)
-    skipped = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
+    skipped = tuple(loss for loss in resolved.losses if loss.kind not in expired)
     passed_over = _passed_over(plan, position) if terms.moves_checkpoint else ()
     moved_partitions = {*first_marks, *(r.partition for r in moved_starts)}
     return PlanDraft(
