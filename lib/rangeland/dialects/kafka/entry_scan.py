@@ -24,6 +24,7 @@ import numpy as np
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.batch_table import BatchColumn, BatchWalk, Heads
+from rangeland.decode.kafka.entry_layouts import BATCH_V2
 from rangeland.dialects.fetch_values import FetchedRecords, Scan, UnconfirmedGap
 from rangeland.dialects.kafka.entry_checks import (
     first_inside,
@@ -37,7 +38,6 @@ from rangeland.dialects.kafka.entry_spans import MAX_OFFSET, first_and_delta, fi
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.dialects.kafka.record_batch import BatchV2, batch_of
 from rangeland.errors import BadRecord
-from rangeland.wire.fixed_layouts import BATCH_V2
 
 HEADS = 1024
 """The most batches that are found in one step."""

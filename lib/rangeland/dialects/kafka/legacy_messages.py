@@ -18,17 +18,17 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from rangeland.decode import kafka_decoder
-from rangeland.decode.kafka.layout import MessageWalk, Payload, RecordFormat, UndecodableRecord
-from rangeland.errors import BadRecord, Damage
-from rangeland.wire.bounded_decompression import CODECS, NotDecompressible, decompress, mend_lz4
-from rangeland.wire.fixed_layouts import (
+from rangeland.decode.kafka.entry_layouts import (
     BATCH_PREFIX,
     MESSAGE_V0,
     MESSAGE_V1,
     MessageV0,
     MessageV1,
-    StructLayout,
 )
+from rangeland.decode.kafka.layout import MessageWalk, Payload, RecordFormat, UndecodableRecord
+from rangeland.errors import BadRecord, Damage
+from rangeland.wire.bounded_decompression import CODECS, NotDecompressible, decompress, mend_lz4
+from rangeland.wire.fixed_layouts import StructLayout
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
 MAX_JOINED_BYTES: Final = 8 << 20

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from crc32c import crc32c
 
 from rangeland.decode.kafka.batch_table import LOG_APPEND
+from rangeland.decode.kafka.entry_layouts import BATCH_V2, BatchHeader
 from rangeland.decode.kafka.layout import Payload
 from rangeland.dialects.kafka.legacy_messages import batch_error
 from rangeland.errors import BadRecord
@@ -20,7 +21,6 @@ from rangeland.wire.bounded_decompression import (
     check_within_limits,
     decompress,
 )
-from rangeland.wire.fixed_layouts import BATCH_V2, BatchHeader
 from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 
 CHECKED = BATCH_V2.byte_index_of("attributes")
