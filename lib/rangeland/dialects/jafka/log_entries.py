@@ -174,7 +174,7 @@ class Unpacked:
         number = header.attributes & CODEC_MASK
         codec = CODECS.get(number)
         if zlib.crc32(payload) != header.crc:
-            raise NotDecompressible(f"{SetFault.BAD_CHECKSUM.reason} (codec {number})")
+            raise NotDecompressible(f"{SetFault.WRONG_CHECKSUM.reason} (codec {number})")
         if codec is None:
             raise NotDecompressible(f"its codec ({number}) is not known")
         if depth > MAX_DEPTH:

@@ -3,8 +3,8 @@
 An uncompressed batch becomes a row of numbers and nothing else, so that a log of small batches is
 read as fast as one of large batches. Markers are verified, and have nothing to decompress.
 
-Pure functions of bytes. A bad batch raises the same error as when it is opened alone; the first bad
-batch is reported.
+Pure functions of bytes. A damaged batch raises the same error as when it is opened alone; the first
+of them is reported.
 """
 
 from __future__ import annotations

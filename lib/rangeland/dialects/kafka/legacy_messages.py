@@ -286,8 +286,8 @@ class Wrapper:
 def message_error(
     error: UndecodableRecord, payload: Payload, after: int | None = None
 ) -> BadRecord:
-    """The decoder's error for plain messages, as one for the bad message among them. If that is the
-    last, it may have been a longer entry: ``after`` is where the next entry begins."""
+    """The decoder's error for plain messages, as one for the damaged message among them. If that
+    is the last, it may have been a longer entry: ``after`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     offset = _offset_of(payload, error.record)
     why = f"it is one message, and {error.fault.reason}"
