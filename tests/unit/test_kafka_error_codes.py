@@ -69,7 +69,7 @@ def test_each_group_meaning_has_its_codes() -> None:
         "GROUP_ID_NOT_FOUND": GroupMeaning.NO_SUCH_GROUP,
         "MEMBER_ID_REQUIRED": GroupMeaning.MEMBER_ID_REQUIRED,
         "GROUP_MAX_SIZE_REACHED": GroupMeaning.GROUP_FULL,
-        "FENCED_INSTANCE_ID": GroupMeaning.MEMBER_REPLACED,
+        "FENCED_INSTANCE_ID": GroupMeaning.INSTANCE_ID_TAKEN,
     }
 
 

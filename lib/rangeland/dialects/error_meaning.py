@@ -84,8 +84,8 @@ class GroupMeaning(Enum):
     GENERATION_OVER = "generation over"
     """The group has a newer generation; it may still know the member."""
     MEMBER_UNKNOWN = "member unknown"
-    MEMBER_REPLACED = "member replaced"
-    """Another member has taken the instance id."""
+    INSTANCE_ID_TAKEN = "instance id taken"
+    """Another member has it."""
     NO_SUCH_GROUP = "no such group"
     NO_MEMBERS = "no members"
     """The group has no member at this broker."""
@@ -101,7 +101,7 @@ class GroupMeaning(Enum):
         return self in (
             GroupMeaning.GENERATION_OVER,
             GroupMeaning.MEMBER_UNKNOWN,
-            GroupMeaning.MEMBER_REPLACED,
+            GroupMeaning.INSTANCE_ID_TAKEN,
             GroupMeaning.NO_SUCH_GROUP,
         )
 

@@ -172,10 +172,10 @@ def draft_exact_ranges(
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
     policy = terms.request.policy
     inside = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))
-    replaced = [policy.decide_loss(loss) for loss in inside]
+    decided = [policy.decide_loss(loss) for loss in inside]
     losses = [loss for r in surveyed for loss in _find_losses(r, survey)]
-    resolved = apply_policy(policy, surveyed, [*losses, *replaced])
-    skipped = [loss for loss in resolved.losses if loss in replaced]
+    resolved = apply_policy(policy, surveyed, [*losses, *decided])
+    skipped = [loss for loss in resolved.losses if loss in decided]
     # Offsets that may still appear are not recorded as gone: they stay missing.
     still_missing = [
         loss for loss in resolved.losses if not loss.kind.traits.is_for_good and loss not in skipped

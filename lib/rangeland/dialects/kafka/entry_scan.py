@@ -226,7 +226,7 @@ def _is_before(records: memoryview, offset: int) -> bool:
 
 def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
     """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
-    bad entry begins where the one before it ends, so at most its header is needed."""
+    damaged entry begins where the one before it ends, so at most its header is needed."""
     records = fetched.data
     begins = _begin(fetched, first)
     ends = begins
@@ -238,13 +238,13 @@ def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
 
 
 def _begin(fetched: FetchedRecords, first: int) -> int:
-    """The byte at which the entry with the offset ``first`` begins, or the first bad entry."""
+    """The byte at which the entry with the offset ``first`` begins, or the first damaged one."""
     begins = 0
     try:
         for byte_index, end, entry in locate_entries(fetched, first, join_messages=False):
             if entry.last_offset >= first:
                 return byte_index
             begins = end
-    except BadRecord:  # this is the bad entry
+    except BadRecord:  # this is the damaged entry
         pass
     return begins

@@ -111,7 +111,7 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(80, "PREFERRED_LEADER_NOT_AVAILABLE", _V.RETRY, "the preferred leader is down"),
     _E(81, "GROUP_MAX_SIZE_REACHED", _V.REFUSED, "the group is full", _G.GROUP_FULL),
     _E(82, "FENCED_INSTANCE_ID", _V.REFUSED, "another member has taken our instance id",
-       _G.MEMBER_REPLACED),
+       _G.INSTANCE_ID_TAKEN),
     _E(83, "ELIGIBLE_LEADERS_NOT_AVAILABLE", _V.FIND_LEADER, "no replica is eligible to lead"),
     _E(84, "ELECTION_NOT_NEEDED", _V.OK, "the preferred leader already leads"),
     _E(85, "NO_REASSIGNMENT_IN_PROGRESS", _V.REFUSED, "no partition is being moved"),
