@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import cramjam
 import crc32c
 
-from rangeland.wire.fixed_layouts import BATCH_V2, BatchHeader
+from rangeland.decode.kafka.entry_layouts import BATCH_V2, BatchHeader
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NO_PRODUCER = -1

@@ -61,6 +61,9 @@ class LossTraits:
     landed."""
     is_for_good: bool = False
     """These offsets will never be in the log again."""
+    is_before_log_start: bool = False
+    """The log begins after them, and its start moves on. So the loss may reach further when it is
+    seen again, and leaves out offsets that had landed before."""
 
 
 TRAITS: Final[Mapping[LossKind, LossTraits]] = {
@@ -69,6 +72,7 @@ TRAITS: Final[Mapping[LossKind, LossTraits]] = {
         "land what is left with `policy: {expired: skip}`, which records the gap, or with "
         "`--from earliest`; or restore the topic",
         is_for_good=True,
+        is_before_log_start=True,
     ),
     LossKind.RECREATED: LossTraits(
         "the topic was deleted and created again: its offsets mean other records",

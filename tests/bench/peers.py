@@ -106,14 +106,14 @@ def land_bare(
     from rangeland.connection.pool import ConnectionPool
     from rangeland.decode import kafka_decoder
     from rangeland.decode.columns import with_partition
+    from rangeland.decode.kafka.entry_layouts import BATCH_V2
     from rangeland.decode.kafka.layout import Payload
     from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
+    from rangeland.dialects.kafka.compression import decompress
     from rangeland.dialects.kafka.entry_scan import entries, scan
     from rangeland.dialects.kafka.record_batch import BatchV2
     from rangeland.model import Address, Isolation, Partition
     from rangeland.survey.metadata_lookup import ask_metadata
-    from rangeland.wire.bounded_decompression import decompress
-    from rangeland.wire.fixed_layouts import BATCH_V2
 
     host, port = address
     settings = ClusterSettings("kafka", (Address(host, port),))

@@ -195,8 +195,9 @@ def test_each_error_says_what_to_do() -> None:
     assert [x for x in silent if x[1] not in exempt and x[:2] != DAMAGE] == []
 
 
-NOT_NAMED_AFTER_THEIR_ERROR = {"_rebuild", "_claim", "_try_to_join", "add", "ask"}
-"""The first is for pickle. The others do something, and return the error if it has failed."""
+def returned_types(function: ast.FunctionDef) -> set[str]:
+    """The members of the union that it is annotated to return."""
+    return {*ast.unparse(function.returns).split(" | ")} if function.returns else set()
 
 
 def test_a_function_that_returns_an_error_is_named_so() -> None:
@@ -204,12 +205,25 @@ def test_a_function_that_returns_an_error_is_named_so() -> None:
     assert "RangeLost" in errors
     found = []
     for node, path in nodes(ast.FunctionDef):
-        returned = {*ast.unparse(node.returns).split(" | ")} if node.returns else set()
-        if returned & errors and returned <= errors | {"None"}:
-            found.append((node.name, path))
+        if (returned := returned_types(node)) & errors:
+            ending = "_error" if returned <= errors | {"None"} else "_or_error"
+            found.append((node.name, path, ending))
     assert len(found) > 130
-    wrong = [x for x in found if not x[0].endswith("_error")]
-    assert [x for x in wrong if x[0] not in NOT_NAMED_AFTER_THEIR_ERROR] == []
+    assert [x for x in found if not x[0].endswith(x[2])] == []
+
+
+ABOUT_AN_ERROR = {"on_error", "render_error"}
+"""They are given an error, or its meaning, and return none."""
+
+
+def test_a_function_that_is_named_after_an_error_returns_one() -> None:
+    errors = error_classes() | {"yaml.YAMLError"}
+    found = [
+        (node.name, path)
+        for node, path in nodes(ast.FunctionDef)
+        if node.name.endswith("_error") and not returned_types(node) & errors
+    ]
+    assert [x for x in found if x[0] not in ABOUT_AN_ERROR] == []
 
 
 def test_a_function_that_only_raises_is_named_after_what_must_hold() -> None:

@@ -123,7 +123,7 @@ class Cluster:
     def _connections(self, address: Address, group: str) -> Reply:
         listed = self.members.get(address, {})
         if not listed:
-            return g.NOBODY_ONLINE, {}, {}
+            return 206, {}, {}
         connections = [
             {"clientId": client, "clientAddr": "10.0.0.7:4711", "language": language}
             for client, language in listed.values()
@@ -149,7 +149,7 @@ class Cluster:
             return (22, {}, {}) if found is None else (0, {"offset": str(found)}, {})
         assert request.code == g.UPDATE_OFFSET
         if group not in self.groups:
-            return g.GROUP_NOT_EXIST, {}, {}
+            return 26, {}, {}
         self.offsets[group, queue] = int(request.fields["commitOffset"])
         return 0, {}, {}
 

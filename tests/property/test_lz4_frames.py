@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.wire import bounded_decompression
-from rangeland.wire.bounded_decompression import NotDecompressible, decompress
+from rangeland.wire.bounded_decompression import Codec, NotDecompressible, decompress
 from tests.examples import tried
 
 many = tried(40)
-LZ4 = 3
 STORED = 1 << 31
 HEADS = {4: 0x82, 5: 0xFB, 6: 0x51, 7: 0x73}
 """The checksum of a head that asks for nothing, by the size of its blocks."""
@@ -39,7 +38,7 @@ def frame(blocks: list[tuple[bytes, bool]], sizes: int = 4) -> bytes:
 
 def outcome(packed: bytes) -> bytes | str:
     try:
-        return bytes(decompress(LZ4, memoryview(packed)))
+        return bytes(decompress(Codec.LZ4, memoryview(packed)))
     except NotDecompressible:
         return "undecodable"
 

@@ -141,7 +141,7 @@ def test_each_fault_is_reported_with_its_position(decoder: JafkaKernel | JafkaRe
         b"\0\0": SetFault.ENTRY_PAST_SET,
         entry(b"v", magic=0): SetFault.UNKNOWN_MAGIC,
         entry(b"v", codec=1): SetFault.NOT_PLAIN,
-        entry(b"v", crc=1): SetFault.BAD_CHECKSUM,
+        entry(b"v", crc=1): SetFault.WRONG_CHECKSUM,
     }.items():
         with pytest.raises(BadRecord) as caught:
             decoder.decode_sets([MessageSet(good, 0), MessageSet(good + good + bad, 0)])

@@ -212,7 +212,7 @@ def test_every_fault_is_reached_and_told_alike() -> None:
         StoredFault.INNER: stored(b"v", 6, flags=0x80),
         StoredFault.FIELD_PAST: stored(b"v", 6, body_length=60),
         StoredFault.FLAGS: stored(b"v", 6, flags=0x100),
-        StoredFault.BAD_CHECKSUM: stored(b"v", 6, crc=1),
+        StoredFault.WRONG_CHECKSUM: stored(b"v", 6, crc=1),
         StoredFault.TOO_LONG: stored(b"v", 6, length=97)[:-2] + b"\0\0\0\0",
     }
     assert set(cases) == set(StoredFault) - {StoredFault.CUT_SHORT}  # which ends a walk

@@ -98,4 +98,4 @@ def _checksum(raw: bytes, position: int, length: int) -> SetFault | None:
     payload = position + LENGTH_BYTES + HEADER_BYTES
     stored = int.from_bytes(raw[payload - 4 : payload], "big")
     found = zlib.crc32(raw[payload : position + LENGTH_BYTES + length])
-    return None if found == stored else SetFault.BAD_CHECKSUM
+    return None if found == stored else SetFault.WRONG_CHECKSUM

@@ -85,7 +85,7 @@ class MessageReader(Cursor):
             raise Malformed(Fault.RECORD_TOO_SHORT, start)
         stored = int.from_bytes(self.data[start : start + 4], "big")
         if zlib.crc32(self.data[start + 4 : self.end]) != stored:
-            raise Malformed(Fault.BAD_MESSAGE_CHECKSUM, start)
+            raise Malformed(Fault.WRONG_MESSAGE_CHECKSUM, start)
         magic, attributes = self.data[start + 4], self.data[start + 5]
         if magic > 1:
             raise Malformed(Fault.UNKNOWN_MESSAGE_MAGIC, start + 4)

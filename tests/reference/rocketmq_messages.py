@@ -168,7 +168,7 @@ def _message(raw: bytes, offset: int) -> _StoredMessage:
     fields.number("q")  # offset of the prepared transaction
     body = fields.some(fields.number("i"))
     if zlib.crc32(body) & 0x7FFFFFFF != crc:
-        raise _BadMessage(StoredFault.BAD_CHECKSUM)
+        raise _BadMessage(StoredFault.WRONG_CHECKSUM)
     fields.some(fields.number("B" if magic == MAGIC_1 else "h"))  # topic
     properties = _properties(fields.some(fields.number("h")))
     if fields.position != len(raw):

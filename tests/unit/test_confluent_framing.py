@@ -44,9 +44,9 @@ def test_ids_and_bodies_are_found_in_slices_of_arrays(kind: pa.DataType) -> None
         (b"\0\0\0\0", PayloadFault.FRAME_TOO_SHORT),
         (b"{", PayloadFault.NOT_FRAMED),
         (b"\1\0\0\0\1body", PayloadFault.NOT_FRAMED),
-        (framed(0, b"body"), PayloadFault.BAD_SCHEMA_ID),
-        (framed(-1, b"body"), PayloadFault.BAD_SCHEMA_ID),
-        (framed(-(1 << 31), b"body"), PayloadFault.BAD_SCHEMA_ID),
+        (framed(0, b"body"), PayloadFault.SCHEMA_ID_NOT_POSITIVE),
+        (framed(-1, b"body"), PayloadFault.SCHEMA_ID_NOT_POSITIVE),
+        (framed(-(1 << 31), b"body"), PayloadFault.SCHEMA_ID_NOT_POSITIVE),
     ],
 )
 def test_a_payload_that_is_not_framed_has_a_fault_of_its_own(
@@ -55,7 +55,7 @@ def test_a_payload_that_is_not_framed_has_a_fault_of_its_own(
     found = payload_bytes(pa.array([framed(3), payload, framed(4)], pa.binary()))
     assert read_schema_ids(found).tolist() == [3, 0, 4]
     assert found.faults.tolist() == [0, fault, 0]
-    assert found.bad_rows(3) == [1]
+    assert found.undecodable_rows(3) == [1]
     assert found.reason(1)
 
 
@@ -98,7 +98,7 @@ def test_indexes_are_skipped(indexes: list[int], body: bytes) -> None:
 def test_damaged_indexes_and_those_of_another_message_are_faults(damaged: bytes) -> None:
     found = indexed([damaged, encode_indexes([1, 2]), encode_indexes([2, 1])], [1, 2])
     assert found.faults.tolist() == [
-        PayloadFault.BAD_MESSAGE_INDEXES,
+        PayloadFault.DAMAGED_MESSAGE_INDEXES,
         0,
         PayloadFault.OTHER_MESSAGE,
     ]

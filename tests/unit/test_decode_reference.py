@@ -184,7 +184,7 @@ MESSAGE_FAULTS = [
         PLAIN | {"offset_shift": MAX_INT64, "base_offset": MAX_INT64, "last_offset_delta": 1},
     ),
     (Fault.RECORD_TOO_SHORT, struct.pack(">qi", 0, 5) + b"\0" * 5, 0, 12, PLAIN),
-    (Fault.BAD_MESSAGE_CHECKSUM, encode_message(Message(0, crc=1)), 0, 12, PLAIN),
+    (Fault.WRONG_MESSAGE_CHECKSUM, encode_message(Message(0, crc=1)), 0, 12, PLAIN),
     (Fault.UNKNOWN_MESSAGE_MAGIC, message(0, four(-1) * 2, magic=2), 0, 16, PLAIN),
     (Fault.PACKED_MESSAGE, message(0, four(-1) * 2, attributes=1), 0, 17, PLAIN),
     (Fault.RECORD_TOO_SHORT, message(0, four(-1), magic=1), 0, 18, PLAIN),

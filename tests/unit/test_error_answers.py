@@ -208,7 +208,7 @@ def test_a_worker_without_the_kernel_is_not_the_mistake_of_who_runs_the_command(
         "host": "h1",
         "python": "p",
         "failed": {},
-        "kernel": "no file",
+        "kernel": MissingRequirement("no kernel", why="no file", do="install it"),
         "rangeland": __version__,
     }
     with pytest.raises(RangelandError) as caught:

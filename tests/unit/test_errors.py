@@ -227,7 +227,7 @@ def test_an_error_keeps_its_values_and_answers_in_other_words_and_when_pickled(
 @pytest.mark.parametrize(
     "error",
     [
-        UndecodableEntry(SetFault.BAD_CHECKSUM, 1, 2, 3),
+        UndecodableEntry(SetFault.WRONG_CHECKSUM, 1, 2, 3),
         UndecodableRecord(Fault.BATCH_ENDS, 1, 2, 3),
         UndecodableMessage(StoredFault.ORDER, 1, 2),
         ConnectionClosed("closed").as_unwelcome(),

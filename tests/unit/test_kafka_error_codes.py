@@ -69,7 +69,7 @@ def test_each_group_meaning_has_its_codes() -> None:
         "GROUP_ID_NOT_FOUND": GroupMeaning.NO_SUCH_GROUP,
         "MEMBER_ID_REQUIRED": GroupMeaning.MEMBER_ID_REQUIRED,
         "GROUP_MAX_SIZE_REACHED": GroupMeaning.GROUP_FULL,
-        "FENCED_INSTANCE_ID": GroupMeaning.MEMBER_REPLACED,
+        "FENCED_INSTANCE_ID": GroupMeaning.INSTANCE_ID_TAKEN,
     }
 
 
@@ -80,6 +80,13 @@ def test_a_member_loses_its_partitions_with_its_generation_its_id_or_its_group()
         "FENCED_INSTANCE_ID",
         "GROUP_ID_NOT_FOUND",
     }
+
+
+def test_a_topic_is_unknown_by_its_name_or_its_id() -> None:
+    assert [c.name for c in CODES if c.is_unknown_topic] == [
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNKNOWN_TOPIC_ID",
+    ]
 
 
 RETRIABLE_IN_JAVA = (

@@ -11,6 +11,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.fetch_values import DecodedChunk, Gap
+from rangeland.dialects.kafka.compression import mend_lz4
 from rangeland.dialects.kafka.entry_scan import cut_out, entries, scan
 from rangeland.dialects.kafka.legacy_messages import MAX_JOINED_BYTES
 from rangeland.dialects.kafka.records import decode_chunks
@@ -21,7 +22,6 @@ from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action, DamagedBytes
 from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Policy
-from rangeland.wire.bounded_decompression import mend_lz4
 from tests.fetched_records import fetched_at
 from tests.kafka_chunks import decode_chunk
 from tests.message_sets import NOW_MS, Message, Wrapper, encode_all, old_lz4

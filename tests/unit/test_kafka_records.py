@@ -11,19 +11,20 @@ import pyarrow as pa
 import pytest
 
 from rangeland.decode import kafka_decoder
+from rangeland.decode.kafka.entry_layouts import BATCH_V2
 from rangeland.decode.kafka.layout import Fault
 from rangeland.dialects.fetch_values import DecodedChunk, PartitionFetch
 from rangeland.dialects.kafka import chunk_builder
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.aborted_transactions import Aborted
+from rangeland.dialects.kafka.compression import decompress
 from rangeland.dialects.kafka.entry_checks import READERS
 from rangeland.dialects.kafka.entry_scan import entries, scan
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.dialects.kafka.requests import read_records
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation, Partition
-from rangeland.wire.bounded_decompression import NotDecompressible, decompress
-from rangeland.wire.fixed_layouts import BATCH_V2
+from rangeland.wire.bounded_decompression import NotDecompressible
 from tests.fetched_records import fetched_at
 from tests.kafka_chunks import decode_chunk
 from tests.record_batches import (

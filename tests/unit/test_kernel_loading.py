@@ -62,7 +62,9 @@ def test_an_installation_without_a_kernel_decodes_nothing_and_says_what_to_insta
     ) as caught:
         decode.kafka_decoder()
     assert caught.value.exit_code == 78
-    assert decode.kernel_error() == "this installation has no _kernel-plan9-sparc.so"
+    error = decode.kernel_error()
+    assert error is not None
+    assert error.why == "this installation has no _kernel-plan9-sparc.so"
     assert caught.value.facts["library"] == "_kernel-plan9-sparc.so"
 
 

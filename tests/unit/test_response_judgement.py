@@ -24,10 +24,10 @@ from rangeland.fetch.response_judgement import (
     AskLogEnd,
     AskWhetherDamaged,
     AskWhetherMisplaced,
-    AskWhetherReplaced,
+    AskWhetherOverwritten,
     Inconclusive,
     Judgement,
-    Replaced,
+    Overwritten,
     SenderUnreachable,
     SliceResponse,
     Take,
@@ -187,16 +187,16 @@ def test_what_is_taken_of_damage_ends_with_the_slice() -> None:
 BACKWARDS = at(batch(8), 6)
 
 
-def backwards(**known: Any) -> tuple[SliceResponse, AskWhetherReplaced]:
+def backwards(**known: Any) -> tuple[SliceResponse, AskWhetherOverwritten]:
     given = response(BACKWARDS, batch(12), at=8, floor=8, **known)
     question = judge_response(given)
-    assert isinstance(question, AskWhetherReplaced)
+    assert isinstance(question, AskWhetherOverwritten)
     assert (question.offset, question.max_bytes, question.waits) == (7, MAX_BYTES, False)
     return given, question
 
 
 def test_a_broker_that_restarted_with_another_log_has_replaced_it() -> None:
-    assert judge_records(*backwards(), found(batch(4, 8))) == Replaced()
+    assert judge_records(*backwards(), found(batch(4, 8))) == Overwritten()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import LeaderRequest, NoSeedAnswered
-from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.error_meaning import ErrorMeaning, GroupMeaning
 from rangeland.dialects.fetch_values import FetchContext, FetchOptions, PartitionFetch, ResponseSpan
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq import messages as m
@@ -595,6 +595,18 @@ def test_codes_are_listed_once() -> None:
     assert len({code.name for code in (*CODES, *STATUSES)}) == len(CODES) + len(STATUSES)
     assert error_code_of(99_999).meaning is ErrorMeaning.UNKNOWN
     assert pull_code_of(0, "FOUND", 5).meaning is ErrorMeaning.OK
+
+
+def test_the_lines_that_say_more_are_those_of_their_codes() -> None:
+    codes = (*CODES, *STATUSES)
+    assert [c.name for c in codes if c.is_unknown_topic] == ["TOPIC_NOT_EXIST"]
+    assert [c.name for c in codes if c.is_before_log_start] == ["OFFSET_TOO_SMALL"]
+    meanings = {c.name: c.group_meaning for c in codes}
+    assert {n: meaning for n, meaning in meanings.items() if meaning is not GroupMeaning.OTHER} == {
+        "QUERY_NOT_FOUND": GroupMeaning.NO_OFFSET,
+        "SUBSCRIPTION_GROUP_NOT_EXIST": GroupMeaning.NO_SUCH_GROUP,
+        "CONSUMER_NOT_ONLINE": GroupMeaning.NO_MEMBERS,
+    }
 
 
 # --- signing ----------------------------------------------------------------------------

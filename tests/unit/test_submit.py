@@ -534,7 +534,7 @@ def a_worker(**other: Any) -> dict[str, Any]:
         "host": "one",
         "python": "/usr/bin/python3",
         "failed": {},
-        "kernel": "",
+        "kernel": None,
         "rangeland": __version__,
         "pyspark": pyspark.__version__,
         **other,
@@ -602,8 +602,11 @@ def test_a_worker_with_another_version_is_refused(name: str) -> None:
         python_workers.check_workers_are_usable([a_worker(**{name: "0.0.9"})])
 
 
+NO_KERNEL = MissingRequirement("the kernel cannot be loaded", why="there is none", do="install it")
+
+
 def test_all_hosts_without_the_kernel_are_named() -> None:
-    found = [a_worker(host=host, kernel="there is none") for host in ("two", "three", "two")]
+    found = [a_worker(host=host, kernel=NO_KERNEL) for host in ("two", "three", "two")]
     with pytest.raises(MissingRequirement, match=r"three, two .*there is none") as caught:
         python_workers.check_workers_are_usable([a_worker(), *found])
     assert caught.value.facts["hosts"] == ["three", "two"]
@@ -633,7 +636,7 @@ def test_on_this_machine_nobody_waits_for_workers() -> None:
 
 
 def test_without_a_kernel_on_this_machine_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_workers, "kernel_error", lambda: "there is none")
+    monkeypatch.setattr(python_workers, "kernel_error", lambda: NO_KERNEL)
     with pytest.raises(MissingRequirement, match=r"no compiled kernel.*there is none"):
         python_workers.PythonWorkers(is_local=True).wait(as_unreachable)
 

@@ -241,14 +241,14 @@ def blaming(
 FAILED = TransformFailed("the transform m:f failed", why="KeyError: 'x'", do="correct it")
 
 
-def add(omitted: OmittedRecords, fails: FailingOn) -> TransformFailed | None:
-    return omitted.add(SLICES, cast(Trials, Session(fails)), FAILED)
+def omit(omitted: OmittedRecords, fails: FailingOn) -> TransformFailed | None:
+    return omitted.omit_or_error(SLICES, cast(Trials, Session(fails)), FAILED)
 
 
 def test_records_that_fail_are_omitted_from_then_on_with_the_reason() -> None:
     omitted = blaming(Action.QUARANTINE)
-    assert add(omitted, FailingOn(7, 1500)) is None
-    assert add(omitted, FailingOn(8)) is None
+    assert omit(omitted, FailingOn(7, 1500)) is None
+    assert omit(omitted, FailingOn(8)) is None
     reason = "KeyError: 'x'"
     assert omitted.settings.omitted == {0: {7: reason, 8: reason}, 1: {1500: reason}}
     assert omitted.trial.policy.of(LossKind.UNDECODABLE, "orders") is Action.SKIP
@@ -266,7 +266,7 @@ def test_records_that_fail_are_omitted_from_then_on_with_the_reason() -> None:
 )
 def test_where_no_record_may_be_omitted_none_is_searched(omitted: OmittedRecords) -> None:
     fails = FailingOn(7)
-    assert add(omitted, fails) is FAILED
+    assert omit(omitted, fails) is FAILED
     assert fails.asked == 0
 
 
@@ -276,7 +276,7 @@ def test_an_error_says_why_no_record_is_omitted() -> None:
         (FailingOn(), "it did not fail when they were read again"),
     ):
         omitted = blaming(Action.SKIP)
-        error = add(omitted, fails)
+        error = omit(omitted, fails)
         assert error is not None
         assert "KeyError: 'x'; `policy.undecodable` only leaves out single records" in error.why
         assert why in error.why
@@ -289,17 +289,17 @@ def receipt(**counts: int) -> Receipt:
 
 def test_a_transform_that_fails_on_all_there_is_is_to_blame_itself() -> None:
     omitted = blaming(Action.SKIP)
-    add(omitted, FailingOn(7, 8))
+    omit(omitted, FailingOn(7, 8))
     with pytest.raises(TransformFailed, match="on each of the 2 records that it got") as caught:
         omitted.check_some_pass([receipt(lost=2, compacted=998)])
     assert "correct it, then run again" in caught.value.do
     omitted.check_some_pass([receipt(lost=2, landed=1)])
     omitted.check_some_pass([receipt(lost=2, filtered=1)])
     one = blaming(Action.SKIP)
-    add(one, FailingOn(7))
+    omit(one, FailingOn(7))
     one.check_some_pass([receipt(lost=1)])
     again = blaming(Action.QUARANTINE, kind=PlanKind.REDRIVE)
-    add(again, FailingOn(7))
+    omit(again, FailingOn(7))
     again.check_some_pass([receipt(quarantined=1, landed=1)])
     with pytest.raises(TransformFailed, match="on each of the 1 record that it got"):
         again.check_some_pass([receipt(quarantined=1)])

@@ -33,10 +33,10 @@ def rocketmq_decoder() -> RocketmqKernel:
     return RocketmqKernel(load_library())
 
 
-def kernel_error() -> str:
-    """The reason why records cannot be decoded in this process; empty if they can."""
+def kernel_error() -> MissingRequirement | None:
+    """Why records cannot be decoded in this process; None if they can."""
     try:
         load_library()
     except MissingRequirement as error:
-        return error.why or error.what
-    return ""
+        return error
+    return None

@@ -84,9 +84,13 @@ class GroupMeaning(Enum):
     GENERATION_OVER = "generation over"
     """The group has a newer generation; it may still know the member."""
     MEMBER_UNKNOWN = "member unknown"
-    MEMBER_REPLACED = "member replaced"
-    """Another member has taken the instance id."""
+    INSTANCE_ID_TAKEN = "instance id taken"
+    """Another member has it."""
     NO_SUCH_GROUP = "no such group"
+    NO_MEMBERS = "no members"
+    """The group has no member at this broker."""
+    NO_OFFSET = "no offset"
+    """The group has no offset of this partition."""
     PROTOCOL_MISMATCH = "protocol mismatch"
     """The group's members use another protocol or assignment than the one that joins."""
     GROUP_FULL = "group full"
@@ -97,7 +101,7 @@ class GroupMeaning(Enum):
         return self in (
             GroupMeaning.GENERATION_OVER,
             GroupMeaning.MEMBER_UNKNOWN,
-            GroupMeaning.MEMBER_REPLACED,
+            GroupMeaning.INSTANCE_ID_TAKEN,
             GroupMeaning.NO_SUCH_GROUP,
         )
 
@@ -105,13 +109,17 @@ class GroupMeaning(Enum):
 @dataclass(frozen=True, slots=True)
 class ErrorCode:
     """A line of a dialect's table. ``description`` completes "the broker says that". The name is
-    for people: callers branch on the meanings."""
+    for people: callers branch on the meanings and on what else is true of the code."""
 
     number: int
     name: str
     meaning: ErrorMeaning
     description: str
     group_meaning: GroupMeaning = GroupMeaning.OTHER
+    is_unknown_topic: bool = False
+    """The broker knows no such topic."""
+    is_before_log_start: bool = False
+    """The log begins after the requested offset."""
 
     def describe(self, remark: str = "") -> str:
         """The code's name, and the broker's remark or else the code's description."""

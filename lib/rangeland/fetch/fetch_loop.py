@@ -174,7 +174,7 @@ class FetchLoop:
         else:
             self._move(state, slice_failures.lost_observation(loss))
 
-    def on_replaced(self, request: SliceRequest) -> None:
+    def on_overwritten(self, request: SliceRequest) -> None:
         """Treats the rest of the slice as truncated: an entry ended at this offset, and now an
         intact one in its place extends past it. If its sender does not prove that, the leader is
         asked first."""

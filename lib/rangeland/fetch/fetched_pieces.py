@@ -11,7 +11,7 @@ from rangeland.loss import DecidedLoss
 
 @dataclass(frozen=True, slots=True)
 class EntryEnd:
-    """The end of an entry in the log of one broker. If a new leader has replaced the end of the
+    """The end of an entry in the log of one broker. If a new leader has overwritten the end of the
     log, one of its entries may begin before that offset."""
 
     offset: int

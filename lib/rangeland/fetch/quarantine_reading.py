@@ -96,11 +96,11 @@ def decodable(
                 reasons.setdefault(entry, f"{failure.field}: {reason_of(failure)}")
             begin += decoded.batch.num_rows
     ranges = []
-    for is_bad, group in groupby(range(len(entries.starts)), reasons.__contains__):
+    for is_undecodable, group in groupby(range(len(entries.starts)), reasons.__contains__):
         alike = list(group)
         ends = int(entries.starts[alike[0]]), int(entries.ends[alike[-1]])
         range_ = replace(where, from_offset=ends[0], until_offset=ends[1])
-        ranges.append((range_, reasons[alike[0]] if is_bad else ""))
+        ranges.append((range_, reasons[alike[0]] if is_undecodable else ""))
     return ranges
 
 

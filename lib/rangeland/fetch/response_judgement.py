@@ -2,7 +2,7 @@
 them.
 
 Bytes are trusted unless something contradicts them. Then their sender is asked before they count as
-damaged: its log may have grown or been replaced since it answered. So a judgement may be a
+damaged: its log may have grown or been overwritten since it answered. So a judgement may be a
 question. ``judge_records`` and ``judge_log_end`` judge again with the answer, which may lead to
 another question; ``judge_silence`` judges without one. Nothing here asks.
 """
@@ -85,8 +85,8 @@ class AllDamaged:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """The end of the log has been replaced since the slice was read up to the requested offset."""
+class Overwritten:
+    """The end of the log has been overwritten since the slice was read up to the offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,9 @@ class RecordsQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class AskWhetherReplaced(RecordsQuestion):
+class AskWhetherOverwritten(RecordsQuestion):
     """Ask for the entry before the requested offset, which no longer ends there if the log has been
-    replaced. ``error``: the apparent damage."""
+    overwritten. ``error``: the apparent damage."""
 
     waits: ClassVar[bool] = False
     error: BadRecord
@@ -165,10 +165,14 @@ class AskLogEnd:
 
 
 AboutRecords = (
-    AskWhetherReplaced | AskWhetherDamaged | AskForGapEntry | AskWhetherMisplaced | AskForNextEntry
+    AskWhetherOverwritten
+    | AskWhetherDamaged
+    | AskForGapEntry
+    | AskWhetherMisplaced
+    | AskForNextEntry
 )
 Question = AboutRecords | AskLogEnd
-Judgement = Take | TooSmall | AllDamaged | Replaced | Inconclusive | SenderUnreachable | Question
+Judgement = Take | TooSmall | AllDamaged | Overwritten | Inconclusive | SenderUnreachable | Question
 
 
 # --- judging ------------------------------------------------------------------------------
@@ -184,9 +188,9 @@ def judge_response(response: SliceResponse) -> Judgement:
     except BadRecord as error:
         # If a broker accounts for the offsets itself, the records contradict only that account.
         # Where offsets are bytes, no offset before the next entry can be requested.
-        may_be_replaced = records.floor is not None and not records.context.spans
-        if may_be_replaced and not dialect.capabilities.offsets_are_bytes:
-            return AskWhetherReplaced(offset - 1, response.request.max_bytes, error)
+        may_be_overwritten = records.floor is not None and not records.context.spans
+        if may_be_overwritten and not dialect.capabilities.offsets_are_bytes:
+            return AskWhetherOverwritten(offset - 1, response.request.max_bytes, error)
         return _take_to_damage(response, error)
     if scan.next_offset is None:
         return TooSmall()
@@ -203,9 +207,9 @@ def judge_records(
 ) -> Judgement:
     """The judgement after the answer to a question, which is None if the broker sent an error."""
     match question:
-        case AskWhetherReplaced(error=error):
+        case AskWhetherOverwritten(error=error):
             if answer is not None and _has_entry_across(response, answer, response.offset):
-                return Replaced()
+                return Overwritten()
             return _take_to_damage(response, error)
         case AskForNextEntry():
             return _judge_next_entry(response, question.offset, answer)

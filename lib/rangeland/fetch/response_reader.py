@@ -21,9 +21,9 @@ from rangeland.fetch.response_judgement import (
     AskLogEnd,
     Inconclusive,
     Judgement,
+    Overwritten,
     Question,
     RecordsQuestion,
-    Replaced,
     SenderUnreachable,
     SliceResponse,
     Take,
@@ -142,7 +142,7 @@ class ResponseReader:
     def _report(
         self,
         response: SliceResponse,
-        judgement: TooSmall | AllDamaged | Replaced | Inconclusive | SenderUnreachable,
+        judgement: TooSmall | AllDamaged | Overwritten | Inconclusive | SenderUnreachable,
     ) -> None:
         request = response.request
         match judgement:
@@ -150,8 +150,8 @@ class ResponseReader:
                 self._loop.on_too_small(request)
             case AllDamaged(error):
                 self._loop.on_damaged(request, error)
-            case Replaced():
-                self._loop.on_replaced(request)
+            case Overwritten():
+                self._loop.on_overwritten(request)
             case Inconclusive():
                 self._loop.on_empty(request, None, throttled=False)
             case SenderUnreachable(why):

@@ -88,7 +88,7 @@ def fleet_of(
     """The jobs of these files; no table may have two jobs of one name."""
     progress.step("looking for the tables of the jobs")
     jobs: list[TableJob] = []
-    bad = list(failed)
+    all_failed = list(failed)
     owners: dict[tuple[str, str], str] = {}
     for file in files:
         try:
@@ -97,8 +97,8 @@ def fleet_of(
                 _check_named_once(table_job, file.text.name, owners)
             jobs += jobs_of_file
         except RangelandError as error:
-            bad.append(FailedFile(file.text.name, error, file.job.name))
-    return Fleet(tuple(jobs), tuple(bad))
+            all_failed.append(FailedFile(file.text.name, error, file.job.name))
+    return Fleet(tuple(jobs), tuple(all_failed))
 
 
 def _check_named_once(table_job: TableJob, name: str, owners: dict[tuple[str, str], str]) -> None:

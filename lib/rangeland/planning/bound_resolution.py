@@ -200,7 +200,7 @@ def _unlanded_losses(losses: list[Loss], topic_id: str | None, landed: Coverage)
     losses are also warnings."""
     remaining: list[Loss] = []
     for loss in losses:
-        if loss.kind is not LossKind.EXPIRED:
+        if not loss.kind.traits.is_before_log_start:
             remaining.append(loss)
             continue
         for start, end in subtract(loss.interval, landed.of(loss.partition, topic_id)):

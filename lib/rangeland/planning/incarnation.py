@@ -1,4 +1,4 @@
-"""Whether a log is still the one that was landed, or was recreated, or truncated and rewritten.
+"""Whether a log is still the one that was landed, or was recreated, truncated or overwritten.
 
 The topic id decides, where brokers have ids. Otherwise the leader epoch does, which only grows
 within one incarnation of a topic: a lower epoch means that the topic was recreated, and the end
@@ -147,9 +147,9 @@ def is_known(loss: Loss, losses: Iterable[Loss]) -> bool:
     )
 
 
-def rewrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
+def overwrite_loss(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     """The loss of the rest of an entry, where offsets are bytes and the mark is inside it. An entry
-    ended at the mark when it was landed, so the log was truncated and rewritten."""
+    ended at the mark when it was landed, so the log was truncated and overwritten."""
     start, end = survey.lookups.entries.get(
         (log.partition, mark.until_offset), (mark.until_offset, 0)
     )
@@ -171,10 +171,10 @@ def changes_since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark
     truncated = truncation_loss(mark, log)
     if truncated is not None and (mark.until_offset <= log.end_offset or not log.leader.is_replica):
         losses.append(truncated)
-    rewritten = rewrite_loss(mark, survey, log)
-    if rewritten is not None:
-        losses.append(rewritten)
-        mark = replace(mark, until_offset=rewritten.until_offset)
+    overwritten = overwrite_loss(mark, survey, log)
+    if overwritten is not None:
+        losses.append(overwritten)
+        mark = replace(mark, until_offset=overwritten.until_offset)
     return mark, losses
 
 

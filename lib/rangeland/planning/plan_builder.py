@@ -80,7 +80,8 @@ def draft_new(
     requested = [r for r in sound if r.width > 0]
     ranges = _ranges_to_land(requested, terms.limits, survey, position.landed)
     # Other losses are not recorded as gone, since those offsets may still appear.
-    losses = _losses_inside(ranges, resolved.losses, (LossKind.EXPIRED,))
+    expired = [kind for kind in LossKind if kind.traits.is_before_log_start]
+    losses = _losses_inside(ranges, resolved.losses, expired)
     readable = _without_losses(ranges, losses)
     risks = at_risk(readable, survey)
     slices = cut_slices(readable, terms.slicing, survey.logs, risks)
@@ -94,7 +95,7 @@ def draft_new(
         {**position.checkpoint, **first_marks}, [*moved_starts, *ranges], survey
     )
     plan = _plan(terms, survey, position.sequence, ranges, slices, losses, checkpoint)
-    skipped = tuple(loss for loss in resolved.losses if loss.kind is not LossKind.EXPIRED)
+    skipped = tuple(loss for loss in resolved.losses if loss.kind not in expired)
     passed_over = _passed_over(plan, position) if terms.kind.traits.moves_checkpoint else ()
     moved_partitions = {*first_marks, *(r.partition for r in moved_starts)}
     return PlanDraft(
@@ -173,10 +174,10 @@ def draft_exact_ranges(
     surveyed = [r for r in ranges if r.partition not in survey.absent.excluded]
     policy = terms.request.policy
     inside = _losses_inside(surveyed, overwritten, (LossKind.TRUNCATED,))
-    replaced = [policy.decide_loss(loss) for loss in inside]
+    decided = [policy.decide_loss(loss) for loss in inside]
     losses = [loss for r in surveyed for loss in _find_losses(r, survey)]
-    resolved = apply_policy(policy, surveyed, [*losses, *replaced])
-    skipped = [loss for loss in resolved.losses if loss in replaced]
+    resolved = apply_policy(policy, surveyed, [*losses, *decided])
+    skipped = [loss for loss in resolved.losses if loss in decided]
     # Offsets that may still appear are not recorded as gone: they stay missing.
     still_missing = [
         loss for loss in resolved.losses if not loss.kind.traits.is_for_good and loss not in skipped

@@ -139,10 +139,10 @@ def render_check(check: CheckResult) -> RenderableType:
         table.add_row(
             mark, safe_text(finding.what), safe_text(finding.seen, "" if finding.is_well else "red")
         )
-    bad = sum(not finding.is_well for finding in check.findings)
+    failed = sum(not finding.is_well for finding in check.findings)
     last = Text("all checks passed", "bold green")
-    if bad:
-        last = Text(f"{count_noun(bad, 'check')} failed", "bold red")
+    if failed:
+        last = Text(f"{count_noun(failed, 'check')} failed", "bold red")
     return Group(safe_text(check.job, "bold"), table, last)
 
 

@@ -29,9 +29,8 @@ from rangeland.spark.failing_records import (
 from rangeland.spark.transform import RUN_AGAIN, transform_error
 from rangeland.wording import count_noun
 
-MOST = 100
-"""The most records that one plan omits. More are a sign of a wrong transform rather than bad
-records."""
+MAX_OMITTED_RECORDS = 100
+"""The most in one plan. More are a sign of a wrong transform rather than of wrong records."""
 SEARCH_S = 60
 """How long each failed task is searched."""
 OMITTING = (Action.SKIP, Action.QUARANTINE)
@@ -56,7 +55,7 @@ class OmittedRecords:
     def trial(self) -> ReadSettings:
         return replace(self.settings, policy=Policy.all(Action.SKIP))
 
-    def add(
+    def omit_or_error(
         self, slices: Sequence[Slice], trials: Trials, error: TransformFailed
     ) -> TransformFailed | None:
         """Searches the slices of a failed task for records on which the transform fails, and omits
@@ -67,7 +66,7 @@ class OmittedRecords:
             return error
         logger.info("Searching for the records that the transform fails on: %s", error)
         try:
-            most = MOST - len(self._records)
+            most = MAX_OMITTED_RECORDS - len(self._records)
             records = RecordSearch(trials.try_slices, most=most, seconds=SEARCH_S).search(slices)
         except NotAttributable as reason:
             return _not_omitted_error(error, str(reason))

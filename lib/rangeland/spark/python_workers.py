@@ -65,8 +65,8 @@ class PythonWorkers:
         """Waits until workers have been checked. On this machine there is nothing to wait for: they
         run the driver's own Python. Raises MissingRequirement if they cannot do the work, and
         Spark's errors, through ``translate``, if they could not be asked."""
-        if self.is_local and (why := kernel_error()):
-            raise _cannot_decode_error(why, [platform.node()])
+        if self.is_local and (lacking := kernel_error()):
+            raise _cannot_decode_error(lacking, [platform.node()])
         if self.is_local or self._thread is None:
             return
         self._thread.join()
@@ -115,7 +115,7 @@ def import_probe(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[Wor
                 importlib.import_module(name)
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {error}"
-        kernel = ""
+        kernel = None
         if "rangeland.decode" in modules and not failed:
             kernel = importlib.import_module("rangeland.decode").kernel_error()
         yield {
@@ -153,11 +153,11 @@ def check_workers_are_usable(reports: Sequence[WorkerReport]) -> None:
             raise _cannot_decode_error(worker["kernel"], hosts)
 
 
-def _cannot_decode_error(why: str, hosts: Sequence[str]) -> MissingRequirement:
+def _cannot_decode_error(error: MissingRequirement, hosts: Sequence[str]) -> MissingRequirement:
     return MissingRequirement(
         f"the Python workers on {', '.join(sorted(set(hosts)))} have no compiled kernel, so they "
         "cannot decode records",
-        why=why,
+        why=error.why,
         do="install rangeland with pip on a machine of their platform, which compiles it, and ship "
         "that: `rangeland submit JOB.yaml --env packed`",
         hosts=sorted(set(hosts)),

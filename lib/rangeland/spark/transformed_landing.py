@@ -69,7 +69,7 @@ def run_transformed(
             read = partial(plan_frame, tasks.spark, settings=omitted.trial)
             trials = Trials(tasks.spark, transform, read)
             slices = failed_slices(tasks.slices, failed.task)
-            error = omitted.add(slices, trials, failed.error)
+            error = omitted.omit_or_error(slices, trials, failed.error)
             if error is None:
                 continue
             can_cut = not load_dialect(tasks.settings.dialect).capabilities.offsets_are_bytes

@@ -1,4 +1,4 @@
-"""Codecs of record batches, mainly Kafka's, with a limit on the decompressed size.
+"""Compression codecs, with a limit on the decompressed size. Dialects have tables of their numbers.
 
 Each codec first computes the largest possible result from the framing of the compressed bytes,
 without decompressing: snappy and gzip store a size, lz4 and zstd consist of blocks of limited
@@ -13,45 +13,32 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any
 
 import cramjam
 import pyarrow as pa
 
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
+_Bound = Callable[[memoryview], int]
+_Unpack = Callable[[memoryview, pa.Buffer], int]
+
 
 class NotDecompressible(Exception):
     """The text is the reason. Callers turn it into BadRecord."""
 
 
-class CompressionCodec(NamedTuple):
-    """A codec. ``bound``: the largest possible decompressed size. ``unpack``: decompresses into a
-    buffer of that size and returns the number of bytes. ``decompress`` turns the errors of both
-    into NotDecompressible."""
-
-    name: str
-    bound: Callable[[memoryview], int]
-    unpack: Callable[[memoryview, pa.Buffer], int]
-
-
-def decompress(codec: int, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -> Any:
-    """The decompressed records as a buffer; ``data`` itself if they are not compressed.
-
-    ``codec`` is the number in the batch's attributes. Raises NotDecompressible."""
-    if codec == 0:
-        return data
-    if codec not in CODECS:
-        raise NotDecompressible(f"codec {codec} is not known")
-    name, bound, unpack = CODECS[codec]
+def decompress(codec: Codec, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -> Any:
+    """The decompressed bytes as a buffer. Raises NotDecompressible."""
     try:
-        size = bound(data)
+        size = codec.bound(data)
         if (why := beyond(max_bytes, size, 0)) is not None:
-            raise NotDecompressible(f"of its {name} data, {why}")
+            raise NotDecompressible(f"of its {codec} data, {why}")
         buffer = pa.allocate_buffer(size)
-        written = unpack(data, buffer)
+        written = codec.unpack(data, buffer)
     except (cramjam.DecompressionError, struct.error, IndexError) as error:
-        raise NotDecompressible(f"its {name} data cannot be unpacked: {error}") from None
+        raise NotDecompressible(f"its {codec} data cannot be unpacked: {error}") from None
     return buffer.slice(0, written)
 
 
@@ -168,21 +155,8 @@ def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
     return written if byte_index + _LE32.size == len(data) else None
 
 
-def mend_lz4(data: memoryview) -> memoryview:
-    """The frame with a correct descriptor checksum. Producers of format 0 included the magic number
-    in it, which no decoder accepts; the message's own checksum protects it."""
-    descriptor_at = 4
-    flags = data[descriptor_at] if len(data) > descriptor_at else 0
-    at = descriptor_at + 2 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
-    if at >= len(data):
-        return data
-    mended = bytearray(data)
-    mended[at] = _xxh32_of_few(mended[descriptor_at:at]) >> 8 & 0xFF
-    return memoryview(mended)
-
-
-def _xxh32_of_few(data: bytes | bytearray) -> int:
-    """xxHash32 with seed 0 of fewer than 16 bytes."""
+def xxh32_of_few(data: bytes | bytearray) -> int:
+    """The xxHash32, with seed 0, of fewer than 16 bytes: the checksum of a frame's descriptor."""
     first, second, third, fourth, fifth = _XXH32_PRIMES
     digest = fifth + len(data)
     byte_index = 0
@@ -200,7 +174,7 @@ def _xxh32_of_few(data: bytes | bytearray) -> int:
 
 def _lz4_plain_head(sizes: int) -> bytes:
     descriptor = bytes([_LZ4_PLAIN, sizes << 4])
-    checksum = _xxh32_of_few(descriptor) >> 8 & 0xFF
+    checksum = xxh32_of_few(descriptor) >> 8 & 0xFF
     return _LE32.pack(_LZ4_MAGIC) + descriptor + bytes([checksum])
 
 
@@ -253,13 +227,19 @@ def _zstd_first_block(frame: int, descriptor: int) -> int:
     return frame + 4 + 1 + (1 - single_segment) + dictionary + content_size
 
 
-CODECS: dict[int, CompressionCodec] = {
-    1: CompressionCodec(
-        "gzip", _gzip_bound, lambda data, to: int(cramjam.gzip.decompress_into(data, to))
-    ),
-    2: CompressionCodec("snappy", _snappy_bound, _snappy_unpack),
-    3: CompressionCodec("lz4", _lz4_bound, _lz4_unpack),
-    4: CompressionCodec(
-        "zstd", _zstd_bound, lambda data, to: int(cramjam.zstd.decompress_into(data, to))
-    ),
-}
+class Codec(Enum):
+    """A codec. ``bound``: the largest possible decompressed size. ``unpack``: decompresses into a
+    buffer of that size and returns the number of bytes. ``decompress`` turns the errors of both
+    into NotDecompressible."""
+
+    GZIP = _gzip_bound, lambda data, to: int(cramjam.gzip.decompress_into(data, to))
+    SNAPPY = _snappy_bound, _snappy_unpack
+    LZ4 = _lz4_bound, _lz4_unpack
+    ZSTD = _zstd_bound, lambda data, to: int(cramjam.zstd.decompress_into(data, to))
+
+    def __init__(self, bound: _Bound, unpack: _Unpack) -> None:
+        self.bound = bound
+        self.unpack = unpack
+
+    def __str__(self) -> str:
+        return self.name.lower()

@@ -50,7 +50,7 @@ class SetFault(KernelFault):
     ENTRY_PAST_SET = 33, "it is longer than the rest of its set"
     UNKNOWN_MAGIC = 34, "its format (magic) is not known"
     NOT_PLAIN = 35, "it is compressed where an uncompressed message is expected"
-    BAD_CHECKSUM = 36, "its checksum is wrong"
+    WRONG_CHECKSUM = 36, "its checksum is wrong"
 
 
 class EntryWalk(NamedTuple):

@@ -17,8 +17,8 @@ from typing import NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from rangeland.decode.kafka.entry_layouts import BATCH_V2
 from rangeland.decode.kafka.layout import Payload, RecordFormat
-from rangeland.wire.fixed_layouts import BATCH_V2
 
 Heads = npt.NDArray[np.int64]
 """A row for each batch, a column for each ``BatchColumn``."""

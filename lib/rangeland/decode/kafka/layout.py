@@ -37,7 +37,7 @@ class Payload(NamedTuple):
     and timestamps: ``base_offset`` and ``last_offset_delta`` only limit the valid offsets. A
     message of format 0 has no timestamp: null, of type -1, where Spark's own source has the last
     millisecond of 1969. A -1 that a producer wrote stays -1, as in Spark. A time that does not fit
-    in 64 bits of microseconds is null too, and keeps its type: a bad timestamp never rejects a
+    in 64 bits of microseconds is null too, and keeps its type: such a timestamp never rejects a
     record."""
 
     data: Any
@@ -87,7 +87,7 @@ class Fault(KernelFault):
     TRAILING_BYTES = 17, "the batch extends past its last record"
     UNKNOWN_MESSAGE_MAGIC = 18, "the message's format (magic) is not known"
     PACKED_MESSAGE = 19, "the message is packed where a plain one belongs"
-    BAD_MESSAGE_CHECKSUM = 20, "the message's checksum is wrong"
+    WRONG_MESSAGE_CHECKSUM = 20, "the message's checksum is wrong"
     TOO_MANY_HEADERS = 21, "its batch has more headers than are allowed (source.max_batch_bytes)"
 
 

@@ -50,7 +50,7 @@ enum fault {
     TRAILING_BYTES = 17,
     UNKNOWN_MESSAGE_MAGIC = 18,
     PACKED_MESSAGE = 19,
-    BAD_MESSAGE_CHECKSUM = 20,
+    WRONG_MESSAGE_CHECKSUM = 20,
     TOO_MANY_HEADERS = 21,
     CAPACITY = 100, /* a mistake of the caller, not of the log */
 };

@@ -111,7 +111,7 @@ INLINE int read_message(const uint8_t **at, const payload_t *set, int64_t *last_
     if (UNLIKELY(length < MESSAGE_HEAD_BYTES)) return RECORD_TOO_SHORT;
     if (rows && UNLIKELY(big32(p) != crc32_of(crc, p + MESSAGE_CRC_BYTES,
                                               length - MESSAGE_CRC_BYTES)))
-        return BAD_MESSAGE_CHECKSUM;
+        return WRONG_MESSAGE_CHECKSUM;
     int magic = p[MESSAGE_CRC_BYTES], attributes = p[MESSAGE_CRC_BYTES + 1];
     *at = p + MESSAGE_CRC_BYTES;
     if (UNLIKELY(magic > 1)) return UNKNOWN_MESSAGE_MAGIC;

@@ -101,7 +101,7 @@ INLINE int proto_tag(const uint8_t **at, const uint8_t *end, int64_t *number, in
     if (UNLIKELY(fault)) return fault;
     *number = (int64_t)(tag >> 3);
     *wire = (int)(tag & 7);
-    return UNLIKELY(tag > UINT32_MAX || !*number || *wire > FOUR_BYTES) ? BAD_TAG : OK;
+    return UNLIKELY(tag > UINT32_MAX || !*number || *wire > FOUR_BYTES) ? IMPOSSIBLE_TAG : OK;
 }
 
 INLINE int proto_length(const uint8_t **at, const uint8_t *end, const uint8_t **from,
@@ -130,7 +130,7 @@ static int proto_skip(const uint8_t **at, const uint8_t *end, int64_t number, in
         if (UNLIKELY(end - *at < size)) return PAYLOAD_ENDS;
         *at += size;
         return OK;
-    case GROUP_END: return BAD_GROUP;
+    case GROUP_END: return MISPLACED_GROUP;
     }
     if (UNLIKELY(depth == DEEPEST_GROUP)) return TOO_DEEP;
     for (;;) {
@@ -138,7 +138,7 @@ static int proto_skip(const uint8_t **at, const uint8_t *end, int64_t number, in
         *inner = *at;
         int fault = proto_tag(at, end, &found, &wire);
         if (UNLIKELY(fault)) return fault;
-        if (wire == GROUP_END) return UNLIKELY(found != number) ? BAD_GROUP : OK;
+        if (wire == GROUP_END) return UNLIKELY(found != number) ? MISPLACED_GROUP : OK;
         const uint8_t *nested;
         fault = proto_skip(at, end, found, wire, depth + 1, &nested);
         if (UNLIKELY(fault)) return fault;
@@ -388,7 +388,7 @@ static int proto_json(const uint8_t *at, const uint8_t *end, int form, int depth
         const uint8_t *from;
         int fault = proto_tag(&at, end, &number, &wire);
         if (UNLIKELY(fault)) return fault;
-        if (UNLIKELY(wire == GROUP)) return BAD_GROUP; /* nobody writes one here */
+        if (UNLIKELY(wire == GROUP)) return MISPLACED_GROUP; /* nobody writes one here */
         if (wire != LENGTH) {
             fault = proto_skip(&at, end, number, wire, 0, &from);
             if (UNLIKELY(fault)) return fault;

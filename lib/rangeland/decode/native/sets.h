@@ -18,7 +18,7 @@ enum set_fault {
     ENTRY_PAST_SET = 33,
     UNKNOWN_MAGIC = 34,
     NOT_PLAIN = 35,
-    BAD_CHECKSUM = 36,
+    WRONG_CHECKSUM = 36,
 };
 
 typedef struct {
@@ -111,7 +111,7 @@ EXPORT int32_t rangeland_decode_sets(const set_t *sets, int64_t count, const mes
                               crc32_of((const uint32_t(*)[256])table,
                                        at + ENTRY_LENGTH_BYTES + ENTRY_HEADER_BYTES,
                                        length - ENTRY_HEADER_BYTES))
-                fault = BAD_CHECKSUM;
+                fault = WRONG_CHECKSUM;
             if (!fault) fault = put_message(set, at, length, record, out, &sum);
             if (UNLIKELY(fault)) {
                 sum.set = i;

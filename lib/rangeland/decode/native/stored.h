@@ -33,7 +33,7 @@ enum stored_fault {
     STORED_ORDER = 66,
     STORED_INNER = 67,
     STORED_FIELD_PAST = 68,
-    STORED_BAD_CHECKSUM = 69,
+    STORED_WRONG_CHECKSUM = 69,
     STORED_TOO_LONG = 70,
     STORED_FLAGS = 73,
 };
@@ -204,7 +204,7 @@ INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const u
     p += 4;
     if (UNLIKELY(body < 0 || body > end - p)) return STORED_FIELD_PAST;
     if (UNLIKELY((crc32_of(table, p, body) & 0x7fffffff) != big32(at + AT_CRC)))
-        return STORED_BAD_CHECKSUM;
+        return STORED_WRONG_CHECKSUM;
     const uint8_t *value = p;
     p += body;
     int64_t width = big32(at + AT_MAGIC) == STORED_MAGIC_1 ? 1 : 2;

@@ -40,15 +40,15 @@ class PayloadBytes:
     def fail(self, rows: np.ndarray, fault: PayloadFault) -> None:
         self.faults[rows] = fault
 
-    def bad_rows(self, count: int) -> list[int]:
+    def undecodable_rows(self, count: int) -> list[int]:
         """The first payloads that are not null and have a fault."""
         faults = self.faults[:count]
-        is_bad = (faults != 0) & (faults != PayloadFault.NULL_PAYLOAD)
-        rows: list[int] = np.flatnonzero(is_bad).tolist()
+        is_undecodable = (faults != 0) & (faults != PayloadFault.NULL_PAYLOAD)
+        rows: list[int] = np.flatnonzero(is_undecodable).tolist()
         return rows
 
     def reason(self, row: int, path: str = "", detail: str = "") -> str:
-        """The reason why a payload is bad; see ``fault_reason``."""
+        """The reason why a payload is undecodable; see ``fault_reason``."""
         at = int(self.positions[row])
         if at >= 0:
             at += int(self.starts[row] - self.begins[row])

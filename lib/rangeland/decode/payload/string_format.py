@@ -43,14 +43,15 @@ class _StringDecoder(PayloadDecoder):
         except pa.ArrowInvalid:
             pass
         faults = tuple(_faults(payloads, 0))
-        bad = pa.array([fault.row for fault in faults], pa.int64())
-        keep = pc.invert(pc.is_in(pa.array(range(len(payloads)), pa.int64()), value_set=bad))
-        good = pc.if_else(keep, payloads, pa.scalar(None, pa.binary()))
-        return DecodedPayloads(good.cast(pa.string()), faults)
+        undecodable = pa.array([fault.row for fault in faults], pa.int64())
+        rows = pa.array(range(len(payloads)), pa.int64())
+        keep = pc.invert(pc.is_in(rows, value_set=undecodable))
+        decodable = pc.if_else(keep, payloads, pa.scalar(None, pa.binary()))
+        return DecodedPayloads(decodable.cast(pa.string()), faults)
 
 
 def _faults(payloads: pa.BinaryArray, first_row: int) -> Iterator[Undecodable]:
-    """Halves the array as long as a half has a bad row."""
+    """Halves the array as long as a half has a row that is not UTF-8."""
     try:
         payloads.cast(pa.string())
         return

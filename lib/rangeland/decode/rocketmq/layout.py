@@ -42,7 +42,7 @@ class StoredFault(KernelFault):
     ORDER = 66, "its offset is not after that of the message before"
     INNER = 67, "it holds a batch of an unknown number of messages"
     FIELD_PAST = 68, "a field in it is longer than the rest of the message"
-    BAD_CHECKSUM = 69, "the checksum of its body is wrong"
+    WRONG_CHECKSUM = 69, "the checksum of its body is wrong"
     TOO_LONG = 70, "it extends past its last field"
     CUT_SHORT = 72, "its length is beyond the end of its broker's response"
     """Ends a walk without an error, unless brokers send complete messages only."""

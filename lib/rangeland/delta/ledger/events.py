@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rangeland.loss import DecidedLoss, LossKind
+from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
 from rangeland.planning.plan import PlanId
@@ -176,7 +176,7 @@ class LossEvent(_OfPlan):
         reaches further is a new one."""
         ids = {self.loss.topic_id, other.loss.topic_id}
         has_all = self.loss.until_offset <= other.loss.until_offset
-        has_all = has_all or self.loss.kind is LossKind.EXPIRED
+        has_all = has_all or self.loss.kind.traits.is_before_log_start
         return self.key == other.key and has_all and (len(ids) == 1 or None in ids)
 
 

@@ -5,9 +5,9 @@ know where they were fetched. A walk goes from length to length. At an offset in
 length is meaningless, which shows only by its consequences (too short, an unknown format, a wrong
 checksum).
 
-A packed entry contains a set of entries, compressed with gzip. All of them have the offset of the
-packed entry. No client compresses packed entries again, but brokers accept them and upstream's
-reader opens them, so they are opened here as well.
+A packed entry contains a set of entries, compressed. All of them have the offset of the packed
+entry. No client compresses packed entries again, but brokers accept them and upstream's reader
+opens them, so they are opened here as well.
 
 Pure functions of bytes. Plain messages are never examined one by one here.
 """
@@ -15,6 +15,7 @@ Pure functions of bytes. Plain messages are never examined one by one here.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,16 +31,21 @@ from rangeland.decode.jafka.layout import (
 from rangeland.dialects.fetch_values import FetchedRecords, Scan
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.errors import BadRecord, Damage
-from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits, decompress
+from rangeland.wire.bounded_decompression import (
+    Codec,
+    NotDecompressible,
+    check_within_limits,
+    decompress,
+)
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 LENGTH_BYTES: Final = ENTRY_HEADER.byte_index_of("magic")
 KIND_BYTES: Final = ENTRY_HEADER.byte_index_of("crc")
 """The bytes of an entry that show its kind."""
 
-GZIP: Final = 1
+CODECS: Final[Mapping[int, Codec]] = {1: Codec.GZIP}
+"""The codecs, by their numbers in the attributes of an entry. 0 is none."""
 GZIP_MAGIC: Final = b"\x1f\x8b\x08"
-CODECS: Final = (0, GZIP)
 MAX_DEPTH: Final = 8
 
 
@@ -116,7 +122,8 @@ def _may_begin(records: memoryview, byte_index: int) -> bool:
         return True
     length = int.from_bytes(records[byte_index : byte_index + LENGTH_BYTES], "big", signed=True)
     magic, attributes = records[byte_index + LENGTH_BYTES], records[byte_index + LENGTH_BYTES + 1]
-    return length >= HEADER_BYTES and magic == MAGIC and attributes & CODEC_MASK in CODECS
+    codec = attributes & CODEC_MASK
+    return length >= HEADER_BYTES and magic == MAGIC and (codec == 0 or codec in CODECS)
 
 
 def _kind_fault(records: memoryview, byte_index: int) -> SetFault:
@@ -164,14 +171,15 @@ class Unpacked:
         """The decompressed contents of a packed entry. Raises NotDecompressible."""
         header = ENTRY_HEADER.read(stored)
         payload = stored[ENTRY_HEADER.size :]
-        codec = header.attributes & CODEC_MASK
+        number = header.attributes & CODEC_MASK
+        codec = CODECS.get(number)
         if zlib.crc32(payload) != header.crc:
-            raise NotDecompressible(f"{SetFault.BAD_CHECKSUM.reason} (codec {codec})")
-        if codec != GZIP:
-            raise NotDecompressible(f"its codec ({codec}) is not known")
+            raise NotDecompressible(f"{SetFault.WRONG_CHECKSUM.reason} (codec {number})")
+        if codec is None:
+            raise NotDecompressible(f"its codec ({number}) is not known")
         if depth > MAX_DEPTH:
             raise NotDecompressible(f"it is compressed more than {MAX_DEPTH} times")
-        data = memoryview(decompress(GZIP, payload, self.max_bytes - self.size_bytes))
+        data = memoryview(decompress(codec, payload, self.max_bytes - self.size_bytes))
         self.size_bytes += len(data)
         return data.cast("B")
 
@@ -179,7 +187,7 @@ class Unpacked:
 def is_packed_set(value: memoryview) -> bool:
     """Whether these bytes are a compressed set of entries with correct checksums."""
     try:
-        data = decompress(GZIP, value)
+        data = decompress(Codec.GZIP, value)
     except NotDecompressible:
         return False
     walk = jafka_decoder().walk_entries(data, len(data), plain_only=True)

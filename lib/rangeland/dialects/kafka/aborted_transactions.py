@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from rangeland.decode.kafka.entry_layouts import CONTROL_KEY
 from rangeland.dialects.fetch_values import FetchedRecords
 from rangeland.dialects.kafka.entry_records import records_of
 from rangeland.dialects.kafka.entry_scan import entries
@@ -16,7 +17,6 @@ from rangeland.dialects.kafka.entry_spans import MAX_OFFSET
 from rangeland.dialects.kafka.legacy_messages import batch_error
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
-from rangeland.wire.fixed_layouts import CONTROL_KEY
 
 Aborted = tuple[int, int]
 """Producer id, first offset of the transaction."""

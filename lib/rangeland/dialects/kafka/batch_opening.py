@@ -3,8 +3,8 @@
 An uncompressed batch becomes a row of numbers and nothing else, so that a log of small batches is
 read as fast as one of large batches. Markers are verified, and have nothing to decompress.
 
-Pure functions of bytes. A bad batch raises the same error as when it is opened alone; the first bad
-batch is reported.
+Pure functions of bytes. A damaged batch raises the same error as when it is opened alone; the first
+of them is reported.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from crc32c import crc32c
 
 from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, BatchColumn, Heads, Payloads
 from rangeland.decode.kafka.layout import Payload
+from rangeland.dialects.kafka.compression import CODEC_MASK, decompress
 from rangeland.dialects.kafka.entry_scan import BatchGroup
-from rangeland.dialects.kafka.record_batch import CHECKED, CODEC, CONTROL
-from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits, decompress
+from rangeland.dialects.kafka.record_batch import CHECKED, CONTROL
+from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits
 from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
 
 
@@ -30,7 +31,7 @@ def open_group(
     reached; none may take more than ``max_batch_bytes``. Returns how many batches were opened and
     the memory they take without headers: the decompressed bytes, and ``RECORD_BYTES`` for each
     record. Raises BadRecord."""
-    if (group.heads[:, BatchColumn.ATTRIBUTES] & CODEC).any():
+    if (group.heads[:, BatchColumn.ATTRIBUTES] & CODEC_MASK).any():
         return _open_packed(group, payloads, max_bytes, max_batch_bytes)
     return _open_stored(group, payloads, max_bytes, max_batch_bytes)
 
@@ -79,7 +80,7 @@ def _open_packed(
         if attributes & CONTROL:
             continue
         body = records[byte_index + HEAD_BYTES : end]
-        data = _unpack(attributes & CODEC, body, count, max_batch_bytes)
+        data = _unpack(attributes & CODEC_MASK, body, count, max_batch_bytes)
         if data is None:  # the entry raises the error
             data = group.entry(batches - 1).payload(max_batch_bytes).data
         stamp = max_ms if attributes & LOG_APPEND else None

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from rangeland.decode.kafka.entry_layouts import BATCH_PREFIX, BATCH_V2
 from rangeland.dialects.kafka.entry_spans import (
     LENGTH_END,
     MAGIC,
@@ -33,7 +34,6 @@ from rangeland.dialects.kafka.legacy_messages import (
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.dialects.kafka.record_batch import BatchV2, batch_of
 from rangeland.errors import BadRecord
-from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 _ATTRIBUTES = MAGIC + 1  # in the formats before v2

@@ -25,6 +25,7 @@ import numpy as np
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.batch_table import BatchColumn, BatchWalk, Heads
+from rangeland.decode.kafka.entry_layouts import BATCH_V2
 from rangeland.dialects.fetch_values import FetchedRecords, Scan, UnconfirmedGap
 from rangeland.dialects.kafka.entry_checks import (
     first_inside,
@@ -38,7 +39,6 @@ from rangeland.dialects.kafka.entry_spans import MAX_OFFSET, first_and_delta, fi
 from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.dialects.kafka.record_batch import BatchV2, batch_of
 from rangeland.errors import BadRecord
-from rangeland.wire.fixed_layouts import BATCH_V2
 
 HEADS = 1024
 """The most batches that are found in one step."""
@@ -232,7 +232,7 @@ def _is_before(records: memoryview, offset: int) -> bool:
 
 def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
     """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
-    bad entry begins where the one before it ends, so at most its header is needed."""
+    damaged entry begins where the one before it ends, so at most its header is needed."""
     records = fetched.data
     begins = _begin(fetched, first)
     ends = begins
@@ -244,13 +244,13 @@ def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
 
 
 def _begin(fetched: FetchedRecords, first: int) -> int:
-    """The byte at which the entry with the offset ``first`` begins, or the first bad entry."""
+    """The byte at which the entry with the offset ``first`` begins, or the first damaged one."""
     begins = 0
     try:
         for byte_index, end, entry in locate_entries(fetched, first, join_messages=False):
             if entry.last_offset >= first:
                 return byte_index
             begins = end
-    except BadRecord:  # this is the bad entry
+    except BadRecord:  # this is the damaged entry
         pass
     return begins

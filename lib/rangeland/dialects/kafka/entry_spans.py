@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from struct import Struct
 
 from rangeland.decode import kafka_decoder
+from rangeland.decode.kafka.entry_layouts import BATCH_PREFIX, BATCH_V2
 from rangeland.dialects.kafka.legacy_messages import MAX_JOINED_BYTES, batch_error, is_plain
-from rangeland.wire.fixed_layouts import BATCH_PREFIX, BATCH_V2
 
 LENGTH_END = BATCH_PREFIX.size
 MAGIC = BATCH_V2.byte_index_of("magic")  # at the same byte in all formats

@@ -26,7 +26,8 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(0, "NONE", _V.OK, "the request succeeded"),
     _E(1, "OFFSET_OUT_OF_RANGE", _V.OUT_OF_RANGE, "the log does not hold this offset"),
     _E(2, "CORRUPT_MESSAGE", _V.CORRUPT, "the record is damaged, too large, or lacks its key"),
-    _E(3, "UNKNOWN_TOPIC_OR_PARTITION", _V.FIND_LEADER, "it does not host this partition"),
+    _E(3, "UNKNOWN_TOPIC_OR_PARTITION", _V.FIND_LEADER, "it does not host this partition",
+       is_unknown_topic=True),
     _E(4, "INVALID_FETCH_SIZE", _V.REFUSED, "the fetch size is invalid"),
     _E(5, "LEADER_NOT_AVAILABLE", _V.FIND_LEADER, "a leader is being elected"),
     _E(6, "NOT_LEADER_OR_FOLLOWER", _V.FIND_LEADER, "it does not lead this partition"),
@@ -110,7 +111,7 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(80, "PREFERRED_LEADER_NOT_AVAILABLE", _V.RETRY, "the preferred leader is down"),
     _E(81, "GROUP_MAX_SIZE_REACHED", _V.REFUSED, "the group is full", _G.GROUP_FULL),
     _E(82, "FENCED_INSTANCE_ID", _V.REFUSED, "another member has taken our instance id",
-       _G.MEMBER_REPLACED),
+       _G.INSTANCE_ID_TAKEN),
     _E(83, "ELIGIBLE_LEADERS_NOT_AVAILABLE", _V.FIND_LEADER, "no replica is eligible to lead"),
     _E(84, "ELECTION_NOT_NEEDED", _V.OK, "the preferred leader already leads"),
     _E(85, "NO_REASSIGNMENT_IN_PROGRESS", _V.REFUSED, "no partition is being moved"),
@@ -128,7 +129,8 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(97, "PRINCIPAL_DESERIALIZATION_FAILURE", _V.REFUSED, "a forwarded name was unreadable"),
     _E(98, "SNAPSHOT_NOT_FOUND", _V.UNKNOWN, "there is no such snapshot"),
     _E(99, "POSITION_OUT_OF_RANGE", _V.UNKNOWN, "the position is not in the snapshot"),
-    _E(100, "UNKNOWN_TOPIC_ID", _V.FIND_LEADER, "it hosts no topic with this id"),
+    _E(100, "UNKNOWN_TOPIC_ID", _V.FIND_LEADER, "it hosts no topic with this id",
+       is_unknown_topic=True),
     _E(101, "DUPLICATE_BROKER_REGISTRATION", _V.UNKNOWN, "the broker id is taken"),
     _E(102, "BROKER_ID_NOT_REGISTERED", _V.UNKNOWN, "the broker id is not registered"),
     _E(103, "INCONSISTENT_TOPIC_ID", _V.RECREATED, "the log has another topic id"),
@@ -166,4 +168,8 @@ CODES: Final[tuple[ErrorCode, ...]] = (
 # fmt: on
 
 error_code_of: Final = error_code_lookup(CODES)
+UNKNOWN_TOPIC_OR_PARTITION: Final = error_code_of(3)
+UNSUPPORTED_SASL_MECHANISM: Final = error_code_of(33)
+ILLEGAL_SASL_STATE: Final = error_code_of(34)
 UNSUPPORTED_VERSION: Final = error_code_of(35)
+SASL_AUTHENTICATION_FAILED: Final = error_code_of(58)

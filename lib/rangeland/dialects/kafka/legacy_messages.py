@@ -18,17 +18,24 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from rangeland.decode import kafka_decoder
-from rangeland.decode.kafka.layout import MessageWalk, Payload, RecordFormat, UndecodableRecord
-from rangeland.errors import BadRecord, Damage
-from rangeland.wire.bounded_decompression import CODECS, NotDecompressible, decompress, mend_lz4
-from rangeland.wire.fixed_layouts import (
+from rangeland.decode.kafka.entry_layouts import (
     BATCH_PREFIX,
     MESSAGE_V0,
     MESSAGE_V1,
     MessageV0,
     MessageV1,
-    StructLayout,
 )
+from rangeland.decode.kafka.layout import MessageWalk, Payload, RecordFormat, UndecodableRecord
+from rangeland.dialects.kafka.compression import (
+    CODEC_MASK,
+    CODECS,
+    codec_name,
+    decompress,
+    mend_lz4,
+)
+from rangeland.errors import BadRecord, Damage
+from rangeland.wire.bounded_decompression import Codec, NotDecompressible
+from rangeland.wire.fixed_layouts import StructLayout
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
 MAX_JOINED_BYTES: Final = 8 << 20
@@ -37,8 +44,7 @@ MAX_JOINED_BYTES: Final = 8 << 20
 _MAGIC = MESSAGE_V0.byte_index_of("magic")
 _ATTRIBUTES = MESSAGE_V0.byte_index_of("attributes")
 _LAYOUTS: Final[dict[int, StructLayout[Any]]] = {0: MESSAGE_V0, 1: MESSAGE_V1}
-_CODEC, _LOG_APPEND = 0x07, 0x08
-_LZ4 = 3
+_LOG_APPEND = 0x08
 _VALUE_LENGTH_BYTES = 4
 _ENTIRE = 1 << 62
 
@@ -62,7 +68,7 @@ def is_plain(records: memoryview, byte_index: int) -> bool:
     """Whether the entry there is a message of format 0 or 1 that contains no others."""
     if byte_index + _ATTRIBUTES >= len(records) or records[byte_index + _MAGIC] not in _LAYOUTS:
         return False
-    return not records[byte_index + _ATTRIBUTES] & _CODEC
+    return not records[byte_index + _ATTRIBUTES] & CODEC_MASK
 
 
 def read_messages(stored: memoryview, floor: int) -> StoredMessages | Wrapper:
@@ -178,7 +184,7 @@ class Wrapper:
         crc = zlib.crc32(self._stored[_MAGIC:])
         if crc != self._header.crc:
             raise self._wrapper_error(
-                f"its checksum is wrong (codec {self._codec_name})",
+                f"its checksum is wrong (codec {codec_name(self._codec)})",
                 expected_crc=self._header.crc,
                 found_crc=crc,
                 codec=self._codec,
@@ -204,11 +210,7 @@ class Wrapper:
 
     @property
     def _codec(self) -> int:
-        return self._header.attributes & _CODEC
-
-    @property
-    def _codec_name(self) -> str:
-        return CODECS[self._codec].name if self._codec in CODECS else "none"
+        return self._header.attributes & CODEC_MASK
 
     @property
     def _shift(self) -> int:
@@ -221,7 +223,7 @@ class Wrapper:
         self.check()
         value = self._value()
         try:
-            if self._codec == _LZ4 and self._header.magic == 0:
+            if self._header.magic == 0 and CODECS.get(self._codec) is Codec.LZ4:
                 value = mend_lz4(value)
             return decompress(self._codec, value, self.max_bytes)
         except NotDecompressible as error:
@@ -284,8 +286,8 @@ class Wrapper:
 def message_error(
     error: UndecodableRecord, payload: Payload, after: int | None = None
 ) -> BadRecord:
-    """The decoder's error for plain messages, as one for the bad message among them. If that is the
-    last, it may have been a longer entry: ``after`` is where the next entry begins."""
+    """The decoder's error for plain messages, as one for the damaged message among them. If that
+    is the last, it may have been a longer entry: ``after`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     offset = _offset_of(payload, error.record)
     why = f"it is one message, and {error.fault.reason}"

@@ -11,20 +11,16 @@ from typing import Any, NamedTuple
 from crc32c import crc32c
 
 from rangeland.decode.kafka.batch_table import LOG_APPEND
+from rangeland.decode.kafka.entry_layouts import BATCH_V2, BatchHeader
 from rangeland.decode.kafka.layout import Payload
+from rangeland.dialects.kafka.compression import CODEC_MASK, codec_name, decompress
 from rangeland.dialects.kafka.legacy_messages import batch_error
 from rangeland.errors import BadRecord
-from rangeland.wire.bounded_decompression import (
-    CODECS,
-    NotDecompressible,
-    check_within_limits,
-    decompress,
-)
-from rangeland.wire.fixed_layouts import BATCH_V2, BatchHeader
+from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits
 from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 
 CHECKED = BATCH_V2.byte_index_of("attributes")
-CODEC, CONTROL = 0x07, 0x20
+CONTROL = 0x20
 _TRANSACTIONAL = 0x10
 
 
@@ -46,10 +42,9 @@ class BatchV2(NamedTuple):
     def check(self) -> None:
         crc = crc32c(self.stored[CHECKED:])
         if crc != self.header.crc:
-            codec = self.header.attributes & CODEC
-            name = CODECS[codec].name if codec in CODECS else "none"
+            codec = self.header.attributes & CODEC_MASK
             raise self.damage_error(
-                f"its checksum is wrong (codec {name})",
+                f"its checksum is wrong (codec {codec_name(codec)})",
                 self.after,
                 expected_crc=self.header.crc,
                 found_crc=crc,
@@ -61,7 +56,7 @@ class BatchV2(NamedTuple):
         self.check()
         header = self.header
         body = self.stored[BATCH_V2.size :]
-        codec = header.attributes & CODEC
+        codec = header.attributes & CODEC_MASK
         try:
             data = decompress(codec, body, max_bytes) if body else body
             check_within_limits(header.record_count, len(data) if codec else 0, max_bytes)

@@ -29,14 +29,13 @@ from rangeland.dialects.fetch_values import (
     PartitionFetch,
 )
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import error_code_of
+from rangeland.dialects.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_code_of
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.grouping import group_by
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 LAST_FETCH_BY_NAME = 12
-UNKNOWN_TOPIC = (3, 100)
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 """Kafka's own topics, which the oldest brokers do not mark as internal."""
 
@@ -89,7 +88,7 @@ def _pick_topics(view: ClusterView, topics: Sequence[str] | None) -> ClusterView
     which they do not know or do not show to this client."""
     if topics is None:
         return view
-    code = error_code_of(UNKNOWN_TOPIC[0])
+    code = UNKNOWN_TOPIC_OR_PARTITION
     unknown = TopicView("", code.meaning, code.name, is_unknown=True, may_be_hidden=True)
     views = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
     return replace(view, topics=views)
@@ -112,7 +111,7 @@ def read_cluster(response: m.MetadataResponse) -> ClusterView:
                 Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
                 for p in topic.partitions
             },
-            is_unknown=code.number in UNKNOWN_TOPIC,
+            is_unknown=code.is_unknown_topic,
         )
     return ClusterView(tuple(nodes.values()), topics, cluster_id=response.cluster_id or "")
 

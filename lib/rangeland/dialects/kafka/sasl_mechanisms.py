@@ -20,7 +20,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import error_code_of
+from rangeland.dialects.kafka.error_codes import (
+    ILLEGAL_SASL_STATE,
+    SASL_AUTHENTICATION_FAILED,
+    UNSUPPORTED_SASL_MECHANISM,
+    error_code_of,
+)
 from rangeland.dialects.protocol_session import BrokerRequest, Credentials, NoCommonVersion
 from rangeland.errors import (
     BROKER_OPERATOR,
@@ -38,9 +43,6 @@ MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 1_000_000
 """About half a second of one core. Kafka itself stores no more than 16,384."""
 
-ILLEGAL_STATE: Final = 34
-NO_SUCH_MECHANISM: Final = 33
-FAILED: Final = 58
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _DELEGATED: Final = ",tokenauth=true"
@@ -87,7 +89,8 @@ def mechanisms_requests() -> list[BrokerRequest]:
 
 def read_mechanisms(responses: Sequence[m.SaslHandshakeResponse]) -> tuple[str, ...] | None:
     (response,) = responses
-    return tuple(response.mechanisms) if response.error_code in (0, NO_SUCH_MECHANISM) else None
+    lists_them = response.error_code in (0, UNSUPPORTED_SASL_MECHANISM.number)
+    return tuple(response.mechanisms) if lists_them else None
 
 
 @dataclass
@@ -263,7 +266,7 @@ def _text(data: Any) -> str:
 
 
 def _no_mechanism_error(mechanism: str, handshake: m.SaslHandshakeResponse) -> JobFileError:
-    if handshake.error_code == ILLEGAL_STATE:
+    if handshake.error_code == ILLEGAL_SASL_STATE.number:
         return JobFileError(
             "the port does not accept SASL",
             why=f"it answered {error_code_of(handshake.error_code).name} to {mechanism}",
@@ -274,7 +277,7 @@ def _no_mechanism_error(mechanism: str, handshake: m.SaslHandshakeResponse) -> J
     return JobFileError(
         f"the broker does not offer SASL {mechanism}",
         why=f"it offers {offer}"
-        if handshake.error_code == NO_SUCH_MECHANISM
+        if handshake.error_code == UNSUPPORTED_SASL_MECHANISM.number
         else f"it answered {error_code_of(handshake.error_code).name} and offers {offer}",
         do="set source.security.sasl.mechanism to one that it offers",
         code=handshake.error_code,
@@ -304,9 +307,10 @@ def _token_error(
     ]
     return _refused_login_error(
         "the broker refused the token",
-        why="; ".join(dict.fromkeys(part for part in texts if part)) or error_code_of(FAILED).name,
+        why="; ".join(dict.fromkeys(part for part in texts if part))
+        or SASL_AUTHENTICATION_FAILED.name,
         do="check source.security.sasl.token: its audience, scope and expiry",
-        code=response.error_code or FAILED,
+        code=response.error_code or SASL_AUTHENTICATION_FAILED.number,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.error_codes import OFFSET_TOO_SMALL, SUCCESS, pull_code_of
+from rangeland.dialects.rocketmq.error_codes import SUCCESS, pull_code_of
 from rangeland.dialects.rocketmq.log_entries import stored_ms
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
@@ -46,7 +46,7 @@ def search_result(
     if last.code != SUCCESS:
         pull_code = pull_code_of(last.code, last.remark, last.pull.offset)
         # At the end there is no entry, and one before the beginning has been deleted.
-        is_known = pull_code.meaning is ErrorMeaning.OK or pull_code is OFFSET_TOO_SMALL
+        is_known = pull_code.meaning is ErrorMeaning.OK or pull_code.is_before_log_start
         return response if is_known else response._replace(code=last.code, remark=last.remark)
     time_ms = stored_ms(last.body)
     if time_ms is None or time_ms >= search.time_ms:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Final
 
 import cramjam
@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from rangeland.decode import columns
 from rangeland.decode.rocketmq.layout import NOT_PACKED
-from rangeland.wire.bounded_decompression import CODECS, NotDecompressible
+from rangeland.wire.bounded_decompression import Codec, NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, memory_text
 
-ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3
-_FRAMED: Final = {LZ4: 3, ZSTD: 4}
-"""The numbers of codecs in Kafka's batches, by RocketMQ's: the codecs are the same."""
+CODECS: Final[Mapping[int, Codec]] = {1: Codec.LZ4, 2: Codec.ZSTD}
+"""The codecs that bound their result, by their numbers in the flags of a message."""
+ZLIB: Final = (0, 3)
+"""Its numbers: older clients have 0. Its data do not tell their size."""
 
 FIRST_VALUES_BYTES: Final = 1 << 20
 """The values of a usual response fit, so that they are rarely moved."""
@@ -40,11 +41,10 @@ class MessageBodies:
 
     def add(self, codec: int, data: memoryview) -> None:
         """Adds a body, decompressed. Raises NotDecompressible."""
-        if codec in _FRAMED:
-            _, bound, unpack = CODECS[_FRAMED[codec]]
-            room = self._room(self._bounded_size(bound, data))
+        if (bounded := CODECS.get(codec)) is not None:
+            room = self._room(self._bounded_size(bounded, data))
             try:
-                self.size += unpack(data, room)
+                self.size += bounded.unpack(data, room)
             except cramjam.DecompressionError as error:
                 raise NotDecompressible(f"its body cannot be unpacked: {error}") from None
         else:
@@ -53,9 +53,9 @@ class MessageBodies:
             self.size += len(value)
         self._ends.append(self.size)
 
-    def _bounded_size(self, bound: Callable[[memoryview], int], data: memoryview) -> int:
+    def _bounded_size(self, codec: Codec, data: memoryview) -> int:
         try:
-            size = bound(data)
+            size = codec.bound(data)
         except (struct.error, IndexError) as error:
             raise NotDecompressible(f"its body cannot be unpacked: {error}") from None
         if (why := beyond(self._max_bytes, size, 0)) is not None:
@@ -81,7 +81,7 @@ class MessageBodies:
 def _plain(codec: int, data: memoryview, max_bytes: int) -> bytes | memoryview:
     if codec == NOT_PACKED:
         return data
-    if codec in (ZLIB_OF_OLD, ZLIB):
+    if codec in ZLIB:
         return _inflate(data, max_bytes)
     raise NotDecompressible(f"codec {codec} is not known")
 

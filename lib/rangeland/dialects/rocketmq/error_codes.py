@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, error_code_lookup
+from rangeland.dialects.error_meaning import (
+    ErrorCode,
+    ErrorMeaning,
+    GroupMeaning,
+    error_code_lookup,
+)
 
 _E = ErrorCode
 _V = ErrorMeaning
+_G = GroupMeaning
 
 SUCCESS: Final = 0
 REQUEST_NOT_SUPPORTED: Final = 3
-TOPIC_NOT_EXIST: Final = 17
 NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
 """The status of a pull by tags that has found no message; it says how far it has searched."""
 
@@ -34,21 +39,22 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(14, "SERVICE_NOT_AVAILABLE", _V.RETRY, "it is starting or going down"),
     _E(15, "VERSION_NOT_SUPPORTED", _V.UNSUPPORTED, "this version is not supported"),
     _E(16, "NO_PERMISSION", _V.DENIED, "this client may not read this, or nobody may"),
-    _E(17, "TOPIC_NOT_EXIST", _V.FIND_LEADER, "there is no such topic"),
+    _E(17, "TOPIC_NOT_EXIST", _V.FIND_LEADER, "there is no such topic", is_unknown_topic=True),
     _E(18, "TOPIC_EXIST_ALREADY", _V.REFUSED, "the topic exists already"),
     _E(19, "PULL_NOT_FOUND", _V.OK, "there is no message yet"),
     _E(20, "PULL_RETRY_IMMEDIATELY", _V.RETRY, "it should be asked again"),
     _E(21, "PULL_OFFSET_MOVED", _V.OUT_OF_RANGE, "the queue does not contain this offset"),
-    _E(22, "QUERY_NOT_FOUND", _V.OK, "the group has no offset"),
+    _E(22, "QUERY_NOT_FOUND", _V.OK, "the group has no offset", _G.NO_OFFSET),
     _E(23, "SUBSCRIPTION_PARSE_FAILED", _V.REFUSED, "the subscription is invalid"),
     _E(24, "SUBSCRIPTION_NOT_EXIST", _V.REFUSED, "the group has no such consumer or subscription"),
     _E(25, "SUBSCRIPTION_NOT_LATEST", _V.RETRY, "the subscription is not the latest"),
-    _E(26, "SUBSCRIPTION_GROUP_NOT_EXIST", _V.REFUSED, "there is no such group"),
+    _E(26, "SUBSCRIPTION_GROUP_NOT_EXIST", _V.REFUSED, "there is no such group",
+       _G.NO_SUCH_GROUP),
     _E(27, "FILTER_DATA_NOT_EXIST", _V.REFUSED, "the filter does not exist"),
     _E(28, "FILTER_DATA_NOT_LATEST", _V.RETRY, "the filter is not the latest"),
     _E(29, "INVALID_PARAMETER", _V.FIND_LEADER, "it has no queue of this number"),
     _E(205, "NOT_IN_CURRENT_UNIT", _V.FIND_LEADER, "the request is for another unit"),
-    _E(206, "CONSUMER_NOT_ONLINE", _V.REFUSED, "the consumer is not connected"),
+    _E(206, "CONSUMER_NOT_ONLINE", _V.REFUSED, "the consumer is not connected", _G.NO_MEMBERS),
     _E(209, "POLLING_FULL", _V.RETRY, "too many requests are waiting"),
     _E(210, "POLLING_TIMEOUT", _V.RETRY, "no message arrived in time"),
     _E(211, "BROKER_NOT_EXIST", _V.FIND_LEADER, "there is no such broker"),
@@ -63,7 +69,7 @@ STATUSES: Final[tuple[ErrorCode, ...]] = (
     _E(0, "FOUND", _V.OK, "messages were found"),
     _E(19, "OFFSET_OVERFLOW_ONE", _V.OK, "the queue ends here"),
     _E(21, "OFFSET_OVERFLOW_BADLY", _V.OUT_OF_RANGE, "the queue ends earlier"),
-    _E(21, "OFFSET_TOO_SMALL", _V.OUT_OF_RANGE, "the queue begins later"),
+    _E(21, "OFFSET_TOO_SMALL", _V.OUT_OF_RANGE, "the queue begins later", is_before_log_start=True),
     _E(21, "OFFSET_RESET", _V.RETRY, "the group's offsets were reset"),
     _E(19, "OFFSET_FOUND_NULL", _V.OUT_OF_RANGE, "the queue's index does not have this offset"),
     _E(20, "MESSAGE_WAS_REMOVING", _V.OUT_OF_RANGE, "the messages have just been deleted"),
@@ -81,7 +87,6 @@ MISSING: Final = ErrorCode(
 error_code_of: Final = error_code_lookup(CODES)
 _BY_STATUS: Final = {code.name: code for code in STATUSES}
 _EMPTY: Final = (_BY_STATUS["NO_MESSAGE_IN_QUEUE"], _BY_STATUS["NO_MATCHED_LOGIC_QUEUE"])
-OFFSET_TOO_SMALL: Final = _BY_STATUS["OFFSET_TOO_SMALL"]
 
 
 def pull_code_of(code: int, remark: str, offset: int) -> ErrorCode:

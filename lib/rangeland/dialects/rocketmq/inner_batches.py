@@ -138,7 +138,7 @@ def _body(
         raise _batch_error(entry, result, "it holds a batch that readers may not unpack")
     body = memoryview(raw)[fields.body : fields.body_end]
     if zlib.crc32(body) & 0x7FFFFFFF != int.from_bytes(raw[_CRC_AT : _CRC_AT + 4], "big"):
-        raise _batch_error(entry, result, StoredFault.BAD_CHECKSUM.reason)
+        raise _batch_error(entry, result, StoredFault.WRONG_CHECKSUM.reason)
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     if codec == NOT_PACKED:
         return body

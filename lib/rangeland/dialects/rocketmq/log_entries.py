@@ -27,9 +27,9 @@ from rangeland.decode.rocketmq.layout import (
 )
 
 NUMBER: Final = b"INNER_NUM"
-MOST: Final = (1 << 15) - 1
+MAX_BATCH_MESSAGES: Final = (1 << 15) - 1
 """Brokers store the number as a short, so a queue has no larger batch."""
-MAX_DIGITS: Final = len(str(MOST))
+MAX_DIGITS: Final = len(str(MAX_BATCH_MESSAGES))
 MAX_OFFSET: Final = (1 << 63) - 1
 """No entry has this offset, because the offset after it could not be represented."""
 
@@ -198,4 +198,4 @@ def _number(entry: Any) -> int:
     if not text.isdigit() or len(text) > MAX_DIGITS:
         return 0
     number = int(text)
-    return number if number <= MOST else 0
+    return number if number <= MAX_BATCH_MESSAGES else 0

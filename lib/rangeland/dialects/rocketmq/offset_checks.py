@@ -142,12 +142,12 @@ def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[Mis
     if _fits(body, span, is_exact=is_exact):
         return
     entries, fault = _entries(body)
-    bad = set(_out_of_place(entries, span, is_exact=is_exact and fault is None))
+    misplaced = set(_out_of_place(entries, span, is_exact=is_exact and fault is None))
     offset = span.from_offset
-    for is_bad, group in groupby(enumerate(entries), lambda item: item[0] in bad):
+    for is_misplaced, group in groupby(enumerate(entries), lambda item: item[0] in misplaced):
         indexes = [index for index, _ in group]
         first, last = entries[indexes[0]], entries[indexes[-1]]
-        if not is_bad:
+        if not is_misplaced:
             offset = last.until_offset
             continue
         following = entries[indexes[-1] + 1 :][:1]

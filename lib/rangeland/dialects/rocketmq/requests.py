@@ -33,7 +33,6 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import (
     REQUEST_NOT_SUPPORTED,
     SUCCESS,
-    TOPIC_NOT_EXIST,
     code_text,
     error_code_of,
 )
@@ -139,7 +138,7 @@ def _view(topic: str, response: m.RemotingResponse) -> TopicView:
             code.meaning,
             code_text(code, response.remark),
             is_system_topic(topic),
-            is_unknown=response.code == TOPIC_NOT_EXIST,
+            is_unknown=code.is_unknown_topic,
         )
     route = read_route(response.body)
     return TopicView(topic, ErrorMeaning.OK, "", route.is_internal(topic), route.leaders(topic))

@@ -23,10 +23,6 @@ HEARTBEAT, UNREGISTER = 34, 35
 LOCK, UNLOCK = 41, 42
 CONNECTIONS = 203
 
-QUERY_NOT_FOUND: Final = 22
-GROUP_NOT_EXIST: Final = 26
-NOBODY_ONLINE: Final = 206
-
 RETRY_PREFIX: Final = "%RETRY%"
 """Prefix of the topic that a broker creates for a group when its first member appears."""
 

@@ -14,12 +14,7 @@ from typing import Final
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.error_codes import (
-    REQUEST_NOT_SUPPORTED,
-    SUCCESS,
-    TOPIC_NOT_EXIST,
-    error_code_of,
-)
+from rangeland.dialects.rocketmq.error_codes import REQUEST_NOT_SUPPORTED, SUCCESS, error_code_of
 from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups import backend
@@ -115,7 +110,7 @@ class MasterBrokers:
         """The route according to the present responses. Raises _UnknownToSome if other name servers
         do not answer at all."""
         failures: dict[str, str] = {}
-        codes: set[int] = set()
+        codes: set[ErrorCode] = set()
         all_answer = True
         for seed in self.io.seeds:
             try:
@@ -126,10 +121,11 @@ class MasterBrokers:
                 continue
             if response.code == SUCCESS:
                 return self._learn(read_route(response.body))
+            code = error_code_of(response.code)
             if response.code != REQUEST_NOT_SUPPORTED:  # which a broker answers
-                codes.add(response.code)
-            failures[str(seed)] = f"{error_code_of(response.code).name}: {response.remark}"
-        is_unknown = codes == {TOPIC_NOT_EXIST}
+                codes.add(code)
+            failures[str(seed)] = f"{code.name}: {response.remark}"
+        is_unknown = bool(codes) and all(code.is_unknown_topic for code in codes)
         if is_unknown and all_answer:
             return None
         error_class = _UnknownToSome if is_unknown else Unreachable

@@ -102,16 +102,16 @@ class RocketmqMember(BackendMembership):
                 if misses >= _MISSES:
                     self.leave()
                     raise self._not_listed_error(view)
-                obstacle = self._unsettled_error(view) or self._claim(view)
-                if obstacle is None:
+                error = self._unsettled_error(view) or self._claim_or_error(view)
+                if error is None:
                     self._generation += 1
                     self._holds = True
                     logger.info("Joined the group", extra=self._log_fields(len(self._locked)))
                     return
                 if io.now_ms() - began_ms >= self._patience_ms(view):
                     self.leave()
-                    raise obstacle
-                logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields(0))
+                    raise error
+                logger.debug("Waiting to join: %s", error, extra=self._log_fields(0))
                 io.pause(RETRY_MS)
 
     def _patience_ms(self, view: RocketmqGroupView) -> int:
@@ -151,8 +151,8 @@ class RocketmqMember(BackendMembership):
             self._ask(broker, request, "a member sent its heartbeat", patience_ms)
         self._send_to_slaves(self._masters.slaves(self._brokers), request)
 
-    def _claim(self, view: RocketmqGroupView) -> Conflict | None:
-        """None once exactly the assigned queues are locked; otherwise the obstacle."""
+    def _claim_or_error(self, view: RocketmqGroupView) -> Conflict | None:
+        """Locks exactly the assigned queues, or returns what is in the way."""
         share = shares(self._joining.partitions, view.ids).get(self._id, frozenset())
         self._give_back(self._id, self._locked - share)
         self._locked = share

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rangeland.dialects.error_meaning import GroupMeaning
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict
 from rangeland.groups.rocketmq import group_requests as g
@@ -64,9 +65,9 @@ def read_group(
     connections: dict[str, g.GroupConnections] = {}
     for broker, topic in sorted(brokers.items()):
         response, code = masters.ask(broker, topic, g.connections(group), patience_ms)
-        if response.code not in (SUCCESS, g.NOBODY_ONLINE):
-            raise masters_error(code, response.remark, group, "its members were asked for")
         is_there = response.code == SUCCESS
+        if not is_there and code.group_meaning is not GroupMeaning.NO_MEMBERS:
+            raise masters_error(code, response.remark, group, "its members were asked for")
         connections[broker] = g.read_connections(response) if is_there else g.GroupConnections()
     return RocketmqGroupView(connections)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rangeland.dialects.error_meaning import GroupMeaning
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, error_code_of
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
@@ -24,11 +25,12 @@ def read_offsets(
     responses = masters.ask_each([g.query_offset(group, queue) for queue in queues])
     offsets: dict[Partition, int | None] = {}
     for queue, (response, code) in zip(queues, responses, strict=True):
-        if response.code not in (SUCCESS, g.QUERY_NOT_FOUND):
+        has_offset = response.code == SUCCESS
+        if not has_offset and code.group_meaning is not GroupMeaning.NO_OFFSET:
             raise masters_error(
                 code, response.remark, group, f"its offset of {queue} was asked for"
             )
-        offsets[queue] = number_of(response, "offset") if response.code == SUCCESS else None
+        offsets[queue] = number_of(response, "offset") if has_offset else None
     return offsets
 
 
@@ -41,13 +43,13 @@ def write_offsets(
     requests, later = _firsts(requests)
     responses = _write(masters, group, requests)
     pairs = zip(requests, responses, strict=True)
-    if refused := [r for r, response in pairs if response.code == g.GROUP_NOT_EXIST]:
+    if refused := [r for r, response in pairs if _lacks_group(response)]:
         # A broker creates an unknown group when a client unregisters from it: nobody has to join.
         for broker, indexes in indexes_by_broker(refused).items():
             masters.ask(broker, queue_of(refused[indexes[0]]).topic, g.unregister(me, group))
         responses = _write(masters, group, refused)
     for response in (*responses, *_write(masters, group, later)):
-        if response.code == g.GROUP_NOT_EXIST:
+        if _lacks_group(response):
             raise _not_written_error(response, group)
 
 
@@ -72,9 +74,13 @@ def _write(
     """The responses: success, or that there is no such group."""
     responses = [response for response, _ in masters.ask_each(requests)]
     for response in responses:
-        if response.code not in (SUCCESS, g.GROUP_NOT_EXIST):
+        if response.code != SUCCESS and not _lacks_group(response):
             raise _not_written_error(response, group)
     return responses
+
+
+def _lacks_group(response: m.RemotingResponse) -> bool:
+    return error_code_of(response.code).group_meaning is GroupMeaning.NO_SUCH_GROUP
 
 
 def _not_written_error(response: m.RemotingResponse, group: str) -> RangelandError:

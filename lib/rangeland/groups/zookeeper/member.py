@@ -150,19 +150,19 @@ class ZooKeeperMember(BackendMembership):
         if self._zookeeper is None:
             self._zookeeper = self._open()
         for wait_s in _waits():
-            obstacle = self._try_to_join(self._zookeeper)
-            if obstacle is None:
+            error = self._join_or_error(self._zookeeper)
+            if error is None:
                 self._generation += 1
                 logger.info("Joined the group", extra=self._log_fields(len(self.owned)))
                 return
             if time.monotonic() + wait_s > deadline:
                 self.leave()
-                raise obstacle
-            logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields(len(self.owned)))
+                raise error
+            logger.debug("Waiting to join: %s", error, extra=self._log_fields(len(self.owned)))
             time.sleep(wait_s)
 
-    def _try_to_join(self, zookeeper: ZooKeeper) -> Conflict | Unreachable | None:
-        """None when it has joined; otherwise the obstacle."""
+    def _join_or_error(self, zookeeper: ZooKeeper) -> Conflict | Unreachable | None:
+        """Joins, or returns what is in the way."""
         self._release(zookeeper)
         me = self._register(zookeeper)
         if me is None:
@@ -172,7 +172,7 @@ class ZooKeeperMember(BackendMembership):
             self._registration = None
             return self._unsettled_error("its own registration did not stay")
         share = shares(self._joining.partitions, drivers)[me.member_id]
-        claims = self._claim(zookeeper, me, share)
+        claims = self._claim_or_error(zookeeper, me, share)
         if isinstance(claims, Conflict | Unreachable):
             return claims
         if self._look(zookeeper)[0] != ids or zookeeper.session != me.session:
@@ -217,10 +217,10 @@ class ZooKeeperMember(BackendMembership):
 
     # --- claims ------------------------------------------------------------------------
 
-    def _claim(
+    def _claim_or_error(
         self, zookeeper: ZooKeeper, me: _Registration, share: frozenset[Partition]
     ) -> dict[Partition, int] | Conflict | Unreachable:
-        """Claims the whole share; otherwise claims nothing and returns the obstacle."""
+        """Claims the whole share, or nothing and returns what is in the way."""
         self._held = share
         for part in transaction_sized(sorted(share)):
             if zookeeper.apply(self._claim_operations(me, part)) is not None:

@@ -54,7 +54,7 @@ def read_schema_ids(payloads: PayloadBytes) -> np.ndarray:
     for at in range(1, FRAME_BYTES):
         numbers = numbers << 8 | data[starts + at]
     is_positive = (numbers > 0) & (numbers < 1 << 31)
-    payloads.fail(rows[~is_positive], PayloadFault.BAD_SCHEMA_ID)
+    payloads.fail(rows[~is_positive], PayloadFault.SCHEMA_ID_NOT_POSITIVE)
     rows = rows[is_positive]
     ids[rows] = numbers[is_positive]
     payloads.starts[rows] += FRAME_BYTES
@@ -82,7 +82,7 @@ def skip_message_indexes(payloads: PayloadBytes, rows: np.ndarray, indexes: Sequ
         begin, end = int(payloads.starts[row]), int(payloads.ends[row])
         decoded = _read_indexes(payloads.data[begin : min(end, begin + 10 * MAX_INDEXES)])
         if decoded is None:
-            payloads.fail(np.array([row]), PayloadFault.BAD_MESSAGE_INDEXES)
+            payloads.fail(np.array([row]), PayloadFault.DAMAGED_MESSAGE_INDEXES)
         elif decoded[0] != list(indexes):
             payloads.fail(np.array([row]), PayloadFault.OTHER_MESSAGE)
         else:  # written with more bytes than it takes

@@ -86,10 +86,14 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
             return MissingSchemas(missing)
         decoded = self._decode_bodies(data, self._written(data, ids, counts))
         count = len(decoded.values)
-        bad = [Undecodable(row, self._reason(data, row, ids)) for row in data.bad_rows(count)]
+        failures = [
+            Undecodable(row, self._reason(data, row, ids)) for row in data.undecodable_rows(count)
+        ]
         if decoded.undecodable:
-            bad = sorted([*bad, *decoded.undecodable], key=lambda failure: failure.row)
-        failures = [replace(failure, schema_id=int(ids[failure.row]) or None) for failure in bad]
+            failures = sorted([*failures, *decoded.undecodable], key=lambda failure: failure.row)
+        failures = [
+            replace(failure, schema_id=int(ids[failure.row]) or None) for failure in failures
+        ]
         if count < data.count:
             counts = count_ids(ids[:count])
         return DecodedPayloads(decoded.values, failures, decoded.rescued, counts)

@@ -139,13 +139,13 @@ class SubjectsDecoder(PayloadDecoder):
         place = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
         values = pa.concat_arrays([fit_values(part.values, self.arrow_type) for part in decoded])
         undecodable = [
-            replace(bad, row=int(indexes[bad.row]))
+            replace(failure, row=int(indexes[failure.row]))
             for part, indexes in zip(decoded, rows, strict=True)
-            for bad in part.undecodable
+            for failure in part.undecodable
         ]
         return DecodedPayloads(
             values.take(place),
-            sorted(undecodable, key=lambda bad: bad.row),
+            sorted(undecodable, key=lambda failure: failure.row),
             _join_rescued(decoded, place),
             count_ids(ids[:count]),
         )
