@@ -1,4 +1,4 @@
-"""The command that builds a spark-submit command and the files it ships."""
+"""The command ``submit``, which builds a spark-submit command and the files that it ships."""
 
 from __future__ import annotations
 

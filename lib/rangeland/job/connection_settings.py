@@ -243,7 +243,8 @@ def _token(token: Token) -> TokenSource:
 
 
 def _path(path: str | None) -> str | None:
-    """A relative path starts at the working directory of the command, for executors too."""
+    """The absolute path: a relative one starts in the working directory of the command, and must
+    mean the same on executors."""
     return None if path is None else os.path.abspath(path)
 
 

@@ -118,7 +118,8 @@ class Job(Section):
         return f"rangeland/{self.name}"
 
     def is_own_run(self, plan: Plan) -> bool:
-        """Whether a plan belongs to that sequence, and not to an application of its own."""
+        """Whether a plan belongs to the sequence of the job's runs, not to a separate one such as
+        a backfill's."""
         return plan.application == self.application
 
     @property
