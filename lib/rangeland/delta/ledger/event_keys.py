@@ -1,4 +1,4 @@
-"""What identifies an event of the ledger, and the file with its row."""
+"""The keys of the ledger's events, each with the file that has the row."""
 
 from __future__ import annotations
 

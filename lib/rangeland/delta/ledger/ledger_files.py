@@ -28,7 +28,8 @@ from rangeland.untrusted import JsonFields, Unreadable
 OUR_FILES = "part-ledger-"
 COMPACTED = "compacted-ledger-"
 ROW_GROUP_BYTES = 8 << 20
-"""Compaction runs in the driver, whose memory is for the plan; rows of the ledger may be long."""
+"""The size of row groups. It is small, since compaction runs in the driver, whose memory is for the
+plan, and rows of the ledger may be long."""
 E = TypeVar("E", bound=LedgerEvent)
 _KEY_COLUMNS = ["event", "application", "job", "sequence", "entered", "attempt"]
 
@@ -112,8 +113,8 @@ class LedgerFiles:
         return event
 
     def newest_plan(self, key: EventKey) -> PlanEvent:
-        """The plan with this key, that of the newest plan: most questions begin with it, so it is
-        read only once."""
+        """The plan with this key, which must be the newest plan's: most questions begin with that
+        plan, so it is read only once."""
         if self._newest is None or self._newest[0] != key:
             self._newest = (key, self.event(key, PlanEvent))
         return self._newest[1]

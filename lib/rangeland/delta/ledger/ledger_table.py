@@ -78,7 +78,7 @@ class Ledger:
         return self._current is not None
 
     def refresh(self) -> None:
-        """Makes the next read see what others have written in the meantime."""
+        """Makes the next read see what other drivers have written in the meantime."""
         self._stale = self._current or self._stale
         self._current = None
 

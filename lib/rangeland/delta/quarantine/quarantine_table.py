@@ -30,7 +30,7 @@ from rangeland.planning.plan import PlanId
 
 FOLDER = "_rangeland/quarantine"
 IsWanted = Callable[[PlanId, Range], bool]
-"""Whether the bytes that a plan has kept for a range are wanted."""
+"""Decides whether the bytes that a plan has kept for a range are wanted."""
 _PLACE = ["topic", "partition", "broker", "topic_id", "from_offset", "until_offset"]
 _PLACE += ["application", "sequence"]
 
