@@ -155,8 +155,8 @@ class IdentityCheck:
         return LedgerIdentity(self._ledger.opened.table_id, newest is not None, table_id)
 
     def _has_landings(self) -> bool:
-        """Whether the table has something that this ledger has landed, if anything is known to have
-        landed."""
+        """Whether the table has something that this ledger has landed; also true if nothing is
+        known to have landed."""
         ledger = self._ledger.view
         recent = ledger.possibly_unfinished()
         outcomes = [o for _, o in ledger.prepared_plans() if o.plan_id not in recent]

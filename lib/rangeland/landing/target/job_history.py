@@ -1,4 +1,4 @@
-"""A job's position and the fate of its plans, from its table and the ledger beside it.
+"""Reads a job's position and the state of its plans from its table and the ledger beside it.
 
 A plan has landed once the table has its transaction; the ledger shows what it landed, held and
 lost. Nothing here writes or asks a broker: see ``target_writer``.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LandingTarget:
-    """The parts of a target, each for those who need it. All see what the ledger last read: its
-    ``refresh`` reads ledger and table again."""
+    """The parts of a target; callers take the parts that they need. All see the state that the
+    ledger's ``refresh`` last read: it reads ledger and table again."""
 
     table: TargetTable
     ledger: TargetLedger
