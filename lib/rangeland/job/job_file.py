@@ -125,12 +125,12 @@ class Job(Section):
     @property
     def request(self) -> RangeRequest:
         return RangeRequest(
-            self.range.from_,
-            self.range.until,
-            self.range.first_run,
-            self.policies,
-            self.source.topic_pattern or "",
-            self.source.topics,
+            from_bounds=self.range.from_,
+            until_bounds=self.range.until,
+            first_run=self.range.first_run,
+            policy=self.policies,
+            topic_pattern=self.source.topic_pattern or "",
+            topics=self.source.topics,
         )
 
     @property

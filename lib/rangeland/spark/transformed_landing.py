@@ -103,7 +103,14 @@ def _read_and_write(
 
     with quiet_executors(tasks.spark):
         try:
-            rows = watch(tasks.spark, files_frame.collect, accumulator, report, tasks.stop, group)
+            rows = watch(
+                tasks.spark,
+                files_frame.collect,
+                done=accumulator,
+                on_read=report,
+                stop=tasks.stop,
+                group=group,
+            )
         except Bug as error:
             failure = raised_error(transform, error.__cause__ or error)
             if failure is None:

@@ -128,11 +128,11 @@ def _record_of(message: Any) -> Consumed:
     kind, timestamp_ms = message.timestamp()
     has_time = kind != library().TIMESTAMP_NOT_AVAILABLE
     return Consumed(
-        message.topic(),
-        message.partition(),
-        message.offset(),
-        message.key(),
-        message.value(),
-        timestamp_ms if has_time else -1,
-        tuple(headers) if headers is not None else None,
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        timestamp_ms=timestamp_ms if has_time else -1,
+        headers=tuple(headers) if headers is not None else None,
     )

@@ -98,7 +98,15 @@ class LedgerFiles:
                 why=str(error),
                 do="restore the folder _rangeland of the table from a backup",
             ) from error
-        return EventKey(event, application, job, sequence, entered, path, attempt)
+        return EventKey(
+            event=event,
+            application=application,
+            job=job,
+            sequence=sequence,
+            entered=entered,
+            path=path,
+            attempt=attempt,
+        )
 
     def event(self, key: EventKey, kind: type[E]) -> E:
         """The event with this key. Row groups that cannot have it are not read."""

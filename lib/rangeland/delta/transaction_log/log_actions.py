@@ -99,4 +99,11 @@ def _metadata_of(
     parameters = dict(info.get("operationParameters") or {})
     target = parameters.get("version")
     restored = _version(target) if operation == "RESTORE" else None
-    return CommitMetadata(version, stamp, operation, transactions, restored, parameters)
+    return CommitMetadata(
+        version=version,
+        committed_at_ms=stamp,
+        operation=operation,
+        transactions=transactions,
+        restored_to=restored,
+        parameters=parameters,
+    )

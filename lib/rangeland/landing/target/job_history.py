@@ -55,14 +55,15 @@ class JobHistory:
         newest = _landed_plan(self._ledger, PlanId(own, self._identity.landed_sequence(own)))
         ledger = self._ledger.view
         checkpoint = {} if newest is None else checkpoint_of(ledger, newest)
+        held = held_at_first(ledger, own) - checkpoint.keys() if checkpoint else frozenset()
         last = None if newest is None else plan_of(newest)
         return JobPosition(
-            checkpoint,
-            coverage_in(ledger),
-            sequence + 1,
-            held_at_first(ledger, own) - checkpoint.keys() if checkpoint else frozenset(),
-            None if last is None else last.cluster,
-            None if last is None else (last.isolation, last.tags),
+            checkpoint=checkpoint,
+            landed=coverage_in(ledger),
+            sequence=sequence + 1,
+            held_at_first=held,
+            cluster=None if last is None else last.cluster,
+            read_filter=None if last is None else (last.isolation, last.tags),
         )
 
     def last_known(self, application: str) -> JobPosition:

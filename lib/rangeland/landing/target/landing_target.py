@@ -36,6 +36,11 @@ def open_target(spark: SparkSession, job: Job) -> LandingTarget:
     ledger = TargetLedger(spark, table)
     ledger.refresh()
     identity = IdentityCheck(job.application, table, ledger)
-    history = JobHistory(job, table, ledger, identity)
-    writer = TargetWriter(job, table, ledger)
-    return LandingTarget(table, ledger, TargetQuarantine(table), identity, history, writer)
+    return LandingTarget(
+        table=table,
+        ledger=ledger,
+        quarantine=TargetQuarantine(table),
+        identity=identity,
+        history=JobHistory(job, table, ledger, identity),
+        writer=TargetWriter(job, table, ledger),
+    )

@@ -80,7 +80,14 @@ def seen_losses(
 ) -> list[LossEvent]:
     """Losses without an outcome. ``sequence`` is the one that the run was about to land."""
     return [
-        LossEvent(application, job, sequence, _as_recorded(loss), seen_at_ms, now_ms)
+        LossEvent(
+            application=application,
+            job=job,
+            sequence=sequence,
+            loss=_as_recorded(loss),
+            seen_at_ms=seen_at_ms,
+            written_at_ms=now_ms,
+        )
         for loss in seen
     ]
 

@@ -196,7 +196,12 @@ class TargetWriter:
         now_ms = _now_ms()
         job = self._job
         if events := seen_losses(
-            job.application, job.name, sequence, seen, seen_at_ms or now_ms, now_ms
+            application=job.application,
+            job=job.name,
+            sequence=sequence,
+            seen=seen,
+            seen_at_ms=seen_at_ms or now_ms,
+            now_ms=now_ms,
         ):
             ledger.refresh()
             ledger.record_losses(self._with_columns(events))
