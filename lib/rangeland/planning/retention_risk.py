@@ -123,5 +123,5 @@ def _too_large(r: Range, log: LogState, retention: Retention) -> RetentionRisk |
     head = log.start_offset + max(1, int(share * (log.end_offset - log.start_offset)))
     if head <= r.from_offset:
         return None
-    why = f"the log has {size} bytes and retention.bytes = {most} are kept"
+    why = f"the log has {size} bytes, and retention.bytes = {most}"
     return RetentionRisk(r.partition, r.from_offset, min(head, r.until_offset), why)
