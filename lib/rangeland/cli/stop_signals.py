@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a command runs: the first stops it cleanly, the next one at once."""
+"""Handles SIGINT and SIGTERM while a command runs: the first stops it cleanly, the next at once."""
 
 from __future__ import annotations
 

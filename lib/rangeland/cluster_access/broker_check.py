@@ -1,5 +1,5 @@
 """Finds out before Spark is started whether a command must fail: because no broker answers, or
-because a topic is missing of which nothing can have landed."""
+because a topic does not exist and nothing of it can have landed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading without landing: plans for data frames, which are not entered in any ledger.
+"""Makes plans for data frames, which are read without landing and not entered in any ledger.
 
 Without a ledger ``checkpoint`` means the beginning, and nothing is left out as landed. Apart
 from that, such a plan is like any other.

@@ -1,4 +1,4 @@
-"""One survey of a cluster for all jobs of a session that read it.
+"""Takes one survey of a cluster for all jobs of a session that read it.
 
 A survey has a constant number of requests per broker, so a hundred tables need one survey and not a
 hundred. Each job gets the part about its own topics. A shared survey that fails, or that a job

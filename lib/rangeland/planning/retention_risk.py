@@ -1,4 +1,4 @@
-"""The ranges that retention may remove before they are read, and why. Pure.
+"""Estimates which ranges retention may remove before they are read, and why. Pure.
 
 Retention removes a log from its start, one segment at a time: when the segment's newest record is
 too old, or when the log is too large. So a range is at risk if its first records will be too old

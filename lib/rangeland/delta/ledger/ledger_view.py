@@ -1,4 +1,4 @@
-"""The events in one version of the ledger, and what follows from them.
+"""The events in one version of the ledger, and what they show: coverage, losses, unfinished plans.
 
 The statistics of the files show which events there are, so many questions are answered without
 opening a file. Each event is read when it is asked for.

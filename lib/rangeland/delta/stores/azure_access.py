@@ -1,4 +1,4 @@
-"""Access of executors to a table on Azure: translates ``fs.azure.*`` for Arrow's file system.
+"""Lets executors reach a table on Azure: translates ``fs.azure.*`` for Arrow's file system.
 
 Pure, apart from ``AzureSettings.open``.
 """

@@ -1,4 +1,4 @@
-"""Access of executors to a table on Google storage: translates ``fs.gs.*`` for Arrow's file system.
+"""Lets executors reach a table on Google storage: translates ``fs.gs.*`` for Arrow's file system.
 
 Google's connector for Hadoop (2 to 4) and Hadoop's own use these names; a credential may also be
 set under ``google.cloud.*``. Arrow takes credentials only as a file that the

@@ -1,4 +1,4 @@
-"""Access of executors to a table on HDFS, through ``hdfs-native`` (the extra ``hdfs``).
+"""Lets executors reach a table on HDFS, through ``hdfs-native`` (the extra ``hdfs``).
 
 That package needs neither Java nor Hadoop where a task runs. It logs in as the executor's user, or
 with the Kerberos ticket found there. Pure, apart from ``HdfsSettings.open``.

@@ -1,4 +1,4 @@
-"""Access of executors to a table on S3: translates Hadoop's ``fs.s3a.*`` for Arrow's file system.
+"""Lets executors reach a table on S3: translates Hadoop's ``fs.s3a.*`` for Arrow's file system.
 
 Pure, apart from ``S3Settings.open``.
 """
