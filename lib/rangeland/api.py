@@ -118,5 +118,5 @@ def backfill(
 
 
 def verify(job: Job, spark: SparkSession, progress: Progress | None = None) -> VerifyResult:
-    """Whether the table has each landed offset once, as ``rangeland verify`` checks."""
+    """Checks that the table has each landed offset exactly once, as ``rangeland verify`` does."""
     return verify_and_find.verify(job, spark, progress or NoProgress())

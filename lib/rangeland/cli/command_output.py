@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 ARCHIVE_S = 120.0
-"""A JVM writes an archive in seconds; on a busy machine with a slow disk it may take much
-longer."""
+"""How long to wait for a JVM that writes an archive of its classes: usually that takes seconds, but
+much longer on a busy machine with a slow disk."""
 TERMINATED = 128 + signal.SIGTERM
 
 logger = logging.getLogger("rangeland.command")
@@ -145,14 +145,15 @@ def _caused_by_interrupt(error: BaseException | None) -> bool:
 
 
 def usage_error(mistyped: Any, arguments: Sequence[str]) -> UsageError:
-    """Typer's error about a mistyped command line (a ``ClickException``) as a ``UsageError``. An
-    error without a context is about an option of the command, which comes first."""
+    """Typer's error about a mistyped command line (a ``ClickException``) as a ``UsageError``. If
+    the error has no context, the command is the first argument."""
     context = getattr(mistyped, "ctx", None)
     commands = [word for word in arguments[:1] if word.isalpha()]
     command = getattr(context, "command_path", None) or " ".join(["rangeland", *commands])
     message = str(mistyped.format_message()).rstrip(".").replace(": Value error, ", ": ")
     if "unexpected extra argument" in message:
-        # It lists them: with `--set source.security.sasl.password hunter2`, the password.
+        # The message lists the arguments: with `--set source.security.sasl.password hunter2`, the
+        # password is one of them.
         message = message.partition(" (")[0] + ", not repeated here"
     option = str(getattr(mistyped, "option_name", ""))
     if (name := re.match(r"-*[\w-]*", option)) and name[0] != option:

@@ -1,5 +1,5 @@
-"""The commands that land records, also for a demonstration, and ``plan``, which shows what would be
-landed."""
+"""The commands that land records (``run``, ``apply``, ``backfill``, ``demo``), and ``plan``, which
+shows what would be landed."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def _preview(
 
     try:
         run_table_command(output, jobs, table_command, asks_brokers=True)
-    finally:  # Some of many plans may be written although others have failed.
+    finally:  # Some plans may have been written although others have failed.
         if written and not output.quiet:
             print(f"Written to {out}. Land it with: rangeland apply {out}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Commands about one table or many: several job files, a folder of them, or a table for each topic.
+"""Runs a command for one table or many: several job files, a folder of them, or a table per topic.
 
 A command first loads its files. With one job of one table it prints its result. Otherwise the
 same work is done for each table in one Spark session, and the result lists the jobs.

@@ -198,8 +198,8 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
 def start_spark(
     output: CommandOutput, name: str, table: str, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Starts Spark under this name, for a table. Meanwhile the modules that commands need apart
-    from Spark are imported, above all pyarrow, which takes a second or so."""
+    """Starts Spark under this name, for a table. Meanwhile imports the other modules that commands
+    need: pyarrow alone takes about a second."""
     from rangeland.spark.spark_session import open_deferred
 
     output.progress().step("starting Spark")

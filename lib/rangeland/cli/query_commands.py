@@ -1,4 +1,5 @@
-"""The commands that land nothing: they look at logs, tables and ledgers, and report."""
+"""The commands that land nothing, and report on logs, tables and ledgers: ``check``, ``status``,
+``verify``, ``find``, ``reached``, ``sample``, ``schema``."""
 
 from __future__ import annotations
 

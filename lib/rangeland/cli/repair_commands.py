@@ -1,5 +1,5 @@
-"""The commands that repair: land quarantined records, accept a table as it is, and commit a group's
-offsets."""
+"""The commands that repair: ``redrive`` lands quarantined records, ``adopt`` accepts a table as it
+is, and ``mirror`` commits the offsets of a job's group."""
 
 from __future__ import annotations
 

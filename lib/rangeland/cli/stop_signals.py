@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a command runs: the first stops it cleanly, the next one at once."""
+"""Handles SIGINT and SIGTERM while a command runs: the first stops it cleanly, the next at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any, Self
 from rangeland.spark.gateway import SIGNALS, kill_jvm, quiet_jvm
 
 REDELIVERY_S = 0.1
-"""The time for the destructor or callback in which the signal arrived to end."""
+"""How long to wait before a lost signal is sent again: by then the destructor or callback in which
+it arrived has ended."""
 
 
 class StopSignals:
@@ -56,7 +57,7 @@ class StopSignals:
 
     def _is_worth_showing(self, record: logging.LogRecord) -> bool:
         """False for the tracebacks that py4j logs for calls that end because of a signal: the
-        signal interrupts one, and calls of other threads fail as the JVM ends."""
+        signal interrupts one call, and calls of other threads fail as the JVM ends."""
         return not (self._has_received and "py4j" in record.pathname)
 
     def _unraisable(self, dropped: sys.UnraisableHookArgs) -> None:

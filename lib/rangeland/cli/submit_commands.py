@@ -1,4 +1,4 @@
-"""The command that builds a spark-submit command and the files it ships."""
+"""The command ``submit``, which builds a spark-submit command and the files that it ships."""
 
 from __future__ import annotations
 
@@ -221,12 +221,12 @@ def _shipped_files(
         delta_kernel = shipped_files.zip_jars(out, DELTA_KERNEL_JARS, jar_files(DELTA_KERNEL_JARS))
     pem_files = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
-        package,
-        entry,
-        tuple(modules),
-        tuple(shipped_files.kernel_platforms()),
-        pem_files,
-        delta_kernel,
+        package=package,
+        entry=entry,
+        modules=tuple(modules),
+        platforms=tuple(shipped_files.kernel_platforms()),
+        files=pem_files,
+        delta_kernel=delta_kernel,
     )
 
 

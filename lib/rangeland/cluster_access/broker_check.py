@@ -1,5 +1,5 @@
-"""Finds out before Spark is started whether a command must fail: no broker answers, or a topic of a
-table that does not exist yet does not exist either."""
+"""Finds out before Spark is started whether a command must fail: because no broker answers, or
+because a topic does not exist and nothing of it can have landed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from rangeland.job.connection_settings import request_for_range
 from rangeland.survey.cluster_survey import check_brokers_can_be_reached
 
 MAX_CHECKS_AT_A_TIME = 16
-"""Threads that only wait; few commands have jobs on more clusters."""
+"""How many clusters are asked at a time, by threads that only wait. Few commands have jobs on
+more."""
 
 
 def check_brokers_answer(job: Job) -> None:

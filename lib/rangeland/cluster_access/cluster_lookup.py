@@ -1,6 +1,6 @@
-"""The settings of a job's cluster, from the job file and its ZooKeeper.
+"""Looks up the settings of a job's cluster, in the job file and its ZooKeeper.
 
-If a job names a ZooKeeper instead of brokers, it is asked each time, since its brokers may change.
+A ZooKeeper that a job names instead of brokers is asked each time, since the brokers may change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The row format of a job, with those schemas of its schema registry that records name."""
+"""Looks up the row format of a job, with the schemas of its schema registry that records name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading without landing: plans for data frames, which are not entered in any ledger.
+"""Makes plans for data frames, which are read without landing and not entered in any ledger.
 
 Without a ledger ``checkpoint`` means the beginning, and nothing is left out as landed. Apart
 from that, such a plan is like any other.
@@ -39,7 +39,7 @@ _OF_A_JOB = {
     "until",
 }
 KNOWN = _OF_A_JOB | {"job", "plan", "minpartitions", "loglevel", "logformat"}
-"""The options of ``format("rangeland")``, in lower case: Spark ignores it."""
+"""The options of ``format("rangeland")``, in lower case, since Spark ignores case."""
 
 
 def job_of_options(options: Mapping[str, str]) -> Job:
@@ -91,8 +91,8 @@ def bound_of_text(text: str) -> Any:
 
 
 def _tags_of_text(text: str) -> Any:
-    """The tags of the option, separated by commas or as a JSON list: they may have any characters,
-    commas too."""
+    """The tags of the option, separated by commas or as a JSON list: a tag may contain any
+    characters, even commas."""
     if not text.lstrip().startswith("["):
         return _split_list(text) or [text]  # an empty text does not mean all messages
     try:
@@ -130,7 +130,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
 
 
 def _terms(job: Job, min_slices: int) -> PlanTerms:
-    """What the job asks of a plan that no ledger will have."""
+    """The job's part in a plan that is not entered in any ledger."""
     return PlanTerms(
         job=job.name,
         application="rangeland/read",

@@ -125,7 +125,7 @@ class TableLayout:
     mapped_schema: str = ""
     """The table's schema, as Delta's JSON, if it gives columns other names in files."""
     keeps_partitions: bool = False
-    """Files have the partition columns as well."""
+    """Whether files also have the partition columns."""
 
     @property
     def file_schema(self) -> pa.Schema:

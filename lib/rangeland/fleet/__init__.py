@@ -1,1 +1,1 @@
-"""Many tables in one session: several job files, and jobs with a table for each topic."""
+"""Lands many tables in one session: several job files, and jobs with a table for each topic."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=CommandResult)
 MAX_TABLES_AT_A_TIME = 16
-"""They share one driver, its memory and its JVM, however many cores it has."""
+"""The most tables at a time by default: all share one driver, its memory and its JVM."""
 
 
 class JobsProgress(Protocol):
@@ -265,7 +265,7 @@ class OpenedJob:
 
 @dataclass(frozen=True, slots=True)
 class UnopenedJob:
-    """A job whose table could not be read. To run it raises the error."""
+    """A job whose table could not be read. Running it raises the error."""
 
     table_job: TableJob
     error: Exception
@@ -283,7 +283,7 @@ def _check_only_its_topic_has_landed(table_job: TableJob, landed: Iterable[str])
         raise Conflict(
             f"the table {table_job.table} has {', '.join(other_topics)}, not {topic}",
             why="another topic of this job was landed in it",
-            do="land one of them in another table, with a job file of its own",
+            do="land one of them in another table, with a separate job file",
         )
 
 
@@ -317,7 +317,7 @@ def mirror_checkpoints(
                 for p, offset in checkpoint_offsets(job.context).items()
             }
             push_offsets(template, look_up_cluster(template), checkpoint)
-        except Exception as error:  # the landings are reported, whatever this is
+        except Exception as error:  # whatever it is, the landings are reported
             text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
             progress.warn(text)
             tables = {job.table_job.table for job in of_template}

@@ -1,8 +1,8 @@
-"""One survey of a cluster for all jobs of a session that read it.
+"""Takes one survey of a cluster for all jobs of a session that read it.
 
 A survey has a constant number of requests per broker, so a hundred tables need one survey and not a
 hundred. Each job gets the part about its own topics. A shared survey that fails, or that a job
-cannot use, costs only time: that job then takes its own, and fails on its own.
+cannot use, only costs time: the job then takes its own survey, which may succeed or fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _ClusterSurvey:
-    """The last survey for all jobs of one cluster that have not begun."""
+    """The newest survey for the jobs of one cluster that have not begun yet."""
 
     tickets: list[SurveyTicket]
     survey: Survey | None = None
@@ -62,7 +62,7 @@ class SurveyTicket:
 
     def survey_of(self, job: Job, request: SurveyRequest) -> Survey:
         """The job's part of the shared survey, the first time, if this is what it announced;
-        otherwise a survey of its own. Raises the errors of ``job_survey.survey_of``."""
+        otherwise a separate survey. Raises the errors of ``job_survey.survey_of``."""
         survey = self.ahead()
         self.surveys.remove(self)
         if survey is None or self.request != request:
@@ -128,7 +128,7 @@ def may_share(job: Job, request: SurveyRequest) -> bool:
 
 
 def merge_requests(requests: Sequence[SurveyRequest]) -> SurveyRequest:
-    """One request for all of these."""
+    """One request that asks for everything in these."""
     return SurveyRequest(
         topics=tuple(dict.fromkeys(t for w in requests for t in w.topics)),
         times_ms=tuple(sorted({t for w in requests for t in w.times_ms})),

@@ -1,7 +1,7 @@
 """Applies ``--set``, ``--from`` and ``--until`` to a job file.
 
-A malformed option is a UsageError that names the option. A mistake in the file is a JobFileError
-that names file and line, and so is a ``--set`` of a field that does not exist.
+A malformed option is a UsageError that names the option. A mistake in the file, or a ``--set`` of a
+field that does not exist, is a JobFileError that names the place.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read_bound(flag: str, text: str) -> Any:
 
 
 def read_partition(job: Job, topic: str, text: str, broker: str = "") -> Partition:
-    """The partition with a number, or with ``1-0``, which names the broker too. Its broker stays
+    """The partition with a number, or with ``1-0``, which also names the broker. The broker stays
     empty if only the table can tell which one is meant.
 
     Raises UsageError for anything else, and for a broker that should not be named."""

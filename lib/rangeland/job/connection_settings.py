@@ -212,13 +212,13 @@ def _login(security: Security) -> SaslSettings | None:
         return None
     sasl = security.sasl
     return SaslSettings(
-        sasl.mechanism,
-        sasl.username or "",
-        look_up(sasl.password) if sasl.password else "",
-        None if sasl.token is None else _token(sasl.token),
-        tuple(sasl.extensions.items()),
-        sasl.delegation_token,
-        _kerberos(sasl),
+        mechanism=sasl.mechanism,
+        username=sasl.username or "",
+        password=look_up(sasl.password) if sasl.password else "",
+        token=None if sasl.token is None else _token(sasl.token),
+        extensions=tuple(sasl.extensions.items()),
+        is_delegated=sasl.delegation_token,
+        kerberos=_kerberos(sasl),
     )
 
 
@@ -243,7 +243,8 @@ def _token(token: Token) -> TokenSource:
 
 
 def _path(path: str | None) -> str | None:
-    """A relative path starts at the working directory of the command, for executors too."""
+    """The absolute path: a relative one starts in the working directory of the command, and must
+    mean the same on executors."""
     return None if path is None else os.path.abspath(path)
 
 

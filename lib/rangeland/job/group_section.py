@@ -29,8 +29,8 @@ class Group(Section):
     )
     rebalance_ms: Milliseconds = Field(
         default=60_000,
-        description="How long to wait for the other members in a rebalance, in ms: longer than a "
-        "session, since a driver that was killed keeps its partitions for that long.",
+        description="How long to wait for the other members in a rebalance, in ms. It must be "
+        "longer than `session_ms`, for which a driver that was killed keeps its partitions.",
     )
 
     @model_validator(mode="after")

@@ -118,18 +118,19 @@ class Job(Section):
         return f"rangeland/{self.name}"
 
     def is_own_run(self, plan: Plan) -> bool:
-        """Whether a plan belongs to that sequence, and not to an application of its own."""
+        """Whether a plan belongs to the sequence of the job's runs, not to a separate one such as
+        a backfill's."""
         return plan.application == self.application
 
     @property
     def request(self) -> RangeRequest:
         return RangeRequest(
-            self.range.from_,
-            self.range.until,
-            self.range.first_run,
-            self.policies,
-            self.source.topic_pattern or "",
-            self.source.topics,
+            from_bounds=self.range.from_,
+            until_bounds=self.range.until,
+            first_run=self.range.first_run,
+            policy=self.policies,
+            topic_pattern=self.source.topic_pattern or "",
+            topics=self.source.topics,
         )
 
     @property

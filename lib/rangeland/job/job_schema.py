@@ -2,7 +2,7 @@
 
 A file may be complete, or a part that another file extends. So required fields are only required
 of a file that names a job and extends nothing; types, values and unknown fields are checked in
-all. The schema keeps to draft 7, which every editor supports, and inlines all definitions.
+all files. The schema keeps to draft 7, which every editor supports, and inlines all definitions.
 
 ``job_file`` checks everything that a schema cannot express, such as a topic in ``range`` that is
 not among ``topics``.
@@ -31,7 +31,8 @@ EXTENDS_SCHEMA: Schema = {
     ],
 }
 _REQUIRING = ("required", "oneOf", "anyOf")
-"""A model's keywords about required fields; a field has other uses for the last two."""
+"""The keywords that say which fields of a model are required. The last two have other uses in the
+schema of a field."""
 
 
 class _Plain(GenerateJsonSchema):
@@ -81,7 +82,8 @@ def _inline(node: Any, parts: Schema) -> Any:
 
 
 def _with_plain_default(node: Schema) -> Schema:
-    """Defaults as a person would write them; a section has no default of its own."""
+    """The schema with its default as a person would write it, and without the default of a
+    section."""
     if node.get("type") == "object" or isinstance(node.get("default"), dict):
         node.pop("default", None)
     if "size" in (node.get("title"), *(member.get("title") for member in node.get("anyOf", ()))):

@@ -30,7 +30,7 @@ _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """The file and line, from 1, where a value was written; the file by the name it was given."""
+    """The place of a value: the file, by the name that was given, and the line, counted from 1."""
 
     file: str
     line: int
@@ -209,7 +209,8 @@ def display_path(path: FieldPath) -> str:
 
 
 def _secret_begun(section: list[str], part: str) -> str:
-    """The name of a secret with which a part of a path begins; empty if there is none."""
+    """The name of the secret field with which this part of a path begins; empty if there is
+    none."""
     for secret in SECRETS:
         inside, _, name = secret.rpartition(".")
         if part.startswith(name) and (not inside or section[-1:] == [inside]):

@@ -126,7 +126,7 @@ def _compile(path: Path, field: str) -> bytes:
         name = waiting.pop()
         file = path.parent / name
         if name in files or (files and not file.is_file()):
-            continue  # one of Google's own, or missing: then the compiler says so
+            continue  # Google's own file, or a missing one, which the compiler reports
         files[name] = _read_text(file, field)
         waiting += _IMPORT.findall(files[name])
     return _descriptors(path.name, tuple(files.items()))

@@ -21,7 +21,7 @@ class Sink(Section):
         description="Path or URI of a Delta table, or schema.table or catalog.schema.table. "
         "It is created if it does not exist. A path is used as it is, as Spark does: `%20` and "
         "`#` are part of a folder's name. With `{topic}` in it, such as `lake/{topic}`, each topic "
-        "has a table of its own, with its own ledger and checkpoint.",
+        "has its own table, with its own ledger and checkpoint.",
     )
     partition_by: tuple[str, ...] = Field(
         default=(),

@@ -64,8 +64,8 @@ class Source(Section):
     zookeeper: str | None = Field(
         default=None,
         json_schema_extra={"examples": ["zk-1:2181,zk-2:2181/jafka"]},
-        description="host:port/path, where brokers are registered: those of Jafka, and, instead "
-        "of `servers`, those of Kafka before KRaft. Jafka's groups are kept there, too.",
+        description="host:port/path of the ZooKeeper where brokers are registered: Jafka's, or, "
+        "instead of `servers`, Kafka's before KRaft. Jafka's groups are also kept there.",
     )
     topics: tuple[Topic, ...] = Field(default=(), description="Topics by name.")
     topic_pattern: str | None = Field(

@@ -65,8 +65,7 @@ def check_tables_are_distinct(template: Job, topics: Iterable[str]) -> None:
                 f"{table}",
                 why="in the name of a catalog table, capital letters become lower case, and "
                 "anything but letters, digits and _ becomes _",
-                do="give one of them a job of its own, or land in folders, where names are "
-                "unchanged",
+                do="give one of them a separate job, or land in folders, where names are unchanged",
             )
 
 

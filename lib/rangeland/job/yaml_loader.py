@@ -18,9 +18,9 @@ import yaml
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 50
 MAX_VALUES: Final = 100_000
-"""Values in a text, with aliases expanded."""
+"""The most values in a text, with aliases expanded."""
 MAX_NUMBER: Final = 100
-"""Characters of a number. Parsing YAML's base 60 numbers takes quadratic time."""
+"""The most characters of a number: parsing YAML's base 60 numbers takes quadratic time."""
 
 _CAN_FAIL: Final = (
     yaml.YAMLError,
@@ -30,8 +30,8 @@ _CAN_FAIL: Final = (
     AttributeError,
     RecursionError,
 )
-"""The errors of the YAML library for text it cannot parse: `0b_`, `!!bool maybe` and a node that
-contains itself raise Python's errors, not YAML's."""
+"""The errors of the YAML library for text that it cannot parse. For `0b_`, `!!bool maybe` and a
+node that contains itself it raises Python's errors, not its own."""
 
 _BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -56,7 +56,7 @@ class NotYaml(ValueError):
 
 
 class TooLarge(NotYaml):
-    """It may be YAML, but it is larger than any job file and is not read."""
+    """The text may be YAML, but is larger than any job file and is not loaded."""
 
 
 class _Loader(_BASE):  # type: ignore[misc]

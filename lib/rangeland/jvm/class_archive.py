@@ -1,4 +1,4 @@
-"""An archive of the classes of a session's JVM, which a JVM maps instead of loading and checking
+"""An archive of the classes of a session's JVM: later JVMs map it instead of loading and checking
 each class (class-data sharing).
 
 The JVM of a command that lands writes the archive as it ends, after Python has ended, so nobody
@@ -30,11 +30,12 @@ from rangeland.jvm.jars import cache_directory
 from rangeland.jvm.java import java_version
 
 FIRST_JAVA = 17
-"""An older Java writes no archive when it ends."""
+"""The first Java for which archives are made: older ones write none when they end."""
 MAX_KEPT = 4
-"""Each has about 200 MB; one serves one set of jars and Java, and few hosts use more than four."""
+"""How many archives are kept, of about 200 MB each. One serves one set of jars and one Java, and
+few hosts use more than four."""
 NEEDED_BYTES = 1 << 30
-"""An archive has about 200 MB. With less free space than this none is made."""
+"""With less free space than this no archive is made; one has about 200 MB."""
 GIVEN_UP_S = 3600.0
 """The age after which an incomplete file belongs to a JVM that was killed."""
 MAKING = "-XX:ArchiveClassesAtExit"
@@ -112,8 +113,8 @@ class ClassArchive:
         return [f"-XX:SharedArchiveFile={path}", *QUIET]
 
     def options_to_make(self) -> list[str]:
-        """The options with which the JVM writes the archive when it ends; none if there is one,
-        another JVM is about to write it, or there is no room."""
+        """The options with which the JVM writes the archive when it ends; none if the archive
+        exists, another JVM is about to write it, or there is no room."""
         if any(os.environ.get(name) for name in OPTIONS_OF_JVMS):
             return []  # Others would get an archive that their JVM refuses.
         try:
@@ -142,7 +143,7 @@ class ClassArchive:
 
 
 def take_complete(folder: Path) -> None:
-    """Gives the archives that JVMs have written their names."""
+    """Gives their final names to the archives that JVMs have finished writing."""
     for path in sorted(folder.glob("*.new")):
         # Another process may be doing the same.
         with suppress(FileNotFoundError), path.open("rb") as file:

@@ -1,4 +1,5 @@
-"""The sets of jars that are needed, by name: Maven coordinates, which ``jars`` fetches."""
+"""The sets of jars that this library and its tests need, by name, as Maven coordinates: ``jars``
+fetches them."""
 
 from __future__ import annotations
 
@@ -213,8 +214,8 @@ JAR_SETS: dict[str, JarSet] = {
         (f"io.zonky.test.postgres:embedded-postgres-binaries-linux-{_POSTGRES_CPU}:17.5.0",)
     ),
     # Spark's own Kafka source, which the benchmark compares with, without the jars that PySpark
-    # has. Its token provider is not published in the same version; that of 4.0.0 fits, and is a
-    # separate set, since one set would take the newer of the two versions.
+    # has. Its token provider is not published in that version. Version 4.0.0 of the provider
+    # fits, and is a separate set: one set would take the newer of the two versions.
     "spark-kafka-4.2.0": JarSet(
         (
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -249,8 +250,8 @@ JAR_SETS: dict[str, JarSet] = {
             "org.slf4j:*",
         ),
     ),
-    # Spark's own Avro functions, for the benchmark. They are not published in the same version;
-    # those of 4.1.1 fit, since the decoder is in Spark SQL itself.
+    # Spark's own Avro functions, for the benchmark. They are not published for 4.2.0;
+    # version 4.1.1 fits, since the decoder is in Spark SQL itself.
     "spark-avro-4.1.1": JarSet(
         ("org.apache.spark:spark-avro_2.13:4.1.1",),
         excludes=(

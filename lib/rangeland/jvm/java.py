@@ -1,7 +1,7 @@
 """Finds the Java that runs Spark and test servers, and checks its version.
 
 ``JAVA_HOME`` takes precedence over ``PATH``, as usual. Spark 4 and every server in ``JAR_SETS``
-run on 17 and later without extra flags; Spark 3.5 runs on 11, too.
+run on 17 and later without extra flags; Spark 3.5 also runs on 11.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rangeland.errors import UsageError
 
 MINIMUM_JAVA = 17
 OLDEST_JAVA = 11
-"""The minimum for Spark 3.5 and Delta Kernel."""
+"""The oldest Java for Spark 3.5 and Delta Kernel."""
 OTHER_JAVA = "install it again, or point JAVA_HOME at another JDK or JRE"
 
 # For test servers and Ivy: one collector thread and a quick start. Without UsePerfData a JVM

@@ -25,7 +25,7 @@ class SparkJvm:
 
 
 def jvm_of(spark: SparkSession) -> SparkJvm:
-    """The JVM of a session, which need not have been made yet (see ``deferred_session``)."""
+    """The JVM of a session, even of one that is not made yet (see ``deferred_session``)."""
     own: SparkJvm | None = getattr(spark, "spark_jvm", None)
     if own is not None:
         return own

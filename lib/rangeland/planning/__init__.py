@@ -1,1 +1,2 @@
-"""Arithmetic only: bounds, ranges, slices, limits, coverage, policy, proof. No clock, no I/O."""
+"""Plans as arithmetic: bounds, ranges, slices, limits, coverage, policy, proof. No clock, no
+I/O."""

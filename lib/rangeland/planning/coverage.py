@@ -1,8 +1,8 @@
 """The coverage rule: an offset is landed in a table once, whichever kind of plan lands it.
 
 What has landed and what other unfinished plans hold are interval lists per partition and topic
-incarnation (the offsets of a topic that was deleted and created again mean other records). A new
-plan has no offsets that have landed, and sees which unfinished plans block it.
+incarnation, since the offsets of a topic that was deleted and created again mean other records. A
+new plan has no offsets that have landed, and sees which unfinished plans block it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rangeland.planning.intervals import Interval, merge, overlap, subtract
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Intervals per partition and topic id; None for brokers without topic ids."""
+    """Landed intervals per partition and topic id, which is None for brokers without topic ids."""
 
     landed: Mapping[tuple[Partition, str | None], list[Interval]] = field(default_factory=dict)
 

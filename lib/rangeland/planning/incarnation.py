@@ -1,11 +1,12 @@
-"""Whether a log is still the one that was landed, or was recreated, truncated or overwritten.
+"""Decides whether a log is still the one that was landed, or was recreated, truncated or
+overwritten.
 
 The topic id decides, where brokers have ids. Otherwise the leader epoch does, which only grows
 within one incarnation of a topic: a lower epoch means that the topic was recreated, and the end
 offset of the epoch of the last landing shows how far that log still goes. Brokers before 0.11 have
 neither: a log that is shorter than it was counts as truncated, and a recreated one that has grown
-past the checkpoint cannot be detected. Nor, before 2.8, can a recreated log be detected that has
-had as many leaders as the old one.
+past the checkpoint cannot be detected. Before 2.8, neither can a recreated log that has had as
+many leaders as the old one.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def may_be_same(topic_id: str | None, other: str | None) -> bool:
 def checkpoint_after(
     checkpoint: Mapping[Partition, LogMark], losses: Iterable[DecidedLoss]
 ) -> dict[Partition, LogMark]:
-    """The checkpoint after a plan with these losses: a partition that was held stays there, and
-    one whose log ended earlier than planned goes on at that end. What has landed after it is left
-    out of later plans."""
+    """The checkpoint after a plan with these losses: a partition that was held stays where it was,
+    and one whose log ended earlier than planned continues from that end. Later plans leave out what
+    has landed after it."""
     marks = dict(checkpoint)
     for loss in sorted(losses, key=lambda x: x.from_offset, reverse=True):
         mark = marks.get(loss.partition)
@@ -68,7 +69,7 @@ def with_later_epochs(
 
 
 def is_recreated(mark: LogMark, log: LogState) -> bool:
-    """The mark belongs to another incarnation of the topic than the log."""
+    """Whether the mark belongs to another incarnation of the topic than the log."""
     mark_id, log_id = mark.topic_id, log.leader.topic_id
     if mark_id is not None and log_id is not None:
         return mark_id != log_id
@@ -82,7 +83,7 @@ def is_recreated(mark: LogMark, log: LogState) -> bool:
 
 
 def may_be_behind(mark: LogMark, log: LogState) -> bool:
-    """The log ends below the mark and nothing else shows that it is another log: the high
+    """Whether the log ends below the mark and nothing else shows that it is another log: the high
     watermark of a new leader may lag for a moment."""
     if log.end_offset >= mark.until_offset:
         return False
@@ -94,7 +95,7 @@ def may_be_behind(mark: LogMark, log: LogState) -> bool:
 
 
 def recreation_loss(mark: LogMark, log: LogState) -> Loss:
-    """The loss to report where ``is_recreated``: no offsets, since it ended at the mark."""
+    """The loss to report for a recreated log. It has no offsets: the old log ended at the mark."""
     if mark.topic_id is not None and log.leader.topic_id is not None:
         evidence = (
             f"the topic was deleted and created again: its id was {mark.topic_id} when offset "
@@ -112,9 +113,9 @@ def recreation_loss(mark: LogMark, log: LogState) -> Loss:
 
 
 def why_indistinguishable(loss: Loss, log: LogState, landed: Coverage) -> str:
-    """The reason why the offsets of a new incarnation cannot be told from the landed ones, or "":
-    one of the two has no topic id, and the new log reaches the landed offsets or will. Such an
-    incarnation is never skipped: its offsets would count as landed, and be left out silently."""
+    """The reason why the offsets of a new incarnation cannot be distinguished from the landed ones,
+    or "": one of the two has no topic id, and the new log reaches the landed offsets or will. Such
+    an incarnation is never skipped: its offsets would count as landed, and be left out silently."""
     if loss.kind is not LossKind.RECREATED:
         return ""
     if log.leader.topic_id is None:
@@ -180,7 +181,7 @@ def changes_since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark
 
 def is_still_lost(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
     """Whether the loss for which a partition is held at its checkpoint still exists, according to a
-    survey. One that only reading can find counts for as long as the log has that offset."""
+    survey. A loss that only reading can find counts for as long as the log has that offset."""
     checkpoint = 0 if mark is None else mark.until_offset
     match kind:
         case LossKind.CORRUPT | LossKind.MISSING | LossKind.UNDECODABLE:

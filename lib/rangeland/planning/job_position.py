@@ -1,4 +1,4 @@
-"""The position from which a job's next plan continues. By default nothing has landed."""
+"""The position from which a job's next plan continues; by default, nothing has landed."""
 
 from __future__ import annotations
 

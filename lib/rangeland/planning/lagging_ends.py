@@ -1,7 +1,7 @@
-"""Whether a log that seems to end too early may only have a leader that lags.
+"""Decides whether a log seems to end too early only because its leader lags.
 
-For a moment the high watermark of a new leader may be below the checkpoint or a requested offset;
-the end of another log stays there. Pure: the caller surveys again as long as ``judge_draft`` asks.
+For a moment the high watermark of a new leader may be below the checkpoint or a requested offset; a
+log that is really shorter stays so. Pure: the caller surveys again as long as ``judge_draft`` asks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RESURVEY_POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SurveyAgain:
-    """Losses may be gone in a later survey: take one after ``pause_s``, and draft again."""
+    """A later survey may not show some losses: take one after ``pause_s``, and draft again."""
 
     pause_s: float
 
@@ -29,10 +29,9 @@ class SurveyAgain:
 def judge_draft(
     draft: PlanDraft, checkpoint: Mapping[Partition, LogMark], survey: Survey, waited_s: float
 ) -> SurveyAgain | None:
-    """What a draft that was made from this survey still needs: another survey, if its losses may
-    pass. None if it counts, whether losses fail or the plan can be entered; it does once
-    ``LAGGING_S`` have been spent on surveys. Losses that do not fail are only waited for if the log
-    ends before them."""
+    """Asks for another survey if a later one may not show the losses of this draft. Returns None if
+    the draft counts, whether losses fail or the plan can be entered, and once ``LAGGING_S`` have
+    been spent on surveys. Losses that do not fail only matter here if the log ends before them."""
     if draft.failing is not None:
         losses = draft.failing.losses
     else:
@@ -46,7 +45,7 @@ def judge_draft(
 def may_lag(
     losses: Iterable[Loss], checkpoint: Mapping[Partition, LogMark], survey: Survey
 ) -> bool:
-    """Whether some of these losses may be gone in a later survey."""
+    """Whether a later survey may not show some of these losses."""
     short = [loss for loss in losses if loss.kind in (LossKind.TRUNCATED, LossKind.RECREATED)]
     if any(loss.kind is LossKind.TRUNCATED and is_beyond_end(loss, survey) for loss in short):
         return True
@@ -56,7 +55,7 @@ def may_lag(
 
 def is_beyond_end(loss: Loss, survey: Survey) -> bool:
     """Whether the log does not reach the end of the loss, and has replicas that decide how far it
-    can be read. Brokers before 2.2 report an end that lags; newer ones none until it has caught
-    up."""
+    can be read. Brokers before 2.2 report an end that lags; newer ones report none until the
+    leader has caught up."""
     log = survey.logs.get(loss.partition)
     return log is not None and log.leader.copies > 1 and loss.until_offset > log.end_offset

@@ -1,13 +1,14 @@
-"""Whether the logs that were read for a plan are still the logs that it was planned on.
+"""Judges whether the logs that were read for a plan are still the logs that it was made for.
 
 A topic may be deleted and created again while it is read, and an unclean election may replace the
-end of a log: rows read before and after that belong to different logs. Topic ids show the former if
-both sides have them, leader epochs the latter; older brokers at least report where a log ends.
+end of a log: rows read before and after that belong to different logs. Topic ids, where brokers
+have them, show a recreated topic, and leader epochs an unclean election; older brokers at least
+report where a log ends.
 
 ``judge_logs`` judges by metadata first. That is enough if brokers have topic ids and no leader has
-been elected since. Otherwise its judgement is a question, and it judges again with the answer: the
-ends and epochs of the uncertain logs, and, where topics have no ids, a fingerprint of each log, as
-it was before reading and as it is now. Nothing here asks.
+been elected since. Otherwise it returns a question, and judges again with the answer: the ends and
+epochs of the uncertain logs, and, where topics have no ids, a fingerprint of each log, as it was
+before reading and as it is now. ``landing/execution/final_log_check`` asks.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class LogEvidence:
     """The offset in each log at which fingerprints are taken."""
     survey: Survey | None = None
     may_lag: bool = True
-    """A newly elected leader still has time to catch up."""
+    """Whether a newly elected leader still has time to catch up."""
     fingerprints: Fingerprints | None = None
 
 
@@ -57,7 +58,7 @@ class LogEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """All logs are the ones that were planned."""
+    """All logs are the ones that the plan was made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +87,15 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class OtherBytes:
-    """The log has other bytes than before it was read, at an offset that was read."""
+    """The log has other bytes at an offset than it had there before it was read."""
 
     partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """Nobody can say whether the log has changed: its broker may have changed it before it went
-    down, and no receipt has bytes that would show it."""
+    """It is unknown whether the log has changed: its broker may have changed it before going down,
+    and no receipt has bytes that would show it."""
 
     partition: Partition
     why: str
@@ -131,8 +132,8 @@ LogJudgement = FinalJudgement | AskSurvey | AskFingerprints
 
 
 def judge_logs(marks: Mapping[Partition, LogMark], evidence: LogEvidence) -> LogJudgement:
-    """Whether the logs with these marks are still the same. A log is only unchanged if there is
-    evidence that it is."""
+    """Whether the logs with these marks are still the same. A log only counts as the same
+    if there is evidence that it is."""
     unconfirmed = unconfirmed_partitions(marks, evidence.leaders)
     served = {
         p: marks[p] for p in sorted(unconfirmed) if evidence.absent.why_unreachable(p) is None
@@ -202,8 +203,8 @@ def offsets_to_compare(plan: Plan, offsets_are_bytes: bool) -> dict[Partition, i
 
 
 def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark]:
-    """The marks up to which partitions were read, with the incarnation of the topic and the leader
-    epoch in which each was planned. What was lost or held was not read."""
+    """The marks up to which partitions were read, each with the incarnation of the topic and the
+    leader epoch that it had when planned. What was lost or held was not read."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
         unread = [x.interval for x in receipt.losses_by(Action.SKIP)]

@@ -1,13 +1,13 @@
-"""Whether a log has reached the end of a range: arithmetic over a survey, without a clock.
+"""Decides whether a log has reached the end of a range: arithmetic over a survey, without a clock.
 
 An offset is reached when the log ends at or after it. A time is reached when the log has a record
 at or after it: only then is "the first offset at or after this time", where a range by time ends,
-final. A partition without writes never gets there, so a caller may accept its silence some
-time after that; this is a guess, and is called ``idle``, not ``reached``. Brokers that only know
+final. A partition without writes never reaches a time, so a caller may accept its silence some
+time later; this is a guess, and is called ``idle``, not ``reached``. Brokers that only know
 when segments were written prove a time by a later segment, if they report where segments begin;
-otherwise only the margin helps.
+otherwise a caller can only wait for it to count as idle.
 
-Neither proves that nothing older will come: producers may write any timestamp.
+None of this proves that nothing older will come: producers may write any timestamp.
 """
 
 from __future__ import annotations
@@ -92,6 +92,6 @@ def _reach_one(
 
 
 def _has_border(log: LogState, offset: int) -> bool:
-    """Whether a segment begins after ``offset``, so that the one before it was written to up to the
-    time."""
+    """Whether a segment begins after ``offset``: the segment before it was then written to until
+    the time."""
     return any(offset < border < log.end_offset for border in log.borders or ())

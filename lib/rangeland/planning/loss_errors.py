@@ -18,7 +18,7 @@ class FailingLosses:
     losses: tuple[DecidedLoss, ...]
     why_same_offsets: str = ""
     """Why offsets of a recreated topic, which the policy is to skip, cannot be distinguished from
-    those of the earlier one: they would count as landed."""
+    offsets of the earlier topic: they would count as landed."""
 
 
 def failing_error(failing: FailingLosses) -> RangeLost | Unreachable:

@@ -1,9 +1,9 @@
-"""Partitions that are missing: gone from the cluster, or unreadable for now.
+"""Finds partitions that are missing: gone from the cluster, or unreadable for now. Pure.
 
 A partition that is gone is a loss. A partition without a leader is not, nor are offsets that an
-open transaction holds back: runs wait for both. Nor is a partition whose broker dies while it is
-read: a policy may hold it once ``no_progress_ms`` have passed, and the next survey shows whether it
-is back. Pure.
+open transaction holds back: runs wait for both. A partition whose broker goes down while it is read
+is not a loss either: a policy may hold it once ``no_progress_ms`` have passed, and the next survey
+shows whether it is back.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Landed offsets at which an election has put other records since.
+"""Finds landed offsets at which other records were written after an election.
 
 For offsets landed by runs, the checkpoint's leader epoch shows this. Backfills also land offsets
-after the checkpoint: their plans record the leader epoch in which they were made, and leaders are
-asked where its records end when a range meets what backfills have landed. Pure.
+after the checkpoint: their plans record the leader epoch in which they were made. When a range
+meets offsets that backfills have landed, leaders are asked where the records of that epoch end.
+Pure.
 """
 
 from __future__ import annotations

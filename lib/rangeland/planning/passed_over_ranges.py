@@ -1,8 +1,8 @@
-"""A run with an explicit beginning moves the checkpoint there, even if it lands nothing.
+"""Ranges that the checkpoint passes over because a job names a later beginning.
 
-What lies between the old checkpoint and the new beginning is *passed over*: no later run lands it,
-since runs go on from the checkpoint. The job asked for this, so it is not a hole; a warning says
-so.
+A run with an explicit beginning moves the checkpoint there, even if it lands nothing. What lies
+between the old checkpoint and the new beginning is *passed over*: no later run lands it, since runs
+continue from the checkpoint. The job asked for this, so it is not a hole; a warning reports it.
 """
 
 from __future__ import annotations

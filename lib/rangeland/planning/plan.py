@@ -55,17 +55,17 @@ class Plan:
 
     job: str
     application: str
-    """The sequence of landings to which the plan belongs: the job's, or one with this plan
-    alone."""
+    """The id of the sequence of landings to which the plan belongs: the job's runs, or only this
+    plan."""
     sequence: int
     dialect: str
     isolation: Isolation
     ranges: tuple[Range, ...]
     slices: tuple[Slice, ...]
-    """They tile the ranges without the losses."""
+    """The slices tile the ranges without the losses."""
     losses: tuple[Loss, ...] = ()
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
-    """The position of that sequence once the plan has landed, for every known partition."""
+    """The checkpoint once the plan has landed, for every known partition."""
     made_at_ms: int = 0
     kind: PlanKind = PlanKind.RUN
     tags: tuple[str, ...] = ()
@@ -74,13 +74,14 @@ class Plan:
     """The schema of the rows as Delta's JSON, if they are typed: the commit adds what the table
     lacks."""
     cluster: Cluster | None = None
-    """The cluster of these offsets; None where no broker was asked, or in old plans."""
+    """The cluster that the offsets belong to; None where no broker was asked, and in old plans."""
     repairs_all: bool = False
-    """Whether it lands all rows of the job's topics that the table lacked when it was made."""
+    """Whether the plan lands all rows of the job's topics that the table lacked when it was
+    made."""
 
     @property
     def replaces(self) -> bool:
-        """Whether its rows replace the table's rows of the same ranges."""
+        """Whether the plan's rows replace the table's rows of the same ranges."""
         return self.kind.traits.replaces
 
     @property
@@ -229,9 +230,9 @@ def advance(
     epochs: Mapping[Partition, int | None] | None = None,
     later: Collection[Partition] = (),
 ) -> dict[Partition, LogMark]:
-    """The checkpoint once these ranges have landed, which were planned in these leader epochs; for
-    partitions in ``later``, the epochs belong to later records. The checkpoint never moves back
-    within one incarnation of a topic; a recreated topic starts over."""
+    """The checkpoint once these ranges have landed, with the leader epochs in which they were
+    planned; for partitions in ``later``, the epochs belong to later records. The checkpoint never
+    moves back within one incarnation of a topic; a recreated topic starts over."""
     marks = dict(checkpoint)
     for r in ranges:
         new = LogMark(

@@ -31,8 +31,9 @@ class PlanKind(StrEnum):
 
     @staticmethod
     def of_application(job: str, application: str) -> PlanKind:
-        """The inverse: for ledger entries that do not record the kind (plans of version 0.1.0, and
-        losses), and where the plan need not be read. Everything else reads ``Plan.kind``."""
+        """The kind of plan that an application belongs to: for ledger entries that do not record
+        the kind (plans of version 0.1.0, and losses), and where the plan need not be read.
+        Everything else reads ``Plan.kind``."""
         for kind in PlanKind:
             if application.startswith(f"rangeland/{job}/{kind.value}/"):
                 return kind
@@ -53,32 +54,33 @@ class PlanTraits:
     planned_by: str = "run or backfill"
     """The commands that plan the same offsets again, in words."""
     title: str = ""
-    """Its title in a preview, unless it is a run."""
+    """The title of a plan in a preview; empty for runs."""
     moves_checkpoint: bool = False
-    """It continues the sequence of the job's runs, which drivers of a group share."""
+    """Whether a plan continues the sequence of the job's runs, which drivers of a group share."""
     resolves_bounds: bool = False
-    """Its ranges are the job's bounds, resolved with a survey, and do not come from the table or
-    the quarantine."""
+    """Whether ranges are the job's bounds, resolved with a survey, instead of coming from the table
+    or the quarantine."""
     reads_log: bool = True
-    """False: it decodes bytes in quarantine, which cannot change."""
+    """Whether a plan reads the log. Otherwise it decodes bytes in quarantine, which cannot
+    change."""
     replaces: bool = False
-    """Its rows replace the table's rows of the same ranges."""
+    """Whether rows replace the table's rows of the same ranges."""
     repairs: bool = False
-    """It lands again what the table has lost."""
+    """Whether a plan lands again what the table has lost."""
     is_finished_first: bool = False
-    """Every command of its job finishes it before making a plan."""
+    """Whether every command of the job finishes such a plan before making another."""
     holds_all: bool = False
-    """Records that it cannot land stay in quarantine, whatever the policy."""
+    """Whether records that a plan cannot land stay in quarantine, whatever the policy."""
     given_up_for: tuple[type[RangelandError], ...] = ()
     """Errors that every attempt would meet. They end the plan without landing anything, since it
-    would block all later runs. Only for plans without which no rows are missing."""
+    would block all later runs. Only for kinds without which no rows are missing."""
     stays: str = ""
     """What stays where it is if the plan is given up."""
 
     @property
     def may_remove_rows(self) -> bool:
-        """It may remove rows that the table has at its offsets: so does a repair if they are
-        back."""
+        """Whether a plan may remove rows that the table has at its offsets. A repair does so if the
+        missing rows are back."""
         return self.replaces or self.repairs
 
 

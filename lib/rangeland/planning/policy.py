@@ -1,4 +1,4 @@
-"""What to do about each kind of loss, as a value; decided here and nowhere else.
+"""The policy: what to do about each kind of loss, as a value. It is decided here and nowhere else.
 
 There is no boolean for "data loss". Each kind of loss has its own action: *fail* ends the run,
 *skip* goes on and records the lost offsets, *hold* leaves that partition where it is and lands the
@@ -35,7 +35,7 @@ class Policy:
     topics: tuple[TopicRule, ...]
 
     def __init__(self, topics: tuple[TopicRule, ...] = (), **actions: Action) -> None:
-        """``actions`` by the names of the kinds. The other kinds fail."""
+        """``actions``: by the names of kinds of loss. Other kinds fail."""
         by_kind = dict.fromkeys(LossKind, Action.FAIL)
         by_kind |= {LossKind(name): action for name, action in actions.items()}
         object.__setattr__(self, "actions", by_kind)
@@ -47,7 +47,7 @@ class Policy:
         return Policy((), **dict.fromkeys(LossKind, action))
 
     def action_for(self, loss: Loss) -> Action:
-        """The action for a loss. It is not skipped if it may turn out not to be a loss."""
+        """The action for a loss. What may turn out not to be a loss is not skipped."""
         action = self.of(loss.kind, loss.partition.topic)
         may_skip = loss.is_sure and Action.SKIP in loss.kind.traits.actions
         return Action.FAIL if action is Action.SKIP and not may_skip else action
@@ -57,8 +57,8 @@ class Policy:
         return loss.with_action(self.action_for(loss))
 
     def reads_again(self, loss: Loss) -> bool:
-        """Whether a plan is read once more if this loss occurred while its log was read. A reader
-        that sees the loss from the beginning finds out whether it is one."""
+        """Whether a plan is read once more if this loss occurred while its log was read: a reader
+        that meets it from the beginning finds out whether it is a loss."""
         return self.of(loss.kind, loss.partition.topic) in loss.kind.traits.read_again
 
     def of(self, kind: LossKind, topic: str) -> Action:

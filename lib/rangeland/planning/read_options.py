@@ -1,4 +1,4 @@
-"""The options with which ranges were landed, and whether two landings agree in them.
+"""The options with which ranges were landed, and checks that the present options are the same.
 
 An offset counts as landed only for the same cluster, isolation and tags: the rows that another
 isolation or other tags would have landed are not in the table. Options that earlier versions did
@@ -25,7 +25,7 @@ class ReadOptions:
     """The options of a landing that decide which records its offsets have."""
 
     isolation: Isolation | None
-    """None where it makes no difference."""
+    """The isolation; None where it makes no difference."""
     tags: frozenset[str]
     cluster: Cluster | None
 
@@ -52,14 +52,14 @@ class LandedRead:
     """The read options that the range was landed with."""
     plan_id: PlanId
     mark: LogMark | None = None
-    """The offset up to which its plan has landed the partition, and the leader epoch then, if
+    """The offset up to which the plan has landed the partition, and the leader epoch then, if
     known."""
 
 
 def with_known_addresses(cluster: Cluster, known: Iterable[Cluster]) -> Cluster:
-    """The cluster with all its known addresses: also those of clusters that share an address with
-    it, directly or through others, since brokers move to new addresses one at a time. A cluster
-    with another id is never included."""
+    """The cluster with all its known addresses, including those of clusters that share an address
+    with it, directly or through others: brokers move to new addresses one at a time. A cluster with
+    another id is never included."""
     candidates = set(known)
     while matching := {c for c in candidates if not cluster.is_other(c)}:
         candidates -= matching
@@ -89,8 +89,8 @@ def check_landed_options_are_same(
 
 
 def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: ReadOptions) -> None:
-    """Raises Conflict where a checkpoint was reached with other options: records that those left
-    out would never land."""
+    """Raises Conflict where a checkpoint was reached with other options: records that the former
+    options left out would never land."""
     differences = landed.differences(wanted)
     if differences:
         raise Conflict(

@@ -1,9 +1,9 @@
-"""The ranges that retention may remove before they are read, and why. Pure.
+"""Estimates which ranges retention may remove before they are read, and why. Pure.
 
 Retention removes a log from its start, one segment at a time: when the segment's newest record is
 too old, or when the log is too large. So a range is at risk if its first records will be too old
-by the time reading is expected to end, or if its log is about as large as it may be. This is an
-estimate: those ranges are read first, with a warning, and nothing else depends on it.
+by the time reading is expected to end, or if its log is nearly as large as it may be. This is an
+estimate: such ranges are read first, with a warning, and nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from rangeland.model import LogState, OffsetInterval, Partition, Range, Retentio
 ASSUMED_BYTES_PER_SECOND = 8 << 20
 """The assumed speed of a job without measured runs."""
 LEAST_MEASURED_BYTES = 64 << 20
-"""The duration of a smaller run shows how long it takes to start, not how fast it reads."""
+"""The least that a run must have read to be measured: the duration of a smaller one shows how long
+it takes to start, not how fast it reads."""
 STARTING_MS = 60_000
 """The time between a survey and the first byte: workers have to start, other plans to finish."""
 NEARLY_FULL = 0.9
-"""A log that is read while producers write fills the rest soon."""
+"""The share of ``retention.bytes`` from which on a log is at risk: producers soon fill the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,5 +123,5 @@ def _too_large(r: Range, log: LogState, retention: Retention) -> RetentionRisk |
     head = log.start_offset + max(1, int(share * (log.end_offset - log.start_offset)))
     if head <= r.from_offset:
         return None
-    why = f"the log has {size} bytes and retention.bytes = {most} are kept"
+    why = f"the log has {size} bytes, and retention.bytes = {most}"
     return RetentionRisk(r.partition, r.from_offset, min(head, r.until_offset), why)

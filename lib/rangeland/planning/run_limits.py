@@ -1,8 +1,8 @@
-"""How much one run takes: limits distributed fairly over partitions.
+"""Limits how much one run takes, fairly over partitions.
 
-Each partition gets the same share, and the others get what a small one does not need. So a hot
+Each partition gets the same share, and what a small one does not need goes to the others. So a hot
 partition never starves the rest, and a run below its limit takes everything. Ranges are shortened
-at their end; the next run goes on from there.
+at their end; the next run continues from there.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Limits:
 
 
 def share_out(total: int, demands: Sequence[int]) -> list[int]:
-    """Shares that sum to ``min(total, sum(demands))``, none above its demand, as equal as that
-    allows; a remainder goes to the first."""
+    """Shares that sum to ``min(total, sum(demands))``, none above its demand, as equal as the
+    demands allow; a remainder goes to the first ones."""
     shares = [0] * len(demands)
     available = max(0, total)
     unserved = sorted((i for i, x in enumerate(demands) if x > 0), key=demands.__getitem__)
@@ -54,7 +54,7 @@ def apply_limits(
     is taken and a checkpoint never jumps over a hole. Estimated bytes shrink in proportion; empty
     ranges stay as they are."""
     groups = [sorted(group) for group in by_partition(ranges).values()]
-    # By bytes at least one record, or one larger than the limit would never be landed.
+    # A limit by bytes takes at least one record: a larger one would otherwise never be landed.
     for limit, size_of, least in (
         (limits.max_records, attrgetter("width"), 0),
         (limits.max_bytes, attrgetter("estimated_bytes"), 1),
@@ -96,7 +96,7 @@ def _at_borders(
     borders_beyond = [b for b in log.borders if b > last.until_offset]
     end = borders_inside[-1] if borders_inside else last.from_offset
     if not borders_inside and len(group) == 1:
-        # At least one segment, or one larger than the limit would never be landed.
+        # At least one segment is taken: a larger one would otherwise never be landed.
         end = min(borders_beyond[0], whole.until_offset) if borders_beyond else whole.until_offset
     return [*group[:-1], truncate(whole, end - last.from_offset)]
 

@@ -1,10 +1,10 @@
-"""Which driver reads which slices of a shared plan. Pure.
+"""Decides which driver reads which slices of a shared plan. Pure.
 
 Each driver reads the slices of the partitions it owns. Finished slices are shared through the
 ledger; the unread slices of a dead member are read by the next owners of its partitions. A
 partition without an owner is read by the first member in order, so that each remaining slice has
 one reader as long as all members see the same group; if they do not, a slice may be read twice,
-and counts once.
+but counts once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class WaitForOthers:
     slices: tuple[Slice, ...]
 
     def describe(self, group: SliceOwners) -> str:
-        """``waiting for 2 slices of orders/1, owned by m-17``; the first where there are more."""
+        """``waiting for 2 slices of orders/1, owned by m-17``: the first partition, and how many
+        more there are."""
         partition = self.slices[0].partition
         count = sum(1 for s in self.slices if s.partition == partition)
         owner = group.reader_of(partition)

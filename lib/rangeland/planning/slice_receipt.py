@@ -21,9 +21,10 @@ class Receipt(OffsetInterval):
     address: str = ""
     bytes_read: int = 0
     losses: tuple[DecidedLoss, ...] = ()
-    """The losses that a policy has skipped, quarantined or held while reading. The widths of the
-    skipped ones add up to ``counts.lost``, and of the quarantined ones to ``counts.quarantined``.
-    At most one is held: the rest of the slice, from ``until_offset`` on, where reading stopped."""
+    """The losses that a policy has skipped, quarantined or held while reading. The widths of
+    skipped losses add up to ``counts.lost``, the widths of quarantined ones to
+    ``counts.quarantined``. At most one is held: the rest of the slice, from ``until_offset`` on,
+    where reading stopped."""
     rowless: tuple[tuple[int, int], ...] | None = None
     """The intervals ``[from, until)`` of offsets that have no row, sorted and apart; None if they
     were not recorded: there were too many, or a transform made them."""

@@ -17,11 +17,11 @@ from rangeland.model import LogState, Partition, Range, Slice
 from rangeland.planning.retention_risk import RetentionRisk
 
 SMALLEST_SLICE_BYTES = 8 << 20
-"""Below this a slice costs more to start than to read, so ``min_slices`` cuts no finer."""
+"""The smallest slice that ``min_slices`` makes: a smaller one costs more to start than to read."""
 
 MAX_SLICES = 100_000
-"""Per plan, unless it has more ranges: slices get larger instead. Bounds the work for a broker that
-reports an absurd end offset."""
+"""The most slices of a plan, unless it has more ranges: slices get larger instead. This bounds the
+work if a broker reports an absurd end offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def cut_slices(
     """Slices that tile the ranges exactly, in order; empty ranges give none. A log with
     borders is cut at the nearest ones, so it may give fewer slices.
 
-    With ``min_slices`` the target shrinks until the total divides into that many, but not
-    below ``SMALLEST_SLICE_BYTES`` unless the job's own target is smaller still. Above
+    With ``min_slices`` the target shrinks until the total divides into that many slices, but
+    not below ``SMALLEST_SLICE_BYTES`` unless the job's own target is smaller still. Above
     ``MAX_SLICES`` it grows."""
     total_bytes = sum(r.estimated_bytes for r in ranges)
     target = slicing.target_bytes

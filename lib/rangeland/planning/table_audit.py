@@ -1,7 +1,7 @@
-"""The table against the ledger: is every landed offset there, and there once? Pure.
+"""Compares the rows of a table with its ledger: is every landed offset there exactly once? Pure.
 
-Expected are the landed ranges, those of landings that still count, without their rowless offsets.
-Present are spans of offsets; each offset is in as many spans as it has rows. Where a range's
+Expected are the landed ranges that still count, without their rowless offsets. Present are spans of
+offsets; each offset is in as many spans as it has rows. Where a range's
 rowless offsets were not recorded, its count decides: with as many distinct offsets as were landed
 it is complete; with fewer, each of its offsets without a row is suspect.
 
@@ -68,8 +68,8 @@ class Audit:
     suspect: tuple[Range, ...] = ()
     """The holes that may include offsets which never had a row."""
     unproved: tuple[Range, ...] = ()
-    """The rest of ranges whose rowless offsets were not recorded: it is no longer known which of
-    their offsets had a row."""
+    """Parts of ranges whose rowless offsets were not recorded: it is no longer known which of their
+    offsets had a row."""
 
     @property
     def is_clean(self) -> bool:
@@ -124,8 +124,8 @@ def audit(
     spans: Mapping[Partition, OffsetSpans],
     counted: Mapping[Partition, CountedRange] | None = None,
 ) -> Audit:
-    """Every offset of every range against the ``spans`` that have rows; of partitions whose
-    offsets are bytes, every range against the rows that were ``counted``."""
+    """Compares every offset of every range with the ``spans`` that have rows; where offsets are
+    bytes, every range with the rows that were ``counted``."""
     in_bytes = [_audit_counted(landed_ranges, p, c) for p, c in sorted((counted or {}).items())]
     whole = _audit_spans(
         [landed_range for landed_range in landed_ranges if not landed_range.offsets_are_bytes],
@@ -216,7 +216,7 @@ def _expected_intervals(
 class LocatedHoles:
     """Parts of landed ranges whose rows are gone, each with the topic id of its log. ``shared``
     parts belong to two incarnations of a topic, and it is unknown whose rows are gone.
-    ``leaves_more``: at some of these offsets the rows of a later incarnation are gone, too."""
+    ``leaves_more``: at some of these offsets the rows of a later incarnation are also gone."""
 
     ranges: tuple[Range, ...]
     shared: tuple[Range, ...] = ()
@@ -309,8 +309,8 @@ def other_incarnations(landed_ranges: Iterable[LandedRange], r: Range) -> list[R
 def cut_ranges(
     landed_ranges: Iterable[LandedRange], ranges: Iterable[Range]
 ) -> list[tuple[Range, Range]]:
-    """The pairs (range, landed range) in the same log of which a bound of the first is inside the
-    second."""
+    """The pairs (range, landed range) of the same log in which a bound of the range is inside the
+    landed range."""
     return [
         (r, landed_range.range)
         for r in ranges

@@ -101,7 +101,7 @@ def _partition_status(
     mark: LogMark | None = position.checkpoint.get(log.partition)
     held = find_hold(losses, mark, log)
     if mark is not None and is_recreated(mark, log):
-        mark = None  # It belongs to a deleted log: nothing of this one is landed.
+        mark = None  # The mark belongs to a deleted log: nothing of this log is landed.
     return PartitionStatus(
         partition=log.partition,
         checkpoint=None if mark is None else mark.until_offset,
@@ -168,7 +168,7 @@ def _with_ages(
         for p in partitions
         if p.lag > p.held_back
     }
-    # If everything readable is landed, the first record that is not is the transaction's own.
+    # If everything readable is landed, the first record that is not belongs to the transaction.
     partitions = [
         p if p.partition in first_records else replace(p, lag_ms=p.open_for_ms) for p in partitions
     ]

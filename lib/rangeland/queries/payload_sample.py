@@ -45,10 +45,11 @@ class SampleResult:
     null."""
     schemas: tuple[WriterSchema, ...]
     schema: str
-    """Spark DDL: of bare JSON as it is, or else of the job's format; empty without any."""
+    """The fields as Spark DDL: of JSON without a schema id as it was found, otherwise of the job's
+    format; empty if there are none."""
     fields: tuple[InferredField, ...] = ()
     rows: tuple[ShownValue, ...] = ()
-    """Some values, as the job decodes them: by field if they have fields."""
+    """Some values as the job decodes them; a value with fields is a mapping by their names."""
     undecodable: int | None = None
     """How many records the job cannot decode; None if it decodes none."""
 
@@ -92,7 +93,7 @@ def schema_ids_of(
 def newest_records(
     logs: Iterable[LogState], settings: ReadSettings, records: int
 ) -> list[pa.RecordBatch]:
-    """The newest records of each log; the oldest where offsets are bytes."""
+    """The newest records of each log; the oldest of a log whose offsets are bytes."""
     together: list[Slice] = []
     alone: list[list[Slice]] = []
     for index, log in enumerate(logs):
@@ -102,7 +103,8 @@ def newest_records(
             begin = max(log.start_offset, log.end_offset - records)
             together.append(log.to_slice(index, begin))
         else:
-            # The newest begin at an unknown offset, so reading stops early, which ends all slices.
+            # The offset at which the newest records begin is unknown. Reading stops early, which
+            # ends all slices that are read together.
             alone.append([log.to_slice(index)])
     groups = [together, *alone] if together else alone
     return [batch for slices in groups for batch in _rows(slices, settings, records)]
@@ -128,7 +130,7 @@ def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator
 def describe_rows(
     rows: list[pa.RecordBatch], schemas: ExecutorSchemas, row_format: RowFormat | None
 ) -> SampleResult:
-    """Describes the values of these records, and how they are decoded."""
+    """Describes the values of these records: what they look like, and what decoding them gives."""
     values = [value for batch in rows for value in batch.column(VALUE.name).to_pylist()]
     schema_ids = count_schema_ids(pa.array(values, pa.binary()))
     framed_values = sum(schema_ids.values())
@@ -157,7 +159,7 @@ def describe_rows(
 def _schemas(
     counts: Mapping[int, int], schemas: ExecutorSchemas, row_format: RowFormat | None
 ) -> tuple[WriterSchema, ...]:
-    """The schemas with these ids, by the subjects of values."""
+    """The schemas with these ids, each with its number of records and its subject, if known."""
     found = []
     for schema_id, count in sorted(counts.items()):
         registration = registered_as(schemas, row_format, schema_id)
@@ -196,7 +198,7 @@ def _shown_values(
 def _decoded_values(
     batch: pa.RecordBatch, schemas: ExecutorSchemas, row_format: RowFormat | None
 ) -> Iterator[tuple[pa.Array, dict[int, str]]]:
-    """Values, and why some of them cannot be decoded; in pieces, by their memory."""
+    """Pieces of bounded memory: the decoded values, and by row why a record cannot be decoded."""
     if row_format is None:
         yield batch.column(VALUE.name), {}
         return

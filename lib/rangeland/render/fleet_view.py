@@ -18,7 +18,7 @@ from rangeland.results import PlanPreview, RunResult
 from rangeland.wording import count_noun, duration, number
 
 MAX_ERRORS = 5
-"""Errors that are shown in full."""
+"""How many errors are shown in full."""
 
 
 def render_fleet(result: FleetResult[Any]) -> RenderableType:

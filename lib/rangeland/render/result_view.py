@@ -57,8 +57,8 @@ def render_result(result: RunResult) -> RenderableType:
 
 
 def render_redrive(result: RedriveResult) -> RenderableType:
-    """Draws the landing, and the quarantine: each range, since which landing, why, and whether it
-    can be decoded."""
+    """Draws the landing, if there was one, and the quarantine: each range with the landing that put
+    it there, why, and whether it can be decoded."""
     parts: list[RenderableType] = []
     if result.done is not None:
         parts += [render_result(result.done), Text()]

@@ -1,4 +1,4 @@
-"""A sample of records: formats, fields of JSON, and the first values."""
+"""A sample of records as text: formats, fields of JSON, and the first values."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Legend:
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Table:
-    """Names and their values."""
+    """A table of names and their values."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -202,8 +202,8 @@ class _UncutTable(Table):
 
 
 def table_of(*names: str, is_cut: bool = False) -> Table:
-    """An empty table with these columns; those of numbers are named ``>name``. ``FLEXIBLE`` ones
-    shrink if there is little room; with ``is_cut`` all are cut then."""
+    """An empty table with these columns; ``>name`` is a column of numbers. If there is little room,
+    the ``FLEXIBLE`` columns shrink, and with ``is_cut`` all columns are cut."""
     columns = [
         Column(
             header=Text(name.lstrip(">"), "dim"),

@@ -1,2 +1,2 @@
-"""The client of a schema registry: Confluent's API, in the driver, and for ids that it has not seen
-in executors."""
+"""Asks a schema registry through Confluent's API: in the driver, and in executors for ids that the
+driver has not seen."""

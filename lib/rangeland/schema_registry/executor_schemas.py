@@ -1,5 +1,5 @@
-"""The answers to decoders that ask for schemas: from the driver's catalogue. Other ids are fetched
-once per process and run, not once per record.
+"""Answers decoders that ask for schemas: from the driver's catalogue, or, for ids that it lacks,
+from the registry, once per process and run.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Result = TypeVar("Result")
 @dataclass(frozen=True, slots=True)
 class ExecutorSchemas:
     """Looks up schemas: in the driver's catalogue, else in the registry. ``settings`` is None
-    without a registry. ``written``: the known age of the records; the id of one that was written
-    just now may be late."""
+    without a registry. ``written``: the known age of the records; the registry may not have the
+    id of a record that was just written."""
 
     catalogue: SchemaCatalogue
     settings: RegistrySettings | None = None
@@ -98,7 +98,7 @@ class _FetchedSchemas:
         return FoundSchema(schema, self._registry.versions(schema_id) if is_usable else ())
 
     def _check_few_are_unusable(self) -> None:
-        """Raises JobFileError for too many unknown ids: it takes requests to be sure of each, and
+        """Raises JobFileError for too many unknown ids: each takes several requests to confirm, and
         any bytes can look like ids."""
         unusable = sum(isinstance(x.schema, UnusableSchema) for x in self._found.values())
         if unusable >= MAX_UNUSABLE_IDS:
@@ -110,15 +110,16 @@ class _FetchedSchemas:
             )
 
     def versions_of(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """The versions of an id; if ``of_id`` was not called for it, asks the registry without
-        judging."""
+        """The versions of an id. If ``of_id`` was not called for it, the registry is asked, and an
+        id that it lacks has none."""
         with self._lock:
             found = self._found.get(schema_id)
             return self._registry.versions(schema_id) if found is None else found.versions
 
 
 KEPT_RUNS = 4
-"""Few runs share a Python worker at a time; one that is dropped too early asks again."""
+"""How many runs a process keeps schemas for: few share a Python worker at a time, and a run whose
+schemas are dropped too early fetches them again."""
 MAX_UNUSABLE_IDS = 100
 """The most unusable ids in one process and run."""
 _lock = threading.Lock()

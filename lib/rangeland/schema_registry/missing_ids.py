@@ -1,7 +1,7 @@
-"""When a schema id that a registry does not have counts as unknown for good. Pure.
+"""Decides when a schema id that a registry does not have counts as unknown for good. Pure.
 
-A copy of a registry (a follower in another region, a node behind a load balancer) may lack what was
-registered last, and records with such an id are sound: one response proves nothing. But ids ascend,
+A copy of a registry (a follower in another region, a node behind a load balancer) may lack the
+newest schemas, and records with their ids are valid: one response proves nothing. But ids ascend,
 and copies follow in their order. So an id is unknown if the registry still does not have it
 ``CONFIRM_S`` after the records were known to be written, and something shows that it is not late:
 
@@ -32,13 +32,15 @@ CONFIRMATIONS: Final = 4
 """How many more times an id must be missing once something shows that it is not late."""
 LEAST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 8.0
-"""After that a run notices within seconds that the registry has the id."""
+"""The longest pause between requests: a run then notices within seconds that the registry has the
+id."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingId:
-    """An id that the registry has not returned. ``highest`` is the highest id that it is known to
-    have, or 0. It has been asked for ``asked_for_s`` for ids that were written as early."""
+    """An id that the registry has not returned. ``highest`` is the highest id that the registry is
+    known to have, or 0. For ``asked_for_s`` it has been asked for ids in records of the same
+    age."""
 
     schema_id: int
     written: WrittenBefore | None
@@ -46,33 +48,34 @@ class MissingId:
     highest: int
     asked_for_s: float
     reason: str | None = None
-    """Why it cannot be late, if that was known before the registry was last asked: copies may catch
-    up in between."""
+    """Why the id cannot be late, if that was known before the registry was last asked: its copies
+    may have caught up since."""
     pauses: int = 0
     has_looked_higher: bool = False
-    """Higher ids have been looked for since the registry was last asked for this one."""
+    """Whether higher ids have been looked for since the registry was last asked for this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownForGood:
-    """It will not be registered any more."""
+    """The id will never be registered."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class MayBeLate:
-    """It is not decided, and time is up."""
+    """The id may still appear, and time is up."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookHigher:
-    """Look for an id above it."""
+    """Find out whether the registry has a higher id."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskAgain:
-    """Ask for it again, so many times in a row, after a pause, which may be none."""
+    """Ask for the id again, ``times`` times in a row, after a pause of ``after_s``, which may be
+    0."""
 
     after_s: float
     times: int
@@ -80,7 +83,7 @@ class AskAgain:
 
 
 def judge_missing(missing: MissingId) -> UnknownForGood | MayBeLate | LookHigher | AskAgain:
-    """What follows from the last response, which did not have the id."""
+    """Decides what follows from the last response, which did not have the id."""
     if missing.reason is not None and missing.asked_for_s >= CONFIRM_S:
         return UnknownForGood(missing.reason)
     reason = why_not_late(missing.schema_id, missing.written, missing.highest)

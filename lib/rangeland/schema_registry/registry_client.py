@@ -1,7 +1,7 @@
-"""Asks a schema registry, at each of its addresses, until one answers or the time is over.
+"""Asks a schema registry, at each of its addresses, until one answers or time is up.
 
-Failures of a server that is down, starting, busy or not a registry are retried within
-``no_progress_ms``; then it is ``Unreachable``. A refused login and a missing right are
+Requests that fail because a server is down, starting, busy or not a registry are retried within
+``no_progress_ms``; then ``Unreachable`` is raised. A refused login and a missing right are
 ``AccessDenied``; an untrusted certificate is an error in the job file. If all addresses report
 twice that something does not exist, that is believed; for ids, ``missing_ids`` needs more.
 """
@@ -45,11 +45,12 @@ FIRST_RESPONSE_MS: Final = 10_000
 """How long a driver waits for a registry that has never answered: its URL may be wrong."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 8.0
-"""After that a run notices within seconds that the registry is back."""
+"""The longest pause between attempts: a run then notices within seconds that the registry is
+back."""
 CONFIRM_AFTER_S: Final = 1.0
 """The time for a late copy of the registry to catch up, or for another one to answer."""
 MAX_REDIRECTS: Final = 3
-"""A proxy and a moved registry need two; more is a circle."""
+"""How many redirects are followed: a proxy and a moved registry need two, and more are a circle."""
 MOVED: Final = (301, 302, 303, 307, 308)
 ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _HEADER: Final = re.compile(r"[\x21-\x7e]+")
@@ -64,7 +65,7 @@ class _Found(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
-    """The registry reports that it does not exist."""
+    """The registry reports that the requested schema or version does not exist."""
 
 
 @dataclass(frozen=True, slots=True)

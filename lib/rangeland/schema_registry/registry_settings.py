@@ -1,5 +1,5 @@
-"""The settings of a schema registry, and for which records it is asked, as picklable values for the
-driver and the executors.
+"""The settings of a schema registry, and the age of the records whose schemas it is asked for, as
+picklable values for the driver and the executors.
 
 Secrets are included unencrypted, since executors cannot look them up; they are kept out of every
 ``repr``, and never written to a plan, a ledger or a log.
@@ -18,7 +18,7 @@ URL_PATTERN: Final = r"https?://[^\s/@?#%\\]+(/[^\s@?#\\]*)?"
 
 
 def is_registry_url(url: str) -> bool:
-    """Whether it has a host, and no part that may hold a secret: no user, no query."""
+    """Whether a URL has a host, and no part that may hold a secret: neither user nor query."""
     if not url.isascii() or re.fullmatch(URL_PATTERN, url) is None:
         return False
     try:
@@ -58,4 +58,5 @@ class WrittenBefore:
 
 
 LONG_AGO: Final = WrittenBefore(0, 1 << 62)
-"""An age for records whose judgement can wait no longer, or is not final."""
+"""The age to give where waiting for a late schema is pointless: it can no longer come, or nothing
+depends on it."""

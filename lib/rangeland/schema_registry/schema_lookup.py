@@ -1,4 +1,5 @@
-"""Makes the catalogue of a run in the driver: each id and each subject is requested once."""
+"""Makes the catalogue of a run's schemas in the driver: each id and each subject is requested
+once."""
 
 from __future__ import annotations
 

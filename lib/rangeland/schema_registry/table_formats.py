@@ -1,7 +1,7 @@
 """The formats of a table's keys and values, from the schemas of a registry.
 
-The latest schema of a subject decides the columns, and as what its records are read. Topics with
-other subjects share the table if their schemas agree on the types of fields.
+The latest schema of a subject decides the columns, and the types as which its records are read.
+Topics with other subjects share the table if their schemas agree on the types of fields.
 """
 
 from __future__ import annotations

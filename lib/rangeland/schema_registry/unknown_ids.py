@@ -26,11 +26,11 @@ from rangeland.untrusted import MAX_INT32
 logger = logging.getLogger(__name__)
 
 NEXT_IDS: Final = (1, 2, 3, 4, 8, 16, 32)
-"""How far above an id others are looked for. Some may be gone: they were deleted."""
+"""How far above an id higher ids are looked for: several, since some may have been deleted."""
 
 
 class UnknownIds:
-    """The ids of one process and run. ``known``: ids that the registry has, as the driver saw."""
+    """The ids of one process and run. ``known``: ids that the driver found in the registry."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class UnknownIds:
     def schema(
         self, schema_id: int, written: WrittenBefore | None
     ) -> SchemaResponse | UnusableSchema:
-        """The schema, or that it is unknown for good. Raises Unreachable where that may change,
-        and what ``RegistryClient`` raises."""
+        """The schema; an ``UnusableSchema`` if the id is unknown for good. Raises Unreachable if
+        the registry may still get it, and what ``RegistryClient`` raises."""
         if (response := self._ask_copies(schema_id, 1)) is not None:
             return response
         asked_for_s = self._asked_for_s(written)
@@ -82,8 +82,8 @@ class UnknownIds:
                     )
 
     def _asked_for_s(self, written: WrittenBefore | None) -> float:
-        """How long ids that were written as early have been asked for: they have been late for as
-        long."""
+        """How long the registry has been asked for ids in records of this age. An id that is first
+        met later has been due for just as long."""
         now = self._now()
         return now - self._first_asked.setdefault(-1 if written is None else written.at_ms, now)
 

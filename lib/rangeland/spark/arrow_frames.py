@@ -1,4 +1,4 @@
-"""Frames as Arrow and their schemas, which PySpark's releases offer differently."""
+"""Data frames as Arrow tables, and their schemas: PySpark's releases offer them differently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
-    """A frame's schema, with timestamps in UTC."""
+    """The Arrow schema of a data frame, with timestamps in UTC."""
     from pyspark.sql.pandas import types
 
     convert: Any = types.to_arrow_schema
@@ -18,7 +18,7 @@ def arrow_schema(schema: Any) -> pa.Schema:
 
 
 def collect_rows(frame: Any) -> pa.Table:
-    """The rows of a small frame."""
+    """The rows of a small data frame."""
     if hasattr(frame, "toArrow"):
         return frame.toArrow()
     batches = frame._collect_as_arrow()  # before Spark 4.0

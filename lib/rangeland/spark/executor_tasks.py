@@ -1,4 +1,4 @@
-"""Runs in executors: reads the slices of one task, writes files, returns receipts.
+"""Reads the slices of one task in an executor, writes files and returns receipts.
 
 Imports are few, since every new Python worker pays for them. A task either returns a receipt for
 each of its slices or raises. A retry or a speculative copy writes its own files, and only the files

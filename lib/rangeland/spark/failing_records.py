@@ -1,4 +1,4 @@
-"""Finds the records that a transform fails on, by trial: Spark reports neither offsets nor slices.
+"""Finds by trial the records that a transform fails on: Spark reports neither offsets nor slices.
 
 The slices of the failed task are read through the transform again, then half of them, and so on,
 for a few seconds. Only slices that failed in a trial are named, so for a transform that fails now
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEARCH_S = 10
-"""The run has failed already: the search only improves the error."""
+"""How long to search: the run has failed already, and the search only improves its error."""
 NAMED = 3
-"""They show what the failing records have in common."""
+"""How many slices an error names, to show what the failing records have in common."""
 TRIED = 20
 """If this many records fail before one passes, the transform is at fault."""
 Slices = Sequence[Slice]

@@ -1,13 +1,13 @@
-"""Starts the JVM that Spark runs in, so that it can also be ended.
+"""Starts the JVM that Spark runs in, and ends it.
 
-PySpark could start it too, but loses track of it if it is interrupted during the start: the JVM
-then runs for some seconds after the command has ended, and prints errors. Here it is known from the
-beginning. It is in our process group, so a signal to the group reaches it, but it ignores Ctrl-C,
-which is handled in this process.
+PySpark can also start the JVM, but loses track of it if it is interrupted during the start: the JVM
+then runs for some seconds after the command has ended, and prints errors. Here the process is known
+from the beginning. It is in our process group, so a signal to the group reaches it, but it ignores
+Ctrl-C, which is handled in this process.
 
-Its output is read through a pipe and goes to our stderr. So the output can be dropped once the JVM
-is being ended, and the end of all processes that Spark has started can be detected: only then does
-the pipe close.
+The JVM's output is read through a pipe and goes to our stderr. So the output can be dropped once
+the JVM is being ended, and the end of all processes that Spark has started can be detected: only
+then does the pipe close.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class DriverJvm:
         self._relay.join(1)
 
     def quiet(self) -> None:
-        """Drops its output from now on."""
+        """Drops the output of the JVM from now on."""
         self._quiet = True
 
     def terminate(self) -> None:
-        """Asks it to end and returns at once. A signal handler may call this."""
+        """Asks the JVM to end and returns at once. A signal handler may call this."""
         self._quiet = True
         self._popen.terminate()
 
@@ -97,7 +97,7 @@ class DriverJvm:
         self._popen.kill()
 
     def end_by_itself(self, timeout_s: float) -> bool:
-        """Asks it to end as if this process had ended, and returns whether it has."""
+        """Asks the JVM to end as if this process had ended, and returns whether it did in time."""
         assert self._popen.stdin is not None
         self._quiet = True
         self._popen.stdin.close()
@@ -105,7 +105,7 @@ class DriverJvm:
         return not self._relay.is_alive()
 
     def end(self) -> None:
-        """Ends it, and returns once it and all processes that it has started are gone."""
+        """Ends the JVM, and returns once it and all processes that it has started are gone."""
         self.terminate()
         self._relay.join(self.grace_s)
         self.kill()
@@ -149,7 +149,7 @@ class JvmStart:
         self._before: dict[int, Any] = {}
         self._handler_of_spark: Any = None
         self._jvm: DriverJvm | None = None
-        """Launched and not yet connected."""
+        """The JVM that was launched and is not yet connected."""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._launched_at = 0.0
 
@@ -294,13 +294,13 @@ def end_jvm() -> None:
 
 
 def await_jvm_end(timeout_s: float) -> None:
-    """Has the JVM end by itself, as it otherwise would after this process, and waits for that."""
+    """Lets the JVM end by itself, as it would after this process, and waits until it has ended."""
     if _started and not _started[-1].end_by_itself(timeout_s):
         logger.info("The JVM of Spark is still running", extra={"pid": _started[-1].pid})
 
 
 def kill_jvm() -> None:
-    """Kills it without waiting. A signal handler may call this while ``end_jvm`` waits."""
+    """Kills the JVM without waiting. A signal handler may call this while ``end_jvm`` waits."""
     for jvm in _started:
         jvm.kill()
 
@@ -340,8 +340,8 @@ def _command(settings: Mapping[str, str], home: str) -> list[str]:
 
 
 def _connect(connection: bytes) -> Any:
-    """Connects PySpark to a running JVM, as spark-submit does. ``connection``: what the JVM has
-    written about itself."""
+    """Connects PySpark to a running JVM, as spark-submit does. ``connection``: the content of the
+    file in which the JVM describes its port and secret."""
     from pyspark.java_gateway import launch_gateway
 
     port, length = struct.unpack_from(">ii", connection)

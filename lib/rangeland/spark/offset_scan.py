@@ -1,4 +1,4 @@
-"""Which offsets have rows in a table, as spans: reads three columns and shuffles nothing.
+"""Finds which offsets have rows in a table, as spans: reads three columns and shuffles nothing.
 
 Each task collects the offsets it reads, eight bytes a row, and returns their spans; an offset with
 several rows is in several spans. Missing files of the table are ignored, so their rows are reported
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NUMBERS = ("int", "bigint")
-"""The types of a column of 32-bit numbers: somebody may have widened it."""
+"""The types that a column of 32-bit numbers may have: its owner may have widened it."""
 _NEEDED = {"topic": ("string",), "partition": _NUMBERS, "offset": ("bigint",)}
 _HIGHEST = (1 << 31) - 1
 _MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
@@ -111,7 +111,7 @@ def _spark_schema(schema: pa.Schema) -> Any:
 
 
 def no_positions_error(columns: LogColumns) -> TableRefused:
-    """The rows of a table do not say which record of an entry they are."""
+    """The error for a table whose rows do not say which record of an entry they are."""
     return TableRefused(
         "the rows of the table do not say which record of an entry they are",
         why=f"there is no column {columns.position} or {columns.broker} of the type of the "

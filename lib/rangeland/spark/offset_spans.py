@@ -1,4 +1,4 @@
-"""Rows as spans of offsets, and counted by landed range. Pure: Arrow in, values out.
+"""Turns rows into spans of offsets, and counts them by landed range. Pure: Arrow in, values out.
 
 The log's columns have their plain names here, without a table's prefix. Executors and the driver
 use the same functions.
@@ -62,8 +62,8 @@ def spans_by_partition(table: pa.Table) -> dict[Partition, OffsetSpans]:
 
 
 def count_ranges(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterator[pa.RecordBatch]:
-    """Rows (partition, kind, number, n): for a range, how many distinct rows it has; for an offset,
-    that one of its rows is duplicated, or that it is in no range."""
+    """Rows (partition, kind, number, n). A range, by its number, has n distinct rows; an offset has
+    a duplicate row, or is in no range."""
     for batch in batches:
         for topic, number, broker, offsets, _, copies in _groups(pa.Table.from_batches([batch])):
             if (topic, number, broker) not in borders:
@@ -90,7 +90,7 @@ def count_ranges(batches: Iterable[pa.RecordBatch], borders: Borders) -> Iterato
 
 
 def _repeat(topic: str, number: int, broker: str | None, *, times: int) -> list[pa.Array]:
-    """The columns of one partition."""
+    """The columns that name a partition, repeated for each row."""
     values = zip((topic, number, broker), _LOG.values(), strict=True)
     return [pa.repeat(pa.scalar(value, kind), times) for value, kind in values]
 

@@ -1,4 +1,4 @@
-"""Data frames of a plan: they read its slices in the executors, with the public columns.
+"""Data frames of a plan, which read its slices in the executors and have the public columns.
 
 Receipts return through an accumulator, by slice: a stage that Spark runs again reports the same
 receipts.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FRAME_BATCH_BYTES = 8 << 20
-"""The JVM holds one whole Arrow batch at a time, off-heap."""
+"""The size of an Arrow batch: the JVM holds a whole one at a time, off-heap."""
 ReceiptsBySlice = dict[int, Receipt]
 """Receipts by slice index."""
 

@@ -41,7 +41,7 @@ class PythonWorkers:
 
     is_local: bool
     needs_recheck: bool = False
-    """It failed, which was reported; the next caller probes again."""
+    """Whether the probe failed and the failure was reported: the next caller then probes again."""
     _thread: Thread | None = None
     _reports: list[WorkerReport] = field(default_factory=list)
     _errors: list[Exception] = field(default_factory=list)

@@ -135,7 +135,7 @@ def _archive_options(
 
 
 def _conf_folders(home: Path) -> list[Path]:
-    """The folders that Spark has in its class path."""
+    """The folders of settings that Spark has in its class path."""
     hadoop = [os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")]
     conf = os.environ.get("SPARK_CONF_DIR") or home / "conf"
     return [Path(folder) for folder in (conf, *hadoop) if folder]
@@ -151,8 +151,8 @@ def _home() -> str:
 
 
 def _active_session() -> SparkSession | None:
-    """The active session. PySpark is not imported here, only used if it has been: importing takes a
-    while, during which the JVM can start."""
+    """The active session. PySpark is only used if it has been imported already: importing it takes
+    a while, during which the JVM can start."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -257,8 +257,8 @@ def _check_versions_are_supported(versions: RuntimeVersions) -> None:
 
 
 def _version_error() -> UsageError | None:
-    """The error if no session started because Spark, Java or Delta is not supported: their own
-    error would be a missing method at best. None if the JVM has ended."""
+    """The error if no session started because Spark, Java or Delta is not supported: the original
+    error names a missing method at best. None if the JVM has ended."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

@@ -1,4 +1,4 @@
-"""Which Spark, Scala, Delta and Java this library supports, and what a session has.
+"""Which versions of Spark, Scala, Delta and Java this library supports, and which a session has.
 
 Each Spark goes with the Delta that is made for it. Landing does not use that Delta (see
 ``delta_kernel_loader``), but tables are read and replaced through it. Other versions are refused at

@@ -39,9 +39,9 @@ def configure_task(settings: LogSettings) -> None:
 
 
 def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
-    """Whether Spark should and will try this task again, perhaps on another machine. It does so if
-    the error is raised; an error that the task returns ends the run. ``attempts`` is Spark's
-    limit."""
+    """Whether the error can be retried, perhaps on another machine, and Spark has attempts left.
+    Spark retries a task that raises its error; an error that a task returns ends the run.
+    ``attempts`` is Spark's limit."""
     context = TaskContext.get()
     attempt = context.attemptNumber() if context is not None else attempts
     return isinstance(error, Unreachable | StorageFailed) and attempt + 1 < attempts

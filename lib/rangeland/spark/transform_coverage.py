@@ -1,4 +1,4 @@
-"""Which offsets have rows after a transform, if its rows still say.
+"""Finds which offsets have rows after a transform, if its rows still show it.
 
 A transform may drop rows or multiply them; topic, partition and offset in its rows show which
 offsets it kept, with broker if partitions are numbered per broker and position if records share an
@@ -74,7 +74,7 @@ class SeenOffsets:
         return rows.group_by(self._record).aggregate([])
 
     def by_slice(self) -> dict[int, int] | None:
-        """The number of records of each slice that have a row; None if the rows do not say."""
+        """The number of records of each slice that have a row; None if the rows do not show it."""
         if not self._is_known:
             return None
         counts: dict[int, int] = {}

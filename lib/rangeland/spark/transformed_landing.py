@@ -1,4 +1,4 @@
-"""Lands a plan through a transform, which gets a data frame of it.
+"""Lands a plan through a transform, which gets a data frame of the plan's rows.
 
 The rows that the transform returns are written by the same file writer as all rows. A slice that no
 task has read to its end has no receipt, and the proof then fails.

@@ -53,9 +53,9 @@ def main(
     arguments: Sequence[str] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> int:
-    """Does ``work`` and returns the exit code. ``settings`` are overrides as for ``--set``, which
-    the caller's own override in turn. ``flags`` maps the script's own switches to their help;
-    ``ScriptEntry.flags`` has the ones that were given."""
+    """Does ``work`` and returns the exit code. ``settings`` are overrides as for ``--set``;
+    options on the command line take precedence over them. ``flags`` maps the script's own switches
+    to their help; ``ScriptEntry.flags`` has the ones that were given."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     with command_output(words) as output:
         output.writes = True

@@ -337,6 +337,6 @@ def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]
 
 
 def _name_in(setting: str) -> str:
-    """The name alone: its value may be a secret."""
+    """The name of a setting without its value, which may be a secret."""
     match = re.match(r"[\w.-]*", setting)
     return match[0] if match else ""

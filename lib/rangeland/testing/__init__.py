@@ -1,4 +1,4 @@
-"""Real brokers on this machine, for the demo, for our tests and for those of users.
+"""Real brokers on this machine, for the demo, our own tests and the tests of users.
 
 `KafkaCluster` and similar classes start brokers from jars that are downloaded once; `producing`
 writes records, `consuming` reads them with another client. Only the demo and tests import this

@@ -25,8 +25,8 @@ _REACHES_BACK = {"api.version.request": False, "broker.version.fallback": "0.8.2
 
 
 def reaching_back(version: str) -> dict[str, Any]:
-    """Client settings for a broker of ``version``: the oldest cannot be asked for the versions
-    that they support."""
+    """Client settings for a broker of ``version``: the oldest brokers have no request
+    for the versions that they support."""
     return dict(_REACHES_BACK) if version.startswith(_WITHOUT_VERSIONS) else {}
 
 
@@ -60,7 +60,7 @@ def consumer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
     return library().Consumer({"bootstrap.servers": join_servers(bootstrap), **_QUIET, **settings})
 
 
-# The errors of brokers while leaders change; they pass on their own.
+# Errors that brokers return while leaders change; requests can be retried.
 _PASSING = {
     "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_FOR_PARTITION",

@@ -51,8 +51,8 @@ class LocalCluster(Startable, Generic[Name]):
     # --- life --------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Starts all and returns when they are ready. Raises `Unreachable` with the last lines
-        of a log if one does not come up."""
+        """Starts all processes and returns when they are ready. Raises `Unreachable` with the last
+        lines of a log if one does not come up."""
         if self._directory is not None:
             raise UsageError("The cluster is already started", do="use restart for one broker")
         fetch_jars(self._jars)  # before anything is created: the first time takes a while
@@ -101,7 +101,7 @@ class LocalCluster(Startable, Generic[Name]):
         self.process(name).kill()
 
     def stop(self, name: Name | None = None) -> None:
-        """SIGTERM: it leaves the cluster and flushes."""
+        """SIGTERM: the process flushes its data and leaves the cluster."""
         self.process(name).stop()
 
     def pause(self, name: Name | None = None) -> None:
@@ -112,8 +112,8 @@ class LocalCluster(Startable, Generic[Name]):
         self.process(name).resume()
 
     def restart(self, name: Name | None = None, *, wait: bool = True) -> None:
-        """Starts one again on its port and data; stops it first if it runs. With ``wait`` it
-        returns when the process is ready."""
+        """Starts a process again with its port and data, after stopping it if it runs. With
+        ``wait`` it returns when the process is ready."""
         key = self._name_or_usual(name)
         self.process(key).stop()
         self._nodes[key] = self._start_one(key)
@@ -131,7 +131,7 @@ class LocalCluster(Startable, Generic[Name]):
 
     @property
     def _jars(self) -> str:
-        """The name of its set of jars."""
+        """The name of the cluster's set of jars."""
         return f"{self.kind.lower()}-{self.version}"
 
     def _name_or_usual(self, name: Name | None) -> Name:
@@ -147,7 +147,7 @@ class LocalCluster(Startable, Generic[Name]):
         return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
 
     def _start_together(self, names: Sequence[Name]) -> None:
-        """Starts these, then waits for each."""
+        """Starts these processes, then waits for each."""
         for name in names:
             self._nodes[name] = self._start_one(name)
         for name in names:
@@ -155,15 +155,15 @@ class LocalCluster(Startable, Generic[Name]):
 
     @abstractmethod
     def _start_all(self) -> None:
-        """Chooses ports, writes configuration and starts all; the directory exists."""
+        """Chooses ports, writes configuration and starts all processes; the directory exists."""
 
     @abstractmethod
     def _start_one(self, name: Name) -> Process:
-        """Starts one; it may have run before."""
+        """Starts one process, which may have run before."""
 
     @abstractmethod
     def _wait_for(self, name: Name) -> None:
-        """Waits until one is ready."""
+        """Waits until one process is ready."""
 
 
 class NumberedCluster(LocalCluster[int]):

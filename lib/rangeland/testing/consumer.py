@@ -24,8 +24,8 @@ from rangeland.testing.client_library import (
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """One record as the client gave it. ``headers`` None means that it had none, and so does
-    ``timestamp_ms`` -1."""
+    """One record as the client returned it. ``headers`` is None for a record without any,
+    ``timestamp_ms`` -1 for one without a timestamp."""
 
     topic: str
     partition: int
@@ -40,8 +40,8 @@ def offsets(
     bootstrap: str | Sequence[str], topic: str, *, version: str = ""
 ) -> dict[int, tuple[int, int]]:
     """Partition -> (log start, high watermark). A leader that is too new to know its high
-    watermark is asked again; one that is slightly older may still name a lower one than was
-    acknowledged, for the fraction of a second in which its followers catch up."""
+    watermark is asked again. For a fraction of a second, until its followers have caught up, a new
+    leader may still report a lower one than was acknowledged."""
     settings = reaching_back(version)
     reader = consumer(bootstrap, {"group.id": "rangeland-testing", **settings})
     try:
@@ -128,11 +128,11 @@ def _record_of(message: Any) -> Consumed:
     kind, timestamp_ms = message.timestamp()
     has_time = kind != library().TIMESTAMP_NOT_AVAILABLE
     return Consumed(
-        message.topic(),
-        message.partition(),
-        message.offset(),
-        message.key(),
-        message.value(),
-        timestamp_ms if has_time else -1,
-        tuple(headers) if headers is not None else None,
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        timestamp_ms=timestamp_ms if has_time else -1,
+        headers=tuple(headers) if headers is not None else None,
     )

@@ -11,7 +11,7 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it for good."""
+        """Closes the server or client for good."""
 
     def __enter__(self) -> Self:
         return self
@@ -25,7 +25,7 @@ class Startable(Closing):
 
     @abstractmethod
     def start(self) -> Self:
-        """Returns when it can be used."""
+        """Starts the server or client, and returns when it can be used."""
 
     def __enter__(self) -> Self:
         return self.start()

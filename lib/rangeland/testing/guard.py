@@ -1,4 +1,4 @@
-"""Runs as a separate process and cleans up after a Python process that was killed.
+"""Cleans up after a Python process that was killed; runs as a separate process.
 
 A process cannot clean up after SIGKILL, and the kernel's parent-death signal is sent when the
 *thread* that started the child ends, which is too early. So each Python process has one guard at

@@ -126,7 +126,7 @@ class _Cluster(NumberedCluster):
         write_settings(self._config(node), node_settings)
 
     def _wait_for(self, name: int) -> None:
-        """Waits until it is back in the cluster."""
+        """Waits until the broker is back in the cluster."""
         self._wait_until_seen(name, {name})
 
     def _wait_until_seen(self, node: int, brokers: set[int]) -> None:
@@ -159,7 +159,8 @@ class KafkaCluster(_Cluster):
         self._format()
 
     def _format(self) -> None:
-        """Makes every node's data directory name the cluster, as it must before its first start."""
+        """Writes the cluster's id to every node's data directory, as is required before the first
+        start."""
         cluster = _new_id()
         nodes = list(self.ids)
         if self.version not in _formatted:

@@ -46,8 +46,8 @@ def ephemeral_nodes(zookeeper_port: int) -> set[str]:
 
 
 def _ask(address: str, timeout_s: float = 2) -> bytes:
-    """The response to a Metadata request; empty if there was none: callers ask again until
-    their own deadline."""
+    """The response to a Metadata request; empty if none came: callers ask again until their own
+    deadline."""
     host, _, port = address.rpartition(":")
     client = b"rangeland-testing"
     request = struct.pack(">hhih", _METADATA, _VERSION, 0, len(client)) + client

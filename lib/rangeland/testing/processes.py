@@ -113,7 +113,7 @@ class Process:
         lines: list[str] = []
 
         def look() -> bool:
-            ended = not self.running  # asked first: nothing is printed after it
+            ended = not self.running  # asked first: nothing is printed after the end
             printed = self._printed_text().splitlines(keepends=True)
             whole = [line.rstrip("\r\n") for line in printed if ended or line.endswith("\n")]
             lines.extend(line for line in whole if regex.search(line))
@@ -128,7 +128,7 @@ class Process:
         """Waits until ``condition()``, as long as the process runs."""
         deadline = time.monotonic() + timeout_s
         while True:
-            running = self.running  # asked first: the condition may come true with its end
+            running = self.running  # asked first: the condition may become true with its end
             if condition():
                 return
             if not running:
@@ -166,8 +166,8 @@ class Process:
         self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing. Returns when all threads have
-        stopped, which may take a moment after the signal. Does nothing if it has ended."""
+        """SIGSTOP: the process keeps its connections and answers nothing. Returns when all its
+        threads have stopped, a moment after the signal. Does nothing if it has ended."""
         if self.running:
             self._signal(signal.SIGSTOP)
             self.wait_until(self._is_stopped, "its threads to stop")

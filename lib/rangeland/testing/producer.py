@@ -209,7 +209,7 @@ def produce_transaction(
     """Writes records in one transaction, with the options of `open_transaction`, and commits or
     aborts it; returns their number.
 
-    The records of an aborted one are in the log, as is a marker for each partition."""
+    Records of an aborted transaction are also in the log, with a marker for each partition."""
     with open_transaction(bootstrap, topic, records, commit=commit, **options) as count:
         return count
 

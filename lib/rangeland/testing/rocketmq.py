@@ -95,7 +95,7 @@ class RocketmqCluster(LocalCluster[str]):
     ) -> None:
         if brokers < 1 or name_servers < 1:
             raise UsageError(
-                "a cluster cannot have no brokers or no name servers", do="ask for one or more"
+                "a cluster needs brokers and name servers", do="ask for at least one of each"
             )
         self.name_servers = [f"namesrv-{n}" for n in range(1, name_servers + 1)]
         self.masters = [f"broker-{chr(ord('a') + n)}" for n in range(brokers)]
@@ -254,5 +254,5 @@ def _port_of_two() -> int:
         if take(port - 2):
             return port
     raise Unreachable(
-        "There are no two free ports at a distance of 2", do="end what listens on this machine"
+        "No two ports at a distance of 2 are free", do="stop whatever is listening on them"
     )

@@ -49,7 +49,8 @@ class RocketmqClient(FrameClient):
         return self._responses.pop(request_id)
 
     def ask(self, request: Any, *, check: bool = True) -> Any:
-        """``check``: raises `Unreachable` for a response that reports an error."""
+        """Sends a request and returns its response. With ``check`` a response that reports an error
+        raises `Unreachable`."""
         response = self.receive(self.send(request))
         if check and isinstance(request, RemotingRequest) and response.code != SUCCESS:
             reason = f"{error_code_of(response.code).name}: {response.remark}"

@@ -1,8 +1,8 @@
 """The log of the demo: page views of a small shop, with everything that makes a log awkward.
 
-Tombstones, headers, a committed transaction and one that was rolled back. The number of records of
-each kind is kept, to compare it with the landed rows; another client reads the log for the same
-purpose.
+The log has tombstones, headers, a committed transaction and one that was rolled back. The number of
+records of each kind is kept, to compare it with the landed rows; another client reads the log for
+the same purpose.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ _silent = logging.Logger("rangeland.testing.zookeeper", level=logging.CRITICAL)
 
 
 class Visitor:
-    """A client for one look, by ``with``; its ephemeral nodes are gone at the end. A ``session``,
-    by its id and password, is taken over, and ends then."""
+    """A client for one ``with``, at whose end its ephemeral nodes are gone. A ``session``, given by
+    id and password, is taken over, and ends as well."""
 
     timeout = KazooClient().handler.timeout_exception
 

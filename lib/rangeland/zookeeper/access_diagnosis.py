@@ -1,4 +1,4 @@
-"""Why a ZooKeeper cannot be used: mistakes in a job, with the field that corrects each.
+"""Finds out why a ZooKeeper cannot be used: mistakes in a job, with the field that corrects each.
 
 A server that closes connections without a response may just be restarting. So each server is asked
 once more, in a way that tells this from a mistake.

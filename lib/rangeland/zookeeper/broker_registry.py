@@ -1,10 +1,10 @@
 """The brokers and partitions that are registered in ZooKeeper, by Jafka or by Kafka.
 
-Jafka: ``/brokers/ids/<id>`` is ``creator:host:port:autocreate``, with ``#`` for ``:`` in the
-first two; ``/brokers/topics/<topic>/<id>`` is the number of that broker's partitions. Kafka:
-both are JSON, and a topic's partitions belong to the cluster. Each node shows which of the two
-it is. Brokers' nodes are ephemeral, so a stopped broker is not registered, and in Jafka neither are
-its partitions.
+Jafka: ``/brokers/ids/<id>`` is ``creator:host:port:autocreate``, with ``#`` for ``:`` in the first
+two; ``/brokers/topics/<topic>/<id>`` is the number of that broker's partitions. Kafka: both are
+JSON, and a topic's partitions belong to the cluster. Each node shows which of the two wrote it.
+Brokers' nodes are ephemeral, so a stopped broker is not registered, and in Jafka neither are its
+partitions.
 
 One function reads nodes; pure functions parse their contents.
 """
@@ -31,7 +31,7 @@ CONFIGS = "/config/topics"
 MAX_PARTITIONS = 65_536
 """The most partitions of a topic on all Jafka brokers. A larger number is refused."""
 ALL_BROKERS = ""
-"""Stands for the broker's name if partitions are not numbered per broker."""
+"""Stands for the broker's name where partitions are not numbered per broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,8 @@ def _reject(path: str, text: str, expected: str) -> NoReturn:
 
 
 def _no_registry_error(client: ZooKeeper) -> JobFileError:
-    """The error lists what exists, since a missing chroot is the usual cause."""
+    """The error if no broker has ever registered. It lists the nodes that exist, since a missing
+    chroot is the usual cause."""
     root = [name for name in client.children("/") or [] if name != "zookeeper"]
     registries = client.children_of(f"/{name}{IDS}" for name in root)
     likely = [path.removesuffix(IDS) for path, ids in registries.items() if ids is not None]

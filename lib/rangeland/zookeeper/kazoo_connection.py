@@ -50,8 +50,8 @@ class KazooHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self._is_in_session = True
 
     def select(self, *args: Any) -> Any:
-        """Waits no longer than our limit until a session has begun. ``args`` end with kazoo's own,
-        in seconds."""
+        """Waits no longer than our limit until a session has begun. ``args`` end with kazoo's own
+        limit, in seconds."""
         *sockets, limit_s = args
         within_s = limit_s if self._is_in_session else min(limit_s, self._limit_s)
         return super().select(*sockets, within_s)

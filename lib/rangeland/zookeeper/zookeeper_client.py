@@ -64,7 +64,7 @@ from rangeland.zookeeper.znodes import (
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 
 CLOSE_TIMEOUT_S = 2.0
-# Requests in flight at once: thousands are fine, hundreds of thousands are not.
+# How many requests are in flight at once: thousands are fine, hundreds of thousands are not.
 _AT_ONCE = 1000
 _PASSING = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
@@ -81,8 +81,8 @@ _REASONS: dict[type[KazooException], Reason] = {
 
 
 class ZooKeeper:
-    """A session, opened by ``connect``. It reconnects by itself; after its session has ended,
-    a new one begins. Thread-safe."""
+    """A client, opened by ``connect``. It reconnects by itself; if its session ends, a new one
+    begins. Thread-safe."""
 
     def __init__(
         self, ensemble: ConnectString, access: ZooKeeperAccess, *, connect_ms: int, session_ms: int
@@ -155,7 +155,7 @@ class ZooKeeper:
     def read_all(
         self, paths: Iterable[str], within_ms: int | None = None
     ) -> dict[str, Znode | None]:
-        """Reads all in one round, but not at one moment. Raises Unreachable."""
+        """Reads all nodes in one round, but not at one moment. Raises Unreachable."""
         paths = list(paths)
         responses = self._ask_all("read", self._kazoo.get_async, paths, within_ms)
         return {p: _node(response) for p, response in zip(paths, responses, strict=True)}

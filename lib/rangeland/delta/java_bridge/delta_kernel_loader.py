@@ -1,10 +1,10 @@
 """Loads Delta Kernel into the driver's JVM: always the same version, whatever Spark runs there.
 
-It needs a newer Parquet than most Sparks have, and Delta for Spark may bring another version of it.
-So a separate class loader has its jars, which looks there first and then in the session: for
-Hadoop, Jackson, and the log stores of Delta and users. py4j finds classes by name, in the session
-only. So a Java class, ``DeltaKernelFacade``, which Spark's own Janino compiles in that class
-loader, offers Delta Kernel's static methods as methods of an object.
+Delta Kernel needs a newer Parquet than most Sparks have, and Delta for Spark may bring another
+version of Delta Kernel. So its jars have a separate class loader, which asks the session only for
+classes that they lack: Hadoop, Jackson, and the log stores of Delta and users. py4j finds classes
+by name, and only in the session. So a Java class, ``DeltaKernelFacade``, which Spark's own Janino
+compiles in that class loader, offers Delta Kernel's static methods as methods of an object.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from rangeland.jvm.jars import jar_files
 from rangeland.jvm.spark_jvm import SparkJvm
 
 DELTA_KERNEL_VERSION = "4.4.0"
-"""Its internal names are used, some by reflection, so it must be exactly this version."""
+"""The one version that works: internal names of Delta Kernel are used, some by reflection."""
 DELTA_KERNEL_JARS = f"delta-kernel-{DELTA_KERNEL_VERSION}"
 SOURCES = ("ExclusiveFiles", "DeltaKernelFacade")
 JARS_SETTING = "spark.rangeland.kernelJars"
-"""A folder with the jars, for drivers that cannot fetch them; set by ``rangeland submit``."""
+"""The setting that names a folder with the jars, for drivers that cannot fetch them; ``rangeland
+submit`` sets it."""
 _one_at_a_time = Lock()
 
 

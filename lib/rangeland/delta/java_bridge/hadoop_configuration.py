@@ -1,8 +1,8 @@
 """The Hadoop configuration for Delta Kernel, and its settings for a table's store.
 
-It is a copy of the Spark session's. Spark and Delta name some settings differently: users set them
-in Spark only. ``store_access`` has how executors reach a store, ``store_kinds`` whether several
-drivers may commit to it. Runs in the driver, over py4j.
+The configuration is a copy of the Spark session's. Spark and Delta name some settings differently:
+users set them in Spark only. ``store_access`` says how executors reach a store, ``store_kinds``
+whether several drivers may commit to it. Runs in the driver, over py4j.
 """
 
 from __future__ import annotations

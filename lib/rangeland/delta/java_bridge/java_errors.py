@@ -41,12 +41,12 @@ _REFUSED = {"UnsupportedTableFeatureException", "UnsupportedProtocolVersionExcep
 _MOVED = {"MetadataChangedException", "ProtocolChangedException"}
 _RACED = {"MaxCommitRetryLimitReachedException", "ConcurrentWriteException"}
 _LOG_CUT = "should be less than or equal to LogSegment version"
-"""Delta Kernel's message for a log whose newest entries are gone, although their checksums are
-not."""
+"""Delta Kernel's message for a log whose newest entries are gone, while their checksum files are
+still there."""
 _BY_CATALOG = "Must provide maxCatalogVersion"
 """Delta Kernel's message if it only knows the path of a table whose commits a catalog makes."""
 _UNCONDITIONAL = {"ConditionIgnoredException", "AWSUnsupportedFeatureException"}
-"""What a store raises that ignores or refuses If-None-Match."""
+"""Exceptions for a store that ignores or refuses If-None-Match."""
 _IO = {"IOException", "FileNotFoundException", "EOFException", "ChecksumException"}
 _IO |= {"UncheckedIOException", "KernelEngineException", "CommitStateUnknownException"}
 

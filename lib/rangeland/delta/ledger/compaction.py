@@ -24,10 +24,10 @@ from rangeland.model import DataFile
 COMPACTIONS = "rangeland/compactions"
 
 MANY = 200
-"""The number of single-commit files from which on they are compacted."""
+"""Files of single commits are compacted once there are this many."""
 NEWEST = 40
-"""This many of the newest files stay as they are: runs read them, and look for the ones they have
-written."""
+"""This many of the newest files stay as they are: runs read them, and look for the files that they
+have written."""
 LARGE_BYTES = 64 << 20
 """A compacted file of this size is not rewritten."""
 logger = logging.getLogger(__name__)

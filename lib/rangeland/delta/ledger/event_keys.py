@@ -1,4 +1,4 @@
-"""What identifies an event of the ledger, and the file with its row."""
+"""The keys of the ledger's events, each with the file that has the row."""
 
 from __future__ import annotations
 
@@ -30,4 +30,12 @@ def key_of(row: dict[str, object], path: str) -> EventKey:
     numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
     sequence, entered, attempt = (int(str(number)) for number in numbers.values())
     event, application, job = (str(row[name]) for name in ("event", "application", "job"))
-    return EventKey(event, application, job, sequence, entered, path, attempt)
+    return EventKey(
+        event=event,
+        application=application,
+        job=job,
+        sequence=sequence,
+        entered=entered,
+        path=path,
+        attempt=attempt,
+    )

@@ -92,8 +92,8 @@ class PlanEvent(_OfPlan):
     entered: int = 0
     covered: Spans = field(default_factory=dict)
     unfinished: tuple[PlanId, ...] = ()
-    """Plans that may not have been in the table yet when this one was entered. They stay listed
-    until they are in it: a driver may die between prepare and commit, and its offsets would
+    """Plans that may not have been in the table yet when this one was entered. Later plans list
+    them until they are in it: a driver may die between prepare and commit, and its offsets would
     otherwise count as landed."""
     table_id: str | None = None
     """Delta's own id of the target table; None in ledgers of version 0.1.0."""
@@ -158,8 +158,8 @@ class LossEvent(_OfPlan):
     plan_hash: str = ""
     attempt: int = 0
     epoch: int | None = None
-    """The leader epoch in which a landing has read other records at these offsets; None if it has
-    not."""
+    """The leader epoch in which a landing has read other records at these offsets; None if none
+    has."""
 
     def __str__(self) -> str:
         return str(self.loss)

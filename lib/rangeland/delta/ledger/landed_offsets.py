@@ -1,8 +1,8 @@
-"""Which offsets have landed: arithmetic on spans. Pure.
+"""Computes which offsets have landed: arithmetic on spans. Pure.
 
-The coverage rule is built on this: an offset lands once, in any kind of run. All offsets of an
-outcome's ranges count as landed, including control records and accepted losses, except where the
-log ended before them: records written there later have not landed.
+The coverage rule is built on this: an offset lands once, whichever kind of plan lands it. All
+offsets of an outcome's ranges count as landed, including control records and accepted losses,
+except where the log ended before them: records written there later have not landed.
 """
 
 from __future__ import annotations

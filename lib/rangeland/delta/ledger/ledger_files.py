@@ -28,7 +28,8 @@ from rangeland.untrusted import JsonFields, Unreadable
 OUR_FILES = "part-ledger-"
 COMPACTED = "compacted-ledger-"
 ROW_GROUP_BYTES = 8 << 20
-"""Compaction runs in the driver, whose memory is for the plan; rows of the ledger may be long."""
+"""The size of row groups. It is small, since compaction runs in the driver, whose memory is for the
+plan, and rows of the ledger may be long."""
 E = TypeVar("E", bound=LedgerEvent)
 _KEY_COLUMNS = ["event", "application", "job", "sequence", "entered", "attempt"]
 
@@ -97,7 +98,15 @@ class LedgerFiles:
                 why=str(error),
                 do="restore the folder _rangeland of the table from a backup",
             ) from error
-        return EventKey(event, application, job, sequence, entered, path, attempt)
+        return EventKey(
+            event=event,
+            application=application,
+            job=job,
+            sequence=sequence,
+            entered=entered,
+            path=path,
+            attempt=attempt,
+        )
 
     def event(self, key: EventKey, kind: type[E]) -> E:
         """The event with this key. Row groups that cannot have it are not read."""
@@ -112,8 +121,8 @@ class LedgerFiles:
         return event
 
     def newest_plan(self, key: EventKey) -> PlanEvent:
-        """The plan with this key, that of the newest plan: most questions begin with it, so it is
-        read only once."""
+        """The plan with this key, which must be the newest plan's: most questions begin with that
+        plan, so it is read only once."""
         if self._newest is None or self._newest[0] != key:
             self._newest = (key, self.event(key, PlanEvent))
         return self._newest[1]
@@ -155,7 +164,7 @@ class LedgerFiles:
             f"a file of the ledger {self.path} is gone",
             why=f"its log names {error}",
             do="restore the folder _rangeland from a backup; or move it away and, if the table is "
-            "right, run `rangeland adopt JOB.yaml`, which takes the rows that it has now as landed",
+            "right, run `rangeland adopt JOB.yaml`, which counts its present rows as landed",
         )
 
     def contradiction_error(self, why: str) -> Bug:

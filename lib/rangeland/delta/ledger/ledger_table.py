@@ -78,7 +78,7 @@ class Ledger:
         return self._current is not None
 
     def refresh(self) -> None:
-        """Makes the next read see what others have written in the meantime."""
+        """Makes the next read see what other drivers have written in the meantime."""
         self._stale = self._current or self._stale
         self._current = None
 
@@ -221,7 +221,7 @@ class Ledger:
             f"the ledger {self.path} is gone",
             why="it was there when this command began, and has since been removed or replaced",
             do="restore the folder _rangeland, or, if the table is right, run `rangeland adopt "
-            "JOB.yaml`, which takes the rows that it has now as landed",
+            "JOB.yaml`, which counts its present rows as landed",
         )
 
     def _version_of(self, snapshot: Snapshot) -> _Version:

@@ -1,7 +1,7 @@
-"""The events in one version of the ledger, and what follows from them.
+"""The events in one version of the ledger, and what they show: coverage, losses, unfinished plans.
 
-Which events there are is known from the statistics of their files, so much is answered without
-opening any. Each event is read when it is asked for.
+The statistics of the files show which events there are, so many questions are answered without
+opening a file. Each event is read when it is asked for.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ E = TypeVar("E", bound=LedgerEvent)
 
 class LedgerView:
     """One version of the ledger. Without files it has no events: it stands for a ledger that does
-    not exist yet. ``keys`` are those of all events: plans in the order they were entered, then all
-    others."""
+    not exist yet. ``keys`` are the keys of all events: of plans, in the order they were entered,
+    then of all others."""
 
     def __init__(self, keys: Iterable[EventKey] = (), files: LedgerFiles | None = None) -> None:
         self.keys = tuple(sorted(keys, key=_place))

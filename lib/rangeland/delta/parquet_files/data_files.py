@@ -34,10 +34,11 @@ from rangeland.errors import TableRefused
 from rangeland.model import DataFile
 
 ROW_GROUP_BYTES = 64 << 20
-"""Large enough for good compression and few row groups, small enough for several tasks in one
-host."""
+"""The size of row groups in memory: large enough for good compression and few row groups, small
+enough for several tasks on one host."""
 MAX_OPEN_FILES = 16
-"""Each open file has buffers of its own, and rows of many partitions may arrive mixed."""
+"""How many files are open at once: each has its own buffers, and rows of many partitions may arrive
+mixed."""
 PAGE_BYTES = 1 << 20
 """Parquet's usual size of a page."""
 
@@ -47,7 +48,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class FileWriterSettings:
     """The settings with which a task writes files. They hold the keys to the table's store in clear
-    text, but no ``repr`` shows those."""
+    text, but no ``repr`` shows the keys."""
 
     table: StoreSettings | str
     layout: TableLayout

@@ -1,4 +1,4 @@
-"""Some columns of a small table, read in this process: Spark would take seconds to start.
+"""Reads some columns of a small table in this process, since Spark would take seconds to start.
 
 Files are read through Arrow's own file systems, as executors write them.
 """
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from rangeland.delta.transaction_log.table_snapshot import Snapshot
 
 MAX_FILES = 200
-"""Each takes a request to the store, so more files take longer here than Spark takes to start."""
+"""The most files that are read here: each takes a request to the store, and more would take longer
+than Spark takes to start."""
 MAX_ROWS = 2_000_000
-"""Their columns fit into the memory of any driver; for more rows, starting Spark is worth it."""
+"""The most rows that are read here: their columns fit into the memory of any driver. For more rows,
+starting Spark is worth it."""
 FILE = "file"
 _READERS = 8
-"""Reading small files is waiting for the store."""
+"""The number of threads: reading small files is mostly waiting for the store."""
 
 
 def small_table(
@@ -37,7 +39,7 @@ def small_table(
     ``file`` with the relative path of a row's file. A column that a file lacks is null; the rows of
     a file that is gone are left out. None if Spark must read the table: it has more than
     ``MAX_FILES`` or ``MAX_ROWS`` or an unknown number of rows, deletion vectors, columns found by
-    number, files of another table, or a file that cannot be read here."""
+    number, files of another table, or a file that cannot be read in this process."""
     metadata = snapshot.metadata
     if mapping_mode(metadata) == "id":
         return None
@@ -58,8 +60,8 @@ def small_table(
 
 
 class _ColumnReader:
-    """Reads columns of local files. ``columns`` maps names in ``schema``, that of the result, to
-    names in files."""
+    """Reads columns of files. ``schema`` is the schema of the result, and ``columns`` maps its
+    names to names in files."""
 
     def __init__(
         self, store: pafs.FileSystem, root: str, columns: Mapping[str, str], schema: pa.Schema

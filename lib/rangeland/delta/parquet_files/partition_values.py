@@ -1,4 +1,5 @@
-"""Partition values: computed from rows, formatted for Delta's log, escaped for paths. Pure.
+"""Computes partition values from rows, formats them for Delta's log and escapes them for paths.
+Pure.
 
 Days and hours are in UTC, whatever the time zone of the session, so that a record lands in the same
 partition everywhere. A batch is cut into runs of equal values if there are few of them (logs are
@@ -23,7 +24,8 @@ Values = tuple[str | None, ...]
 
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(chr(code) for code in range(1, 32))
 _RUNS_PER_VALUE = 4
-"""With more runs, sorting the rows is cheaper than writing that many short pieces."""
+"""The most runs for each value: with more, sorting the rows is cheaper than writing so many short
+pieces."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _CALENDAR = (1 - _EPOCH.toordinal(), dt.date.max.toordinal() + 1 - _EPOCH.toordinal())
 """The first day of the year 1, and the day after the last of 9999, in days since 1970."""

@@ -30,7 +30,7 @@ from rangeland.planning.plan import PlanId
 
 FOLDER = "_rangeland/quarantine"
 IsWanted = Callable[[PlanId, Range], bool]
-"""Whether the bytes that a plan has kept for a range are wanted."""
+"""Decides whether the bytes that a plan has kept for a range are wanted."""
 _PLACE = ["topic", "partition", "broker", "topic_id", "from_offset", "until_offset"]
 _PLACE += ["application", "sequence"]
 
@@ -158,12 +158,12 @@ def _batch(row: dict[str, object]) -> QuarantinedBatch:
     reason = str(row["reason"] or "")
     kept = _content(row, reason)
     return QuarantinedBatch(
-        where,
-        plan_id.application,
-        plan_id.sequence,
-        reason,
-        str(row["leader"] or ""),
-        kept.size_bytes,
-        kept,
-        round(row["kept_at"].timestamp() * 1000),  # type: ignore[attr-defined]
+        range=where,
+        application=plan_id.application,
+        sequence=plan_id.sequence,
+        reason=reason,
+        leader=str(row["leader"] or ""),
+        size_bytes=kept.size_bytes,
+        quarantined_bytes=kept,
+        quarantined_at_ms=round(row["kept_at"].timestamp() * 1000),  # type: ignore[attr-defined]
     )

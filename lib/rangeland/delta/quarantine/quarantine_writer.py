@@ -42,8 +42,8 @@ RECORD = pa.struct(
         pa.field("position", pa.int32()),
     ]
 )
-"""An intact record whose key or value cannot be decoded, with the names of ``decode.columns`` and
-of dialects."""
+"""The columns of an intact record whose key or value cannot be decoded, by the names in
+``decode.columns`` and in dialects."""
 SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),

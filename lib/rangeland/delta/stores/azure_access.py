@@ -1,4 +1,4 @@
-"""How executors reach a table on Azure: Hadoop's ``fs.azure.*`` as settings of Arrow's file system.
+"""Lets executors reach a table on Azure: translates ``fs.azure.*`` for Arrow's file system.
 
 Pure, apart from ``AzureSettings.open``.
 """

@@ -1,7 +1,7 @@
-"""How executors reach a table on Google storage: ``fs.gs.*`` as settings of Arrow's file system.
+"""Lets executors reach a table on Google storage: translates ``fs.gs.*`` for Arrow's file system.
 
-The names are those of Google's connector for Hadoop (2 to 4) and of Hadoop's own; a credential
-may also be set under ``google.cloud.*``. Arrow takes credentials only as a file that the
+Google's connector for Hadoop (2 to 4) and Hadoop's own use these names; a credential may also be
+set under ``google.cloud.*``. Arrow takes credentials only as a file that the
 environment names, so their text travels to executors, which write it to a temporary file while
 Arrow reads it. Pure, apart from ``GoogleSettings.open``.
 """

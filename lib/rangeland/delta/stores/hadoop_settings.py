@@ -1,4 +1,4 @@
-"""Hadoop's settings, for translation to those of Arrow's file systems. Pure."""
+"""Reads Hadoop's settings, to be translated to settings of Arrow's file systems. Pure."""
 
 from __future__ import annotations
 

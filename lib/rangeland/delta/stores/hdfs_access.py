@@ -1,7 +1,7 @@
-"""How executors reach a table on HDFS: through ``hdfs-native``, the extra ``hdfs``.
+"""Lets executors reach a table on HDFS, through ``hdfs-native`` (the extra ``hdfs``).
 
-It needs neither Java nor Hadoop where a task runs. It logs in as the executor's user, or with the
-Kerberos ticket found there. Pure, apart from ``HdfsSettings.open``.
+That package needs neither Java nor Hadoop where a task runs. It logs in as the executor's user, or
+with the Kerberos ticket found there. Pure, apart from ``HdfsSettings.open``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DENIED = ("AccessControlException", "AuthorizationException")
 
 @dataclass(frozen=True, slots=True)
 class HdfsSettings:
-    """The settings with which executors reach an HDFS. ``settings`` are Hadoop's."""
+    """The settings with which executors reach an HDFS. ``settings`` are Hadoop's own."""
 
     settings: tuple[tuple[str, str], ...] = ()
 

@@ -2,7 +2,7 @@
 
 If two processes rename over each other's log entry, both may believe they won, and Hadoop's local
 file system keeps the loser's checksum file, which makes the log unreadable. Spark's own writers do
-not use this lock. Other stores refuse a second file of the same name, or have log stores that do.
+not use this lock. Other stores, or the log stores for them, refuse a second file of the same name.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def folder_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErr
 
 
 def _takes_no_folder(path: str) -> bool:
-    """Whether the nearest folder above exists, and creating a folder in it fails as if it did not,
-    as in /proc."""
+    """Whether creating a folder in the nearest existing folder above fails as if that did not
+    exist, as in /proc."""
     above = next((folder for folder in Path(path).parents if folder.is_dir()), None)
     if above is None:
         return False

@@ -1,4 +1,4 @@
-"""Environment variables while the client of a store is being made, for libraries that take
+"""Sets environment variables while the client of a store is being made, for libraries that take
 credentials in no other way."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _lock = threading.Lock()
 @contextmanager
 def environment_of(values: Iterable[tuple[str, str]]) -> Iterator[None]:
     """Sets environment variables for the time of the block. One block runs at a time, since the
-    environment is that of the whole process."""
+    environment belongs to the whole process."""
     variables = dict(values)
     if not variables:
         yield

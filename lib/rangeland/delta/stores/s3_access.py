@@ -1,4 +1,4 @@
-"""How executors reach a table on S3: Hadoop's ``fs.s3a.*`` as settings of Arrow's file system.
+"""Lets executors reach a table on S3: translates Hadoop's ``fs.s3a.*`` for Arrow's file system.
 
 Pure, apart from ``S3Settings.open``.
 """
@@ -54,7 +54,7 @@ class S3Keys:
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """The settings with which executors reach a store on S3. ``endpoint`` is ``host:port``, None
+    """The settings with which executors reach a store on S3. ``endpoint`` is ``host:port``, or None
     for Amazon's own. Without ``keys`` requests are anonymous, or signed with the credentials of the
     executor's environment."""
 

@@ -1,4 +1,4 @@
-"""How to reach the store of one table: a value that the driver makes and executors open.
+"""Access to the store of one table: a value that the driver makes and executors open.
 
 Spark and Delta use Hadoop's file systems, executors write through Arrow's. Hadoop's settings are
 translated to Arrow's, so that they are set only once: one module for each kind of store
@@ -33,8 +33,8 @@ Service = S3Settings | AzureSettings | GoogleSettings | HdfsSettings
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The URI of a table, and the ``service`` to reach its store; None for the local disk, and if
-    the URI is enough."""
+    """The URI of a table, and the settings to reach its store. ``service`` is None for the local
+    disk, and if the URI is enough."""
 
     uri: str
     service: Service | None = None
@@ -95,7 +95,7 @@ def store_settings(uri: str, conf: HadoopSettings, resolve: Callable[[], S3Keys]
 
 def sync_file(store: pafs.FileSystem, path: str) -> None:
     """Flushes a local file or folder to disk: after a power cut no commit may name files that are
-    gone. Other stores keep everything they have acknowledged."""
+    gone. Other stores keep everything that they have acknowledged."""
     if not isinstance(store, pafs.LocalFileSystem):
         return
     handle = os.open(path, os.O_RDONLY)

@@ -25,9 +25,10 @@ _REFUSED_BY_STORE = {
     "ContainerNotFound": "Check the container's name, and create it if there is none",
     "NO_SUCH_BUCKET": "Check that the bucket exists and that fs.s3a.endpoint is its store",
 }
-"""The remedies by Arrow's messages: errors of object stores have no number."""
+"""The remedies, by patterns of Arrow's messages: errors of object stores have no number."""
 NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
-"""A file is in the way, or a name is too long."""
+"""The numbers of errors for a path that goes through a file, or has too long a name or too many
+links."""
 
 
 def impossible_path_error(error: OSError, path: str) -> JobFileError:

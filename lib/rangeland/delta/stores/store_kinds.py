@@ -19,7 +19,7 @@ _SAFE_SCHEMES = frozenset(
 )
 LOCAL_SCHEME = "file"
 S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
-# On S3 two drivers can replace each other's commits with any of them.
+# Delta's own log stores. With any of them, two drivers can replace each other's commits on S3.
 _DELTAS_OWN = frozenset(
     f"{name}LogStore"
     for name in ("S3SingleDriver", "HDFS", "HadoopFileSystem", "Azure", "GCS", "Local")

@@ -173,7 +173,8 @@ def all_fields(kind: Any) -> Iterator[dict[str, Any]]:
 
 
 def require_schema(schema_text: str) -> str:
-    """The text of a schema that somebody else may have written. Raises Unreadable if it is none."""
+    """The text of a schema that another program may have written. Raises Unreadable for any other
+    text."""
     try:
         if arrow_type(parse_json(schema_text)) is not None:
             return schema_text

@@ -24,10 +24,12 @@ HIGHEST_ID_PROPERTY = "delta.columnMapping.maxColumnId"
 ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 NESTED_IDS = "delta.columnMapping.nested.ids"
-"""Numbers of array elements, map keys and map values, which are not fields."""
+"""The property with the numbers of array elements, map keys and map values, which are not
+fields."""
 PARQUET_ID = b"PARQUET:field_id"
 ICEBERG_FEATURES = ("icebergCompatV2", "icebergCompatV3")
-"""Iceberg also finds elements, keys and values by number."""
+"""The features of tables that Iceberg reads, which also finds elements, keys and values by
+number."""
 PARTS = {"array": {"element": "elementType"}, "map": {"key": "keyType", "value": "valueType"}}
 
 Field = Mapping[str, Any]

@@ -1,9 +1,10 @@
-"""Whether rows fit a table, and how they are laid out in it. Pure.
+"""Decides whether rows fit a table, and how they are laid out in it. Pure.
 
 Rows are an Arrow schema, the table is ``TableMetadata``. Names match ignoring case, and the table's
 spelling wins. A narrower number may go into a wider column; nothing else is converted. A column
 that only the table has stays null; a column that only the rows have is refused, with the statement
-that would add it. An existing table's partitioning wins over the job's, if it can be computed.
+that would add it. An existing table's partitioning takes precedence over the job's, if it can be
+computed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How a table's schema follows its rows: new fields become nullable columns, and types are widened
+"""Evolves a table's schema with its rows: new fields become nullable columns, and types are widened
 if the table allows it. Pure.
 
-Schemas are Delta's JSON. Names match ignoring case; fields of the table stay as they are, including
-those that the rows no longer have. Any other change of type is a misfit, and is never made.
+Schemas are Delta's JSON. Names match ignoring case; fields of the table stay as they are, even if
+the rows no longer have them. Any other change of type is a misfit, and is never made.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Misfit:
 
     @property
     def is_widening(self) -> bool:
-        """Whether the table could take them if its type were widened."""
+        """Whether the table could take the values if its type were widened."""
         return takes(self.new, self.old)
 
 
@@ -67,8 +67,8 @@ class SchemaChange:
 
 
 def takes(table_type: Any, row_type: Any) -> bool:
-    """Whether each value of the rows' plain type is a value of the table's. From narrow to wide
-    these are the changes of type that Delta makes by itself when a schema evolves."""
+    """Whether each value of the rows' plain type is a value of the table's. Where it is, Delta can
+    widen the rows' type to the table's by itself when a schema evolves."""
     if table_type == row_type or (table_type, row_type) == ("double", "float"):
         return True
     if table_type in _INTEGERS and row_type in _INTEGERS:
@@ -97,7 +97,7 @@ def evolve_schema(
     highest_id: int | None = None,
 ) -> SchemaChange:
     """The change that these rows make to a table's schema. ``widens``: types may be widened, except
-    those of the columns ``keeping``, which partition it. ``are_written``: the rows are already in
+    in the columns ``keeping``, which partition the table. ``are_written``: the rows are already in
     files, so narrower types can no longer be converted to the table's. ``highest_id``: the highest
     column number in the table, 0 without column mapping; added columns whose numbers do not follow
     it are misfits."""
@@ -169,7 +169,8 @@ def follow(
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """Merges the fields of rows into those of a table; ``change`` collects what that changes."""
+    """Merges the fields of rows into the fields of a table; ``change`` collects what that
+    changes."""
 
     change: SchemaChange
     widens: bool

@@ -1,5 +1,5 @@
-"""A table's conditions for its rows: CHECK constraints, invariants of columns, and the expressions
-of generated columns. Pure.
+"""The conditions that a table sets for its rows: CHECK constraints, invariants of columns, and the
+expressions of generated columns. Pure.
 
 Delta Kernel cannot evaluate them and refuses such tables. Here Spark evaluates them on the rows of
 prepared files (``spark/constraint_query``), and Delta Kernel commits the files that pass. The file
@@ -86,7 +86,7 @@ def quoted_column(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
     """The record that a row was made from. ``partition`` and ``offset`` are None if the row does
-    not say."""
+    not show them."""
 
     partition: Partition | None = None
     offset: int | None = None

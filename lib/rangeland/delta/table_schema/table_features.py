@@ -1,4 +1,4 @@
-"""Which table features a landing supports, as a table. Pure.
+"""The table features that a landing supports, as a table. Pure.
 
 A landing appends files and never rewrites any, so features about deleting, changing or reading rows
 do not matter. Constraints on rows are checked before the rows are committed
@@ -125,7 +125,7 @@ FEATURES: Mapping[str, FeatureRule] = {
     "invariants": FeatureRule(
         Support.UNUSED, Treatment.CHECK, "Spark evaluates them on the rows before the commit"
     ),
-    "materializePartitionColumns": _write_rule("files have the partition columns, too"),
+    "materializePartitionColumns": _write_rule("files also have the partition columns"),
     "rowTracking": _write_rule("Kernel gives new files their row ids"),
     "timestampNtz": _write_rule("an ordinary type"),
     "typeWidening": _WIDENING,
@@ -138,7 +138,7 @@ FEATURES: Mapping[str, FeatureRule] = {
     "variantType-preview": _VARIANT,
 }
 KEEP_PARTITIONS = frozenset({"icebergCompatV2", "icebergCompatV3", "materializePartitionColumns"})
-"""Features of tables that have partition columns in their files, too."""
+"""Features of tables that also have the partition columns in their files."""
 _ANY = "column {0}"
 _UNKNOWN = FeatureRule(
     Support.NO, Treatment.REFUSE, "this version does not know what it requires of a writer"

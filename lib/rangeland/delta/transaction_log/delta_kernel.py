@@ -135,8 +135,8 @@ class DeltaKernel:
                         yield from map(added_file, batch.column(0).to_pylist())
 
     def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
-        """The entries of the log from version ``since`` on, oldest first, except those that the
-        log's retention has removed."""
+        """The entries of the log from version ``since`` on, oldest first, except those that
+        retention has removed from the log."""
         what = f"could not read the history of {path}"
         try:
             with translate_java_errors(what):
@@ -156,8 +156,8 @@ class DeltaKernel:
         partition_columns: Sequence[str] = (),
         configuration: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A new, empty table, or the existing one if another writer was first. Whether that one
-        fits is decided in ``schema_compatibility``."""
+        """A new, empty table, or the existing one if another writer was first: then
+        ``schema_compatibility`` decides whether rows fit it."""
         uri = self.resolve(path)
         snapshot = None
         try:
@@ -249,7 +249,7 @@ class DeltaKernel:
         """Commits with Delta Kernel and starts the maintenance. ``text``: the lines of the actions
         on files."""
         if not snapshot.is_own:
-            # The maintenance that a commit needs depends on that of the previous one.
+            # The maintenance that a commit needs depends on the previous commit's.
             self._maintenance.wait_for(snapshot.path)
         checked = tuple(request.checked)
         if checked and constraints_of(snapshot.metadata) == checked:
@@ -313,8 +313,8 @@ def _set_schema(gateway: Any, transaction: Any, schema: Any, properties: Any) ->
 
     Delta Kernel itself changes the schema only of tables with column mapping, which older readers
     cannot read. Delta's protocol allows it for all tables: added columns are null in files that
-    lack them. So the method that applies any other change of metadata to the transaction is called
-    by reflection; commit, conflicts, checksum and the resulting snapshot take it from there."""
+    lack them. So the method with which a transaction takes on changed metadata is called by
+    reflection; commit, conflicts, checksum and the resulting snapshot then use that metadata."""
     jvm = gateway.jvm
     kind = transaction.getClass()
     current = kind.getDeclaredField("metadata")

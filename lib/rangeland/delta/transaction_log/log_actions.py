@@ -1,4 +1,4 @@
-"""Actions of the Delta log, from and to JSON. Pure.
+"""Converts actions of the Delta log from and to JSON. Pure.
 
 Delta Kernel takes one text of lines for all files of a commit, and returns lines and rows that its
 own handlers write.
@@ -28,7 +28,7 @@ def add_lines(files: Iterable[DataFile], *, is_change: bool = True) -> str:
 
 def remove_lines(files: Iterable[AddedFile], now_ms: int, *, is_change: bool = True) -> str:
     """One remove action per line, for files that a version of the table has. ``is_change``: readers
-    that follow the table's changes see it."""
+    that follow the table's changes see the removal."""
     actions = (_remove_action(file, now_ms, is_change) for file in files)
     return "\n".join(json.dumps({"remove": action}) for action in actions)
 
@@ -84,7 +84,8 @@ def commit_metadata(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
 
 
 def _version(text: object) -> int | None:
-    """The version that a text says; None if it is none: any writer may have written anything."""
+    """The version in a text; None if the text is not a version, since any writer may have written
+    it."""
     try:
         return decimal(str(text), "version", 0)
     except Unreadable:
@@ -98,4 +99,11 @@ def _metadata_of(
     parameters = dict(info.get("operationParameters") or {})
     target = parameters.get("version")
     restored = _version(target) if operation == "RESTORE" else None
-    return CommitMetadata(version, stamp, operation, transactions, restored, parameters)
+    return CommitMetadata(
+        version=version,
+        committed_at_ms=stamp,
+        operation=operation,
+        transactions=transactions,
+        restored_to=restored,
+        parameters=parameters,
+    )

@@ -1,4 +1,4 @@
-"""Maintenance of a table's log after a commit: checkpoint, checksum, compaction.
+"""Maintains a table's log after a commit: checkpoint, checksum, compaction.
 
 A commit is valid whether or not its maintenance succeeds, so nothing waits for it: it runs in a
 separate thread, after the maintenance of the previous commit. ``wait_for_maintenance`` returns the
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogMaintenance:
-    """The maintenance that is running, by table."""
+    """The threads of maintenance that are running, by table."""
 
     def __init__(self) -> None:
         self._running: dict[str, threading.Thread] = {}

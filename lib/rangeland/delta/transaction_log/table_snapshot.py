@@ -27,7 +27,7 @@ class Snapshot:
     _delta_kernel: DeltaKernel = field(repr=False)
     _java: Any = field(repr=False)
     is_own: bool = field(default=False, repr=False)
-    """It was made by our own commit: its checksum is known before it is written."""
+    """Whether our own commit made this version: its checksum is known before it is written."""
 
     @cached_property
     def metadata(self) -> TableMetadata:
@@ -75,13 +75,14 @@ class CommitRequest:
     removed: Sequence[AddedFile] = ()
     """Files whose rows can no longer be read, or that the commit replaces."""
     moves_rows: bool = False
-    """The files have the same rows as the removed ones, so the actions have dataChange=false."""
+    """Whether the files have the same rows as the removed ones: the actions then have
+    dataChange=false."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Properties that the table gets."""
     schema_json: str = ""
     """The schema that the table gets; empty if it keeps its own."""
     checked: Sequence[TableConstraint] = ()
-    """All rows of the files satisfy these; a table with other constraints is refused."""
+    """The constraints that all rows of the files satisfy; a table with others is refused."""
     expected_version: int | None = None
     """If given, any commit after this version is a ``Conflict``. Otherwise concurrent commits are
     accepted, unless they changed schema or protocol, or have this transaction."""

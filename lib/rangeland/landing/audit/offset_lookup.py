@@ -74,8 +74,8 @@ def find_offset(
 def _state_without_row(
     rows: TableRows, landed: EventRange, offset: int, *, may_be_another: bool
 ) -> tuple[FindState, str]:
-    """The state of an offset that is not known to have a row, and why. ``may_be_another``: there is
-    a row, which may come from an earlier topic of the same name."""
+    """The state of an offset that is not known to have a row, and why. ``may_be_another``: the
+    table has a row, but it may come from an earlier topic of the same name."""
     if any(start <= offset < end for start, end in landed.rowless or ()):
         return FindState.NO_ROW, ""
     if landed.offsets_are_bytes:
@@ -89,9 +89,10 @@ def _state_without_row(
 def _files_of_newest(
     landings: Landings, partition: Partition, offset: int, files: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """The files that may have the newest landing's row of an offset, and whether one of them has
-    it. ``files``: one name for each row. Rows of earlier incarnations of the topic are in the files
-    that their landings wrote, or, like its own, in files that have been rewritten since."""
+    """The files that may have the row of an offset from its newest landing, and whether one of them
+    has it. ``files``: one name for each row of the offset. A row of an earlier incarnation of the
+    topic is in a file that its landing wrote, or in one that has been rewritten since; so is the
+    newest row."""
     landed_files = [
         (_range_at(outcome, partition, offset), _names_of(outcome)) for _, outcome in landings
     ]

@@ -46,8 +46,8 @@ _TYPES = {
     "broker": (("string",), pa.string()),
     "position": (_NUMBERS, pa.int32()),
 }
-"""The log's columns: the types that they may have in Delta, since somebody may have widened them,
-and in Arrow."""
+"""The types of the log's columns: all that they may have in Delta, where the table's owner may have
+widened them, and the one in Arrow."""
 _ALWAYS = ("topic", "partition", "offset")
 
 
@@ -68,7 +68,7 @@ class TableRows(Protocol):
 
 def table_rows(spark: SparkSession, table: TargetTable) -> TableRows:
     """The rows of the version that was last read. Raises TableRefused if there is no table, or if
-    its rows do not say which offset they came from."""
+    its rows do not show which offset they came from."""
     if table.version is None:
         raise TableRefused(
             f"the table {table.name} does not exist", do="land something in it first"

@@ -57,7 +57,7 @@ def examine(spark: SparkSession, table: TargetTable, history: JobHistory) -> Ver
     rows = table_rows(spark, table)
     in_bytes = ranges_in_bytes(landed_ranges)
     counted = rows.entries(in_bytes) if in_bytes else {}
-    # If all logs are of that kind, every entry would be a span, which is useless.
+    # If offsets are bytes in all logs, every entry would be a span, which is useless.
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in landed_ranges})
     spans = rows.spans(by_broker=by_broker) if dense else {}
     spans = {p: of_partition for p, of_partition in spans.items() if p not in in_bytes}
@@ -71,7 +71,7 @@ def examine(spark: SparkSession, table: TargetTable, history: JobHistory) -> Ver
 
 
 def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[LandedRange]:
-    """The ranges of all landings, in order, with all losses in the ledger. A range whose rowless
+    """The ranges of all landings, in order. ``losses``: all in the ledger. A range whose rowless
     offsets were not recorded ends where its log ended: its rows could not be counted once a later
     landing had cut it."""
     of_plans = (event for event in losses if event.plan_hash)

@@ -37,8 +37,7 @@ from rangeland.planning.plan import PlanId
 
 LEDGER_PROPERTY = "rangeland.ledger"
 _ADOPT = (
-    "or, if the table is right, `rangeland adopt JOB.yaml`, which takes the rows that it "
-    "has now as landed"
+    "or, if the table is right, `rangeland adopt JOB.yaml`, which counts its present rows as landed"
 )
 
 
@@ -155,8 +154,8 @@ class IdentityCheck:
         return LedgerIdentity(self._ledger.opened.table_id, newest is not None, table_id)
 
     def _has_landings(self) -> bool:
-        """Whether the table has something that this ledger has landed, if anything is known to have
-        landed."""
+        """Whether the table has something that this ledger has landed; also true if nothing is
+        known to have landed."""
         ledger = self._ledger.view
         recent = ledger.possibly_unfinished()
         outcomes = [o for _, o in ledger.prepared_plans() if o.plan_id not in recent]
@@ -203,7 +202,7 @@ def _no_table_error(table: str, newest: PlanEvent | None) -> Conflict:
     return Conflict(
         f"the table {table} is gone, and its ledger is still there",
         why=f"the ledger's newest plan is {_name_of(newest)}; a new table "
-        "would lack what it calls landed",
+        "would lack what the ledger lists as landed",
         do="restore the table; or move the folder _rangeland away, to land everything "
         "again; or `rangeland adopt JOB.yaml`, to go on with an empty table",
     )
@@ -221,8 +220,8 @@ def _other_table_error(table: TargetTable, newest: PlanEvent | None) -> Conflict
     return Conflict(
         f"the table {table.name} is not the one that its ledger belongs to",
         why=f"the ledger's newest plan, {_name_of(newest)}, was made for "
-        "another table at that path: it was created again or replaced since, and what the "
-        "ledger calls landed may not be in it",
+        "another table at that path: it has been created again or replaced since, and what the "
+        "ledger lists as landed may not be in it",
         do="restore the former table; or move its folder _rangeland away, to land "
         f"everything again; {_ADOPT}",
         table_id=table.table_id,

@@ -1,8 +1,8 @@
-"""Whether a plan has landed in a table, and whether table and ledger belong together: judged by
+"""Judges whether a plan has landed in a table, and whether table and ledger belong together, by
 what was seen of both. Pure.
 
-A judgement may be a question, the cheapest first: it is made again with the answer. Nothing here
-asks: see ``identity_check``.
+Instead of a judgement the result may be a question, the cheapest first: the caller finds the answer
+(``identity_check``), and asks for the judgement again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LandingEvidence:
     log: Sequence[CommitMetadata] | None = None
     """The commits that the table's log still has, from the plan's version on."""
     has_files: bool | None = None
-    """The table has at least one of the plan's files."""
+    """Whether the table has at least one of the plan's files."""
 
 
 class LandingJudgement(Enum):
@@ -50,7 +50,7 @@ class LandingJudgement(Enum):
     LANDED = auto()
     NOT_LANDED = auto()
     CONTRADICTION = auto()
-    """Transactions and ledger are of different times."""
+    """The table's transactions and the ledger are from different times."""
     UNKNOWN = auto()
 
 
@@ -107,7 +107,7 @@ def _judge_history(
 
 @dataclass(frozen=True, slots=True)
 class TableIdentity:
-    """The id of a table, and that of the ledger that it names, if it names one."""
+    """The id of a table, and the id of the ledger that it names, if any."""
 
     table_id: str
     ledger_id: str | None
@@ -133,9 +133,10 @@ class IdentityEvidence:
     transaction: int | None = None
     """The job's last sequence in the table's transactions, 0 for none."""
     has_files: bool | None = None
-    """The table has any file."""
+    """Whether the table has any file."""
     has_landings: bool | None = None
-    """The table has something that was landed by this ledger, or nothing is known to be landed."""
+    """Whether the table has something that this ledger has landed; also true if nothing is known to
+    have landed."""
 
 
 class IdentityJudgement(Enum):

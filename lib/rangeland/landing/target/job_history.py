@@ -1,4 +1,4 @@
-"""A job's position and the fate of its plans, from its table and the ledger beside it.
+"""Reads a job's position and the state of its plans from its table and the ledger beside it.
 
 A plan has landed once the table has its transaction; the ledger shows what it landed, held and
 lost. Nothing here writes or asks a broker: see ``target_writer``.
@@ -55,14 +55,15 @@ class JobHistory:
         newest = _landed_plan(self._ledger, PlanId(own, self._identity.landed_sequence(own)))
         ledger = self._ledger.view
         checkpoint = {} if newest is None else checkpoint_of(ledger, newest)
+        held = held_at_first(ledger, own) - checkpoint.keys() if checkpoint else frozenset()
         last = None if newest is None else plan_of(newest)
         return JobPosition(
-            checkpoint,
-            coverage_in(ledger),
-            sequence + 1,
-            held_at_first(ledger, own) - checkpoint.keys() if checkpoint else frozenset(),
-            None if last is None else last.cluster,
-            None if last is None else (last.isolation, last.tags),
+            checkpoint=checkpoint,
+            landed=coverage_in(ledger),
+            sequence=sequence + 1,
+            held_at_first=held,
+            cluster=None if last is None else last.cluster,
+            read_filter=None if last is None else (last.isolation, last.tags),
         )
 
     def last_known(self, application: str) -> JobPosition:

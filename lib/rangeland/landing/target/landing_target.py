@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LandingTarget:
-    """The parts of a target, each for those who need it. All see what the ledger last read: its
-    ``refresh`` reads ledger and table again."""
+    """The parts of a target; callers take the parts that they need. All see the state that the
+    ledger's ``refresh`` last read: it reads ledger and table again."""
 
     table: TargetTable
     ledger: TargetLedger
@@ -36,6 +36,11 @@ def open_target(spark: SparkSession, job: Job) -> LandingTarget:
     ledger = TargetLedger(spark, table)
     ledger.refresh()
     identity = IdentityCheck(job.application, table, ledger)
-    history = JobHistory(job, table, ledger, identity)
-    writer = TargetWriter(job, table, ledger)
-    return LandingTarget(table, ledger, TargetQuarantine(table), identity, history, writer)
+    return LandingTarget(
+        table=table,
+        ledger=ledger,
+        quarantine=TargetQuarantine(table),
+        identity=identity,
+        history=JobHistory(job, table, ledger, identity),
+        writer=TargetWriter(job, table, ledger),
+    )

@@ -1,7 +1,7 @@
-"""What one version of the ledger says of jobs: how far they came, and how what landed was read.
+"""Reads from one version of the ledger how far jobs have landed, and with which options.
 
-A prepared outcome counts as landed here, whether or not it is in the table yet: ``job_history``
-knows which are.
+A prepared outcome counts as landed here, even if it is not in the table yet: ``job_history`` tells
+them apart.
 """
 
 from __future__ import annotations
@@ -109,11 +109,11 @@ def landed_clusters(ledger: LedgerView) -> set[Cluster]:
 def _marks_reached(
     plan: Plan, losses: Sequence[LossEvent], covered: Coverage
 ) -> dict[Partition, LogMark]:
-    """How far a plan has landed its partitions: those marks of its checkpoint
+    """The marks of a plan's checkpoint up to which the plan itself has landed partitions:
 
-    - at which one of its own ranges ends: others are of earlier plans, which may have read the
-      log in another leader epoch,
-    - and whose last offset it has landed, even if it holds offsets before that."""
+    - one of its own ranges ends at the mark: other marks come from earlier plans, which may have
+      read the log in another leader epoch;
+    - and the last offset before the mark has landed, even if the plan holds earlier offsets."""
     if not plan.kind.traits.resolves_bounds:
         return {}
     marks = _in_later_epochs(plan.checkpoint, losses)

@@ -1,12 +1,12 @@
-"""Losses as the ledger records them, with an outcome or without one. Pure.
+"""Makes the ledger's records of losses, with an outcome or without one. Pure.
 
-There is one entry for each loss: in a plan; skipped, quarantined or held in its receipts; or held
+There is one record for each loss: in a plan; skipped, quarantined or held in its receipts; or held
 or skipped by a policy before anything was read.
 
-Each is written once. The losses of an outcome are part of its commit. Losses without an outcome
-have a transaction named after their content, so the hundredth run that sees a loss adds nothing.
-Losses beside a plan are written before it is entered: a driver that finds it entered has none to
-report.
+Each record is written once. The losses of an outcome are part of its commit. Losses without an
+outcome have a transaction named after their content, so the hundredth run that sees a loss adds
+nothing. Losses that a draft has beside its plan are written before the plan is entered: a driver
+that finds a plan in the ledger has none to write.
 """
 
 from __future__ import annotations
@@ -80,7 +80,14 @@ def seen_losses(
 ) -> list[LossEvent]:
     """Losses without an outcome. ``sequence`` is the one that the run was about to land."""
     return [
-        LossEvent(application, job, sequence, _as_recorded(loss), seen_at_ms, now_ms)
+        LossEvent(
+            application=application,
+            job=job,
+            sequence=sequence,
+            loss=_as_recorded(loss),
+            seen_at_ms=seen_at_ms,
+            written_at_ms=now_ms,
+        )
         for loss in seen
     ]
 
@@ -146,8 +153,8 @@ def _topic_ids(plan: Plan) -> dict[int, str | None]:
 
 
 def _topic_id(plan: Plan, loss: Loss) -> str | None:
-    """The topic id of a plan's loss: that of a range that contains it and that no slice reads
-    there."""
+    """The topic id of a plan's loss: the id of a range that contains the loss and that no slice
+    reads there."""
     same_partition = [r for r in plan.ranges if r.partition == loss.partition]
     containing = [r for r in same_partition if r.from_offset <= loss.from_offset < r.until_offset]
     ids_read = {

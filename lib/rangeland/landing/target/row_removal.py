@@ -1,5 +1,5 @@
-"""Commits that may have removed rows of a job from its table: a RESTORE, or one that replaced all
-rows. Only reading the table shows whether rows are missing."""
+"""Finds commits that may have removed rows of a job from its table: a RESTORE, or a commit that
+replaced all rows. Only reading the table shows whether rows are missing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ Removal = table_commit.Restored | CommitMetadata
 
 
 def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal | None:
-    """The last removal since the job entered a plan that is not a repair, or a repair that has
-    landed everything that was missing."""
+    """The last removal since the job's newest plan, not counting repairs that left rows missing."""
     planned_at = None if table.snapshot is None else _last_planned_at(job, table, ledger)
     if planned_at is None:
         return None

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_READS = 10
-"""A read takes less time than a landing, so others can hardly write during each of them."""
+"""How often ledger and table are read: a read takes less time than a landing, so other drivers can
+hardly write during every one."""
 
 
 class TargetLedger:
@@ -49,9 +50,9 @@ class TargetLedger:
             known |= straddled
 
     def refresh_as_one(self) -> None:
-        """Like ``refresh``, but repeated until nobody has written to the ledger while the table was
-        being read: it then has the outcome of everything that is in the table, and of nothing that
-        landed later. Raises Unreachable if others write to it all the time."""
+        """Like ``refresh``, but repeated until no driver has written to the ledger while the table
+        was being read: the ledger then has the outcome of everything that is in the table, and of
+        nothing that landed later. Raises Unreachable if other drivers keep writing."""
         for _ in range(_MAX_READS):
             if self.opened is None:
                 return
@@ -68,7 +69,7 @@ class TargetLedger:
         )
 
     def _landed_without_outcome(self) -> set[PlanId]:
-        """Plans that are in the table and had no outcome in the ledger when that was read."""
+        """Plans that are in the table and had no outcome in the ledger when the ledger was read."""
         landed_last = self._table.transaction_version
         plan_ids = self.view.without_outcome()
         return {p for p in plan_ids if landed_last(p.application) >= p.sequence}
@@ -105,7 +106,7 @@ class TargetLedger:
         return ""
 
     def register(self) -> None:
-        """Gives the ledger of a catalog table a name of its own."""
+        """Registers the ledger of a catalog table under a separate name."""
         self._table.register(LEDGER_SUFFIX, self.require().path)
 
     def add_columns_if_lacking(self) -> None:
@@ -127,7 +128,7 @@ class TargetLedger:
         except Exception as error:  # Spark raises many classes of Python and Java errors here
             ledger.refresh()
             if not ledger.missing_columns_sql():
-                return  # a driver on another host, with a lock of its own, was first
+                return  # a driver on another host, which has a separate lock, was first
             raise Conflict(
                 f"the new columns could not be added to the ledger {ledger.path}",
                 why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],

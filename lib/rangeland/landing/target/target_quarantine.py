@@ -25,8 +25,8 @@ class TargetQuarantine:
         return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
 
     def commit(self, outcome: OutcomeEvent) -> FilesGone | None:
-        """Commits the quarantined batches of an outcome, before the outcome itself, in place of
-        those that an earlier attempt had. Idempotent."""
+        """Commits the quarantined batches of an outcome, before the outcome itself; they replace
+        the batches of an earlier attempt. Idempotent."""
         quarantine = self._open()
         if paths := quarantine.gone_files(outcome):
             return FilesGone(paths)

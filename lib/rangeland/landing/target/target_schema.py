@@ -1,4 +1,4 @@
-"""How the rows of a job fit into its table: decisions about one snapshot of it, without I/O."""
+"""Decides how the rows of a job fit into one snapshot of its table, without I/O."""
 
 from __future__ import annotations
 

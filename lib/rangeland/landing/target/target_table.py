@@ -1,4 +1,4 @@
-"""The table a job lands in: where it is, whether it exists, and which of its files are there.
+"""The table that a job lands in: where it is, whether it exists, and which of its files are there.
 
 It is created here if it does not exist, but never in a folder with other files. The ledger shows
 what has landed in it: see ``job_history``.
@@ -124,7 +124,8 @@ class TargetTable:
 
     def store_warning(self, *, replaces: bool) -> str:
         """The warning about a store that is safe for only one driver, until a log store is chosen.
-        If the plan ``replaces`` rows, which Spark's own writer commits, any store's warning."""
+        If the plan ``replaces`` rows, the warning about any store: Spark's own writer commits
+        then."""
         store = None if self.path is None else self.delta.store(self.path)
         if store is None or store.kind is StoreKind.LOCAL:
             return ""
@@ -189,7 +190,7 @@ class TargetTable:
         self.path = self._locate()
 
     def register(self, suffix: str, path: str) -> None:
-        """Registers the ledger or quarantine of a catalog table under a name of its own."""
+        """Registers the ledger or quarantine of a catalog table under a separate name."""
         if self._job.sink.is_catalog_name:
             self._spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {quote_name(self.name, suffix)} "

@@ -51,8 +51,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutcome:
-    """The outcome that the ledger has for a plan, and that counts. ``is_mine``: it was handed in
-    here; otherwise another driver had already prepared it."""
+    """The outcome that the ledger has for a plan. ``is_mine``: this driver prepared it; otherwise
+    another driver was first."""
 
     outcome: OutcomeEvent
     is_mine: bool
@@ -196,7 +196,12 @@ class TargetWriter:
         now_ms = _now_ms()
         job = self._job
         if events := seen_losses(
-            job.application, job.name, sequence, seen, seen_at_ms or now_ms, now_ms
+            application=job.application,
+            job=job.name,
+            sequence=sequence,
+            seen=seen,
+            seen_at_ms=seen_at_ms or now_ms,
+            now_ms=now_ms,
         ):
             ledger.refresh()
             ledger.record_losses(self._with_columns(events))
@@ -217,7 +222,7 @@ class TargetWriter:
         """Commits all files of an outcome at once; does nothing if it has already landed. Its rows
         have been checked against the table's constraints. ``planned_at_version`` is a table version
         from before the landing, if one is known. ``gone`` are files that the table names and its
-        store has lost: the commit removes them, and until then nobody can read the table."""
+        store has lost: the commit removes them, and until then the table cannot be read."""
         table = self._table.snapshot or self._table.uri
         request = CommitRequest(
             outcome.application,
@@ -231,7 +236,8 @@ class TargetWriter:
         return table_commit.land(self._table.delta, table, request, planned_at_version or 0)
 
     def set_ledger_property(self) -> None:
-        """Names the ledger in the table, as ``land`` does with its rows: Spark's commits cannot."""
+        """Names the ledger in the table, in a separate commit: ``land`` does it together with the
+        rows, but Spark's commits cannot."""
         snapshot = self._table.snapshot
         ledger_id = self._ledger.require().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
@@ -262,7 +268,7 @@ class TargetWriter:
 
 def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> EventRange:
     """The range of a result as the ledger records it. ``leaders`` fill in where the receipts do not
-    say which broker served it."""
+    show which broker served it."""
     address = result.address or leaders.get(result.range.partition)
     return EventRange(
         result.range, result.counts, address, result.rowless, result.offsets_are_bytes
