@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,7 +25,9 @@ from rangeland.errors import (
     TableRefused,
     UsageError,
 )
+from rangeland.landing import landing_steps
 from rangeland.landing.execution.committer import MAX_ATTEMPTS, PlanCommitter
+from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
 from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target import target_table
@@ -257,6 +260,20 @@ def test_a_plan_that_is_read_again_stays_if_a_right_is_missing(
     with pytest.raises(AccessDenied) as caught:
         replacing.committer.finish_entered(left)
     assert caught.value.data == PLAN_STAYS
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_an_error_of_the_result_says_that_the_rows_have_landed(
+    replacing: Replacing, monkeypatch: pytest.MonkeyPatch, error: RangelandError
+) -> None:
+    done = replacing.committer.finish_new(REPLACING)
+    steps = LandingSteps(replacing.reading._context)
+    monkeypatch.setattr(landing_steps, "result_of_plans", Mock(side_effect=error))
+    monkeypatch.setattr(landing_steps, "plaintext_secret_warnings", lambda _: ())
+    monkeypatch.setattr(replacing.target.table, "wait_for_maintenance", tuple)
+    with pytest.raises(type(error)) as caught:
+        steps.result(FinishedPlans((done,), None))
+    assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
 
 
 # --- a commit that adds rows -------------------------------------------------------------------

@@ -255,16 +255,14 @@ class LandingSteps:
     @contextmanager
     def _recording_losses(self, finished: Sequence[CommittedPlan]) -> Iterator[None]:
         """If a loss ends a command inside this that moves the checkpoint, it is recorded in the
-        ledger, if there is one. An error says how many of the plans that are ``finished`` by then
-        have landed."""
-        try:
-            yield
-        except RangelandError as error:
-            moves_checkpoint = self._context.kind.traits.moves_checkpoint
-            if moves_checkpoint and isinstance(error, RangeLost | BadRecord):
-                self._record_losses_in(error)
-            landed = sum(1 for plan in finished if plan.outcome.ranges)
-            raise error.after_landing(landed) from error.__cause__
+        ledger, if there is one. Errors are as from ``_count_landed``."""
+        with _count_landed(finished):
+            try:
+                yield
+            except (RangeLost, BadRecord) as error:
+                if self._context.kind.traits.moves_checkpoint:
+                    self._record_losses_in(error)
+                raise
 
     def _record_losses_in(self, error: RangeLost | BadRecord) -> None:
         ids = {p: log.leader.topic_id for p, log in self._surveys.last.logs.items()}
@@ -276,6 +274,10 @@ class LandingSteps:
 
     def result(self, finished: FinishedPlans) -> RunResult:
         """The result of the command, once the last upkeep of table and ledger is done."""
+        with _count_landed(finished.plans):
+            return self._result(finished)
+
+    def _result(self, finished: FinishedPlans) -> RunResult:
         context = self._context
         draft = finished.draft
         notes = draft.notes if draft is not None else plaintext_secret_warnings(self._job)
@@ -288,3 +290,13 @@ class LandingSteps:
             seconds=time.monotonic() - context.began_at,
             warnings=tuple(context.warnings),
         )
+
+
+@contextmanager
+def _count_landed(finished: Sequence[CommittedPlan]) -> Iterator[None]:
+    """An error that is raised inside it says how many of these plans have landed by then."""
+    try:
+        yield
+    except RangelandError as error:
+        landed = sum(1 for plan in finished if plan.outcome.ranges)
+        raise error.after_landing(landed) from error.__cause__
