@@ -103,7 +103,7 @@ class BrokerConnection:
     def _connect(self) -> Stream:
         stream = Stream(self.address, self._settings)
         try:
-            stream.shake_hands()
+            stream.start_tls()
         except ConnectionLost as error:
             if self._answers_plainly():
                 raise diagnosis.plain_port_error(self.address) from error

@@ -234,7 +234,7 @@ class Opening:
             case RemoteProtocolError():
                 tls = self.settings.tls
                 return FailOpening(diagnosis.not_a_broker_error(self.address, error, tls), error)
-            case Unreachable() if not isinstance(error, ConnectionLost):  # it may pass
+            case Unreachable() if not isinstance(error, ConnectionLost):  # it can be retried
                 return FailOpening(ConnectionLost.because_of(error), error)
         return FailOpening(error, error.__cause__)
 

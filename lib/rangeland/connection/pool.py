@@ -113,7 +113,7 @@ class ConnectionPool:
         self, address: Address, requests: Sequence[BrokerRequest]
     ) -> list[Any]:
         """The responses to the requests that ``send_all`` has sent. If the connection breaks, they
-        are sent once more on a new one. Raises ConnectionLost if that fails, too."""
+        are sent once more on a new one. Raises ConnectionLost if that fails as well."""
         try:
             return self._receive_all(address, requests)
         except ConnectionLost as error:

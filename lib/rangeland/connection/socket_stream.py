@@ -71,7 +71,7 @@ class Stream:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         return plain
 
-    def shake_hands(self) -> None:
+    def start_tls(self) -> None:
         """Starts TLS, if the job says so."""
         if self._tls is None:
             return

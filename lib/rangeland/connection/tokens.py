@@ -31,7 +31,7 @@ MAX_RESPONSE_BYTES = 1 << 20
 TAIL_BYTES = 400
 """What went wrong is at the end of an output, and the error stays readable."""
 TRY_LATER = 75
-"""``EX_TEMPFAIL`` of ``sysexits.h``, which is the exit code of this library's commands, too."""
+"""``EX_TEMPFAIL`` of ``sysexits.h``, which is the exit code of this library's commands as well."""
 BUSY = (408, 425, 429)
 BUSY_ERRORS = ("temporarily_unavailable", "server_error")
 """Status codes and errors (RFC 6749) of an endpoint that may give a token later."""
@@ -217,7 +217,7 @@ def _import_function(name: str) -> Callable[[], Any]:
     except (ImportError, AttributeError) as error:
         why = str(error)
     except (Exception, SystemExit) as error:
-        # The import of a module may handle a token, too.
+        # The import of a module may handle a token as well.
         why = f"its module raised {type(error).__name__}"
     raise JobFileError(
         f"the function {name} cannot be imported on {platform.node()}",

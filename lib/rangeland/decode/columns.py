@@ -43,7 +43,7 @@ rare."""
 @dataclass(frozen=True, slots=True)
 class LogColumns:
     """The names of the log's own columns in a table. ``prefix`` distinguishes them from the fields
-    of values, if these are columns, too."""
+    of values, if these are columns as well."""
 
     prefix: str = ""
 

@@ -19,7 +19,7 @@ class EntryEnd:
     epoch: int | None
 
     def is_seen_by(self, address: str, epoch: int | None) -> bool:
-        """Whether an entry ends there for this broker, too, if that is known."""
+        """Whether an entry ends there for this broker as well, if that is known."""
         if self.epoch is not None and epoch is not None:
             return self.epoch == epoch
         return self.address == address

@@ -68,7 +68,7 @@ class AskedBroker:
         self, when: Earliest | Latest, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> int:
         """The offset at which the log begins, or up to which it can be read. Raises ConnectionLost
-        if the response has none, too."""
+        if the response has none as well."""
         partition = self.request.partition
         leaders = {partition: Leader(self.address, self.request.epoch)}
         result = ask_offsets(self.brokers, self.address, leaders, when, isolation).get(partition)

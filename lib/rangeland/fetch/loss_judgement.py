@@ -71,7 +71,7 @@ def first_damaged(
     first = max(next_offset, damage.base_offset)
     if first < good_end:
         return first
-    # Only the damaged bytes say that they begin there, so the offsets before are in doubt, too.
+    # Only the damaged bytes say that they begin there, so the offsets before are in doubt as well.
     doubtful_from = next_offset if first >= until_offset else first
     return max(next_offset, doubtful_from if damage.good_until is None else damage.good_until)
 

@@ -52,7 +52,7 @@ class SliceResponse:
 
 def floor_of(request: SliceRequest, address: Address, end: EntryEnd | None) -> int | None:
     """The requested offset if reading up to it has ended with an entry of the log that the broker
-    at ``address`` has, too; None if that is unknown. ``end``: where earlier reading has ended."""
+    at ``address`` also has; None if that is unknown. ``end``: where earlier reading has ended."""
     if end is None or end.offset != request.offset:
         return None
     return request.offset if end.is_seen_by(str(address), request.epoch) else None

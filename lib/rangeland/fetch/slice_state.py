@@ -252,7 +252,7 @@ def new_state(slice_: Slice, broker: ServingBroker, limits: FetchLimits, now_ms:
 def move_on(
     state: SliceState, observation: Observation, now_ms: int, limits: FetchLimits
 ) -> tuple[Move, LogLine | None]:
-    """Takes one transition of the table. Returns what is to be logged of it, too. The caller
+    """Takes one transition of the table. Returns what is to be logged of it as well. The caller
     applies its loss."""
     event = observation.event
     reason = observation.reason

@@ -193,7 +193,7 @@ def _replacement_error(chain: Sequence[tuple[str, str]], path: str, reason: str)
     what = f"could not replace rows of {path}"
     failure = translate(what, chain)
     if isinstance(failure, Bug) or not isinstance(failure, RangelandError):
-        # Spark has failed, in a way that may pass.
+        # Spark has failed in a way that can be retried.
         failure = StorageFailed(
             what, why=reason, do="run again; if it fails again, read Spark's log"
         )

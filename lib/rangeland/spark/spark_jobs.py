@@ -113,7 +113,7 @@ def _run(
     tasks: TasksToRun, progress: Accumulator[TaskProgress], *, reports_results: bool
 ) -> list[TaskResult]:
     """Runs all tasks, which report to ``progress``. Returns their results, unless they report
-    these, too."""
+    these as well."""
 
     def polled_error() -> RangelandError | None:
         so_far = progress.value
@@ -250,7 +250,7 @@ def job_group() -> str:
 def quiet_executors(spark: SparkSession) -> Iterator[None]:
     """Silences local executors, which log to our own stderr: dozens of lines of Java for an
     exception that is reported anyway. Executors of a cluster keep logging."""
-    pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # it logs the whole Java trace, too
+    pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # logs whole Java traces
     pyspark_logger.setLevel(logging.CRITICAL)
     context = spark.sparkContext
     if not str(context.master).startswith("local"):

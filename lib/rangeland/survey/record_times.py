@@ -109,7 +109,7 @@ def _time_in(
     next_offset = record.from_offset
     until = record.until_offset
     if fetched.is_empty:
-        # A full response, a quota and slow remote storage look like this, too: it shows nothing.
+        # A full response, a quota and slow remote storage look like this as well: it shows nothing.
         return NoRecordBefore(next_offset)
     try:
         for chunk in brokers.dialect.decode_chunks(fetched.records, next_offset, until):

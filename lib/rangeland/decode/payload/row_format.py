@@ -3,7 +3,7 @@
 A ``RowFormat`` is a value that is sent to the tasks, where its decoder replaces the bytes of whole
 chunks. In a nested table ``value`` is one column. In a flat one its fields are columns, and the
 log's own columns come first, with a prefix: Delta keeps statistics of the first columns. All
-columns are nullable, whatever the schema requires: a record without a value has a row, too, and a
+columns are nullable, whatever the schema requires: a record without a value also has a row, and a
 schema may stop requiring a field. The decoders check that required fields are present.
 """
 

@@ -1,7 +1,7 @@
 """Authentication by SASL PLAIN, SCRAM, OAUTHBEARER and GSSAPI, as requests and responses.
 
 Pure except for the nonce of SCRAM, which `scramp` generates. That package is imported on use, so it
-is needed only for SCRAM. The broker is verified, too: its SCRAM signature must be correct, and its
+is needed only for SCRAM. The broker is also verified: its SCRAM signature must be correct, and its
 number of iterations within limits.
 
 Brokers before 1.0 accept tokens in bare frames and close the connection if they refuse one. A
@@ -136,7 +136,7 @@ def _plain(exchange: _Exchange, credentials: Credentials) -> Authentication:
 
 
 def _scram(exchange: _Exchange, credentials: Credentials) -> Authentication:
-    """Logs in with SCRAM, and checks that the broker knows the password, too."""
+    """Logs in with SCRAM, and checks that the broker knows the password as well."""
     exchange.who = f"user {credentials.username}"
     scramp = _library()
     try:

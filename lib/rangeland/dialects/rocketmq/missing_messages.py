@@ -5,7 +5,7 @@ not say whether an offset that it leaves out has a message. So once the pulls of
 answered, more requests follow, depending on its first message:
 
 - With tags, the first message is pulled again. Logs lose their oldest messages first: if it still
-  exists, so did all later ones. While it is unknown, the type of the topic is asked for, too,
+  exists, so did all later ones. While it is unknown, the type of the topic is asked for as well,
   because brokers do not index the tags of messages inside batches (``topic_types``).
 - If the messages begin after the requested offset, it is pulled again, and the queue's beginning
   and the topic's type are asked for. The missing offsets are compacted only if both pulls agree,

@@ -1,7 +1,7 @@
 """One connection's state as a value: unanswered requests, and how much each response returns.
 
 Bytes in, bytes out. Nothing is negotiated. Every request has its own number, ``opaque``, and
-responses come in any order. A server may send requests, too; they are ignored. Name servers and
+responses come in any order. A server may send requests as well; they are ignored. Name servers and
 brokers have the same protocol.
 
 The pulls of a series are sent together, each beginning where the previous one is expected to end

@@ -21,7 +21,7 @@ without an offset is not an instant, so a TIMESTAMP refuses it, and TIMESTAMP_NT
 an offset. Names are compared exactly.
 
 ``null`` and a missing field are null; for a NOT NULL field both make the record undecodable. A
-field of the schema, or a key of a map, that occurs twice makes it undecodable, too. Fields that the
+field of the schema, or a key of a map, that occurs twice also makes it undecodable. Fields that the
 schema lacks must still be valid JSON, but may be repeated. Nothing may be nested more than
 ``MAX_DEPTH`` deep, and arrays may not have more than ``MAX_CELLS_PER_BYTE`` values for each byte of
 the record, or ``MAX_CELLS`` in all.

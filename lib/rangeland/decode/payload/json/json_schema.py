@@ -69,7 +69,7 @@ def _parse(text: str | bytes, what: str) -> Any:
 
 
 def _by_id(documents: Mapping[str, Any]) -> dict[str, Any]:
-    """The documents by their own names, to which references may lead, too."""
+    """The documents by their own names, to which references may lead as well."""
     objects = [document for document in documents.values() if isinstance(document, dict)]
     return {one["$id"]: one for one in objects if isinstance(one.get("$id"), str)}
 

@@ -117,7 +117,7 @@ class SubjectsDecoder(PayloadDecoder):
         if missing := tuple(schema_id for schema_id in counts if schema_id not in self._subjects):
             return MissingSchemas(missing)
         numbers = {subject: index for index, subject in enumerate(self._decoders)}
-        owners = np.zeros(len(payloads), np.int64)  # what has no id is the first one's, too
+        owners = np.zeros(len(payloads), np.int64)  # what has no id is the first one's as well
         for schema_id in counts:
             owners[ids == schema_id] = numbers[self._subjects[schema_id]]
         rows = [np.flatnonzero(owners == index) for index in numbers.values()]
@@ -125,7 +125,7 @@ class SubjectsDecoder(PayloadDecoder):
             _decode_known(decoder, payloads.take(pa.array(indexes)))
             for decoder, indexes in zip(self._decoders.values(), rows, strict=True)
         ]
-        # A decoder may leave payloads for the next call, and then this one does, too.
+        # A decoder may leave payloads for the next call, and then this one does as well.
         count = min(
             [len(payloads)]
             + [

@@ -1,7 +1,7 @@
 """The headers of requests and responses.
 
 Headers have their own versions, which follow from the version of the message: flexible messages
-have tagged fields in their headers, too. The exception is the response to ApiVersions, which always
+also have tagged fields in their headers. The exception is the response to ApiVersions, which always
 has the old header, because its reader does not know yet which versions the broker supports.
 Upstream: RequestHeader.json, ResponseHeader.json.
 """
