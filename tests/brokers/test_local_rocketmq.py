@@ -61,7 +61,7 @@ def test_a_broker_that_cannot_start_says_what_it_said() -> None:
 
 
 def test_a_cluster_of_none_and_an_unknown_version_are_refused() -> None:
-    with pytest.raises(UsageError, match="no brokers"):
+    with pytest.raises(UsageError, match="needs brokers and name servers"):
         RocketmqCluster(brokers=0)
     with pytest.raises(UsageError, match=r"Use one of: 5\.5\.0"):
         RocketmqCluster("1.0")

@@ -10,8 +10,8 @@ offset that comes next. A slice ends when its next offset is its ``until_offset`
 Failover: after a lost connection or an error that means stale metadata, a slice looks for its
 leader again. The same leader first gets a moment to recover. A new leader's high watermark may
 be lower than what was acknowledged; the loop waits for it, and calls the difference lost only at
-the deadline. Lost offsets end the run, unless the job's policy skips or holds them. What ends it
-is the next step, and the last: a ``Fail``.
+the deadline. Lost offsets end the run, unless the job's policy skips or holds them. A run that
+fails ends with a ``Fail`` as its last step.
 ``replica_choice`` decides whether the leader or a replica is read, and what a response proves;
 ``leader_judgement`` and ``loss_judgement`` say what follows.
 """

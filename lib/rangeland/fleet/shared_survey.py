@@ -84,8 +84,9 @@ class SharedSurveys:
     def add(self, ticket: SurveyTicket) -> None:
         job = ticket.job
         key = (look_up_cluster(job), job.policies.tolerates_missing_leaders)
-        ticket.cluster = self._clusters.setdefault(key, _ClusterSurvey([]))
-        ticket.cluster.tickets.append(ticket)
+        with self._lock:
+            ticket.cluster = self._clusters.setdefault(key, _ClusterSurvey([]))
+            ticket.cluster.tickets.append(ticket)
 
     def remove(self, ticket: SurveyTicket) -> None:
         with self._lock:

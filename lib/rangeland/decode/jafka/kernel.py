@@ -56,7 +56,7 @@ class _Decoded(NamedTuple):
     value_bytes: int
     set: int
     record: int
-    position: int
+    byte_index: int
 
 
 class JafkaKernel:
@@ -77,8 +77,8 @@ class JafkaKernel:
         return EntryWalk(walk.entries, walk.start, walk.end, SetFault(fault) if fault else None)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
-        """All messages of all sets, as ``MESSAGES``. Raises BadRecord with the facts set,
-        record (indexes from 0), position (bytes into the set), fault (a number) and reason."""
+        """All messages of all sets, as ``MESSAGES``. Raises UndecodableEntry, with the
+        set and record (indexes from 0) and the byte index in the set."""
         buffers = [as_buffer(s.data) for s in sets]
         size = sum(buffer.size for buffer in buffers)
         check_fits_in_one_call(size)
@@ -89,7 +89,7 @@ class JafkaKernel:
         table = _table(sets, buffers)
         result, fault = self._decode(table.buffer_info()[0], len(sets), output)
         if fault:
-            raise UndecodableEntry(SetFault(fault), result.set, result.record, result.position)
+            raise UndecodableEntry(SetFault(fault), result.set, result.record, result.byte_index)
         rows = result.rows
         return messages_batch(
             binary_array(columns.VALUE.type, rows, values, result.value_bytes),

@@ -61,7 +61,7 @@ class _Decoded(NamedTuple):
     timestamp_nulls: int
     payload: int
     record: int
-    position: int
+    byte_index: int
 
 
 class KafkaKernel:
@@ -110,8 +110,8 @@ class KafkaKernel:
         """The records with ``from_offset <= offset < until_offset``, in order, with the columns
         ``columns.RECORDS``: key, value, offset, timestamp, timestampType, headers.
 
-        Raises BadRecord with the facts payload, record (indexes from 0), position (bytes into
-        the payload's data) and reason; TooManyHeaders if they have more than ``max_headers``
+        Raises UndecodableRecord, with the payload and record (indexes from 0) and the byte index
+        in the payload's data; TooManyHeaders if they have more than ``max_headers``
         together, before the headers take memory; Bug if the payloads exceed 2 GiB together."""
         call = _Call(payloads, from_offset, until_offset)
         result, arrays = call.run_rows(self._rows)
@@ -211,5 +211,5 @@ class _Call:
         address, _ = self.table.buffer_info()
         result, fault = function(address, self.count, *self.offsets, output)
         if fault:
-            raise UndecodableRecord(Fault(fault), result.payload, result.record, result.position)
+            raise UndecodableRecord(Fault(fault), result.payload, result.record, result.byte_index)
         return result

@@ -43,10 +43,10 @@ class PayloadFault(KernelFault):
     OTHER_WIRE_TYPE = 85, "a field was written as another type than the schema's"
 
 
-def fault_reason(fault: int, position: int = -1, place: str = "", detail: str = "") -> str:
+def fault_reason(fault: int, byte_index: int = -1, place: str = "", detail: str = "") -> str:
     """The reason in one line. ``place``: the path of the field; ``detail`` replaces the general
     words."""
     words = detail or PayloadFault(fault).reason
-    where = [f"byte {position}"] if position >= 0 else []
+    where = [f"byte {byte_index}"] if byte_index >= 0 else []
     where += [f"field {place}"] if place else []
     return f"{words} ({', '.join(where)})" if where else words

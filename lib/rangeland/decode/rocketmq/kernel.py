@@ -79,9 +79,9 @@ class RocketmqKernel:
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
     ) -> DecodedMessages:
         """Messages in ``[from_offset, until_offset)`` as rows; if there are ``tags``, only messages
-        with one of them. Earlier messages are not read. Raises BadRecord with the facts offset (the
-        message's own, or the previous one's if its own is uncertain), position, fault (a number)
-        and reason."""
+        with one of them. Earlier messages are not read. Raises UndecodableMessage,
+        with an offset (the message's own, or the previous one's if its own is uncertain) and the
+        byte index."""
         buffer = pa.py_buffer(data)
         check_fits_in_one_call(buffer.size)
         output = _OutputBuffers(buffer.size)

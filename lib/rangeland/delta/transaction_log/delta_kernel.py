@@ -1,4 +1,7 @@
-"""The only access to Delta: loads and creates tables, and commits to them, through Delta Kernel.
+"""Loads and creates Delta tables, and commits to them, through Delta Kernel.
+
+Spark's own Delta only commits replacements of rows (``spark/replace_where``) and makes the tables
+of catalogs.
 
 It runs in the driver and calls Delta Kernel over py4j; ``delta_kernel_loader`` loads it. Nothing
 here decides about rows, ranges or plans.

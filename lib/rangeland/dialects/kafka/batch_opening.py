@@ -9,7 +9,7 @@ of them is reported.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from rangeland.decode.kafka.layout import Payload
 from rangeland.dialects.kafka.compression import CODEC_MASK, decompress
 from rangeland.dialects.kafka.entry_scan import BatchGroup
 from rangeland.dialects.kafka.record_batch import CHECKED, CONTROL
+from rangeland.errors import Bug
 from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits
 from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
 
@@ -57,11 +58,11 @@ def _open_stored(
     )
     for row, (byte_index, end, crc) in enumerate(zip(*places, strict=True)):
         if crc32c(records[byte_index + CHECKED : end]) != crc:
-            group.entry(row).check()
+            _raise_damage(group, row, max_batch_bytes)
     for full in np.flatnonzero(
         heads[:, BatchColumn.RECORD_COUNT] > max_batch_bytes // RECORD_BYTES
     ):
-        group.entry(int(full)).payload(max_batch_bytes)  # raises the error
+        _raise_damage(group, int(full), max_batch_bytes)
     payloads.extend(records, heads[~is_control(heads)], max_batch_bytes // HEADER_BYTES)
     return len(heads), int(totals[len(heads) - 1])
 
@@ -75,14 +76,14 @@ def _open_packed(
     max_headers = max_batch_bytes // HEADER_BYTES
     for byte_index, end, base, last, count, _, attributes, base_ms, max_ms, crc in heads.tolist():
         if crc32c(records[byte_index + CHECKED : end]) != crc:
-            group.entry(batches).check()
+            _raise_damage(group, batches, max_batch_bytes)
         batches += 1
         if attributes & CONTROL:
             continue
         body = records[byte_index + HEAD_BYTES : end]
         data = _unpack(attributes & CODEC_MASK, body, count, max_batch_bytes)
-        if data is None:  # the entry raises the error
-            data = group.entry(batches - 1).payload(max_batch_bytes).data
+        if data is None:
+            _raise_damage(group, batches - 1, max_batch_bytes)
         stamp = max_ms if attributes & LOG_APPEND else None
         payload = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
         payloads.append(payload)
@@ -90,6 +91,14 @@ def _open_packed(
         if size >= max_bytes:
             break
     return batches, size
+
+
+def _raise_damage(group: BatchGroup, row: int, max_batch_bytes: int) -> NoReturn:
+    """Raises the error of a batch that is damaged or too large, as when it is opened alone."""
+    entry = group.entry(row)
+    entry.check()
+    entry.payload(max_batch_bytes)
+    raise Bug(f"a batch at offset {entry.base_offset} is damaged, and opening it alone is not")
 
 
 def _unpack(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:

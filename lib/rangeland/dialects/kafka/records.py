@@ -207,7 +207,7 @@ class LogWalk:
         if first == until and first > from_offset:
             # It is after the range and is never opened, but only it shows that the offsets before
             # it are empty.
-            _check(entry)
+            _check_is_intact(entry)
         self.chunk.compacted += first - from_offset
         self.next_offset = until
         if first == until:
@@ -224,7 +224,7 @@ class LogWalk:
         Plain messages are separate: no header accounts for the offsets between them."""
         first = min(entry.base_offset, self.until_offset)
         if first > self.next_offset:
-            _check(entry)  # only it shows that there is nothing before it
+            _check_is_intact(entry)  # only it shows that there is nothing before it
             self.gap = Gap(first)
             self.pending.appendleft(entry)
             return True
@@ -237,8 +237,8 @@ class LogWalk:
         return True
 
 
-def _check(entry: LogEntry) -> None:
-    """Raises BadRecord, in the words for the whole batch, if the entry is damaged."""
+def _check_is_intact(entry: LogEntry) -> None:
+    """Raises BadRecord if the entry is damaged; the error is about the whole batch."""
     try:
         entry.check()
     except UndecodableRecord as error:

@@ -165,7 +165,7 @@ class JsonKernel(PayloadDecoder):
         )
 
     def _run(self, data: _Input, columns: JsonColumns) -> list[list[int]]:
-        """Row, fault, position and node of each payload that cannot be decoded."""
+        """Row, fault, byte index and node of each payload that cannot be decoded."""
         longest = int(np.diff(data.offsets).max(initial=0))
         scratch = np.empty(longest + SLACK, np.uint8)
         map_slots = np.empty(longest + SLACK, np.int32)
@@ -199,12 +199,12 @@ class JsonKernel(PayloadDecoder):
             columns.grow(ended.grow_node, ended.grow_bytes)
 
     def _undecodable(
-        self, data: _Input, row: int, fault: int, position: int, node: int
+        self, data: _Input, row: int, fault: int, byte_index: int, node: int
     ) -> Undecodable:
         schema_node = self._table.nodes[node]
         name = ""
         if fault == _UNKNOWN:
-            shown = bytes(data.bytes_of(row)[position + 1 : position + 4 * _SHOWN_NAME])
+            shown = bytes(data.bytes_of(row)[byte_index + 1 : byte_index + 4 * _SHOWN_NAME])
             match = _NAME.match(shown.decode("utf-8", "replace"))
             name = match[0][:_SHOWN_NAME] if match else ""
         reason = _REASONS[fault].format(
@@ -214,7 +214,7 @@ class JsonKernel(PayloadDecoder):
             cells=most_cells(len(data.bytes_of(row))),
             name=name,
         )
-        return Undecodable(row, f"{reason} (byte {position})")
+        return Undecodable(row, f"{reason} (byte {byte_index})")
 
 
 def _type_name(kind: pa.DataType) -> str:
