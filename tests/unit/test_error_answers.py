@@ -45,7 +45,7 @@ from tests.fakes.landing import landing_context
 
 
 def _plan_with(ranges: int) -> CommittedPlan:
-    found = SimpleNamespace(outcome=SimpleNamespace(ranges=[object()] * ranges))
+    found = SimpleNamespace(outcome=SimpleNamespace(has_landed_ranges=ranges > 0))
     return cast(CommittedPlan, found)
 
 

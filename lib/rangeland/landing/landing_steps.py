@@ -130,7 +130,7 @@ class LandingSteps:
             match step:
                 case Finish(entered, instead_of):
                     finished.append(self._committer.finish_entered(entered))
-                    if instead_of is not None and finished[-1].outcome.ranges:
+                    if instead_of is not None and not finished[-1].outcome.is_given_up:
                         return instead_of
                 case LandNothing(draft):
                     self._record_losses(draft.unplanned_losses(self._surveys.last.logs))
@@ -298,5 +298,5 @@ def _count_landed(finished: Sequence[CommittedPlan]) -> Iterator[None]:
     try:
         yield
     except RangelandError as error:
-        landed = sum(1 for plan in finished if plan.outcome.ranges)
+        landed = sum(1 for plan in finished if plan.outcome.has_landed_ranges)
         raise error.after_landing(landed) from error.__cause__

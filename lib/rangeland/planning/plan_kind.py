@@ -83,6 +83,12 @@ class PlanTraits:
         missing rows are back."""
         return self.replaces or self.repairs
 
+    @property
+    def may_be_given_up(self) -> bool:
+        """Whether there are errors that end a plan. Plans of such a kind hold no partitions, so one
+        that has landed nothing was given up."""
+        return bool(self.given_up_for)
+
 
 TRAITS: Final[Mapping[PlanKind, PlanTraits]] = {
     PlanKind.RUN: PlanTraits(moves_checkpoint=True, resolves_bounds=True),

@@ -30,7 +30,7 @@ from rangeland.landing.execution.commit_failures import (
     rows_changed_error,
 )
 from rangeland.landing.execution.constraint_check import ConstraintCheck
-from rangeland.landing.execution.outcome_preparation import OutcomePreparer
+from rangeland.landing.execution.outcome_preparation import GivenUp, OutcomePreparer, Superseded
 from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
@@ -75,14 +75,6 @@ class PreparedPlan:
     planned_at_version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
-    """The outcome that another driver has prepared in the meantime: it counts, and must be
-    committed."""
-
-    outcome: OutcomeEvent
-
-
 Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged
 """What an attempt to commit an outcome ends in."""
 
@@ -118,7 +110,7 @@ class PlanCommitter:
         except plan.kind.traits.given_up_for as error:
             self._ledger.refresh()
             given_up = self._history.plan_with_outcome(plan)
-            if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
+            if given_up is None or given_up.outcome is None or not given_up.outcome.is_given_up:
                 raise
             self._warn(f"{plan.application} was given up, its {plan.kind.traits.stays}: {error}")
             return self._finish(given_up, is_new=False)
@@ -232,7 +224,7 @@ class PlanCommitter:
         plan = prepared.plan
         outcome = prepared.outcome
         version = prepared.planned_at_version
-        if not outcome.ranges:
+        if outcome.is_given_up:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self._writer.land(outcome, version)
         if paths := self._table.gone_prepared_files(outcome):
@@ -256,10 +248,11 @@ class PlanCommitter:
         if not (files := self._table.gone_files()):
             raise error
         gone_error = gone_rows_error(plan, files, error)
-        theirs = self._outcomes.give_up(plan, gone_error, prepared.outcome)
-        if theirs is None:
-            raise gone_error from error
-        return Superseded(theirs)
+        match self._outcomes.give_up(plan, gone_error, prepared.outcome):
+            case GivenUp():
+                raise gone_error from error
+            case Superseded() as superseded:
+                return superseded
 
     def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
         """What the replacement would change; None if the rows cannot be compared. This is only

@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
@@ -26,6 +27,19 @@ from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The plan has ended without changing the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The plan has an outcome that counts: another driver has prepared or landed it in the
+    meantime. It must be committed, unless it has landed."""
+
+    outcome: OutcomeEvent
 
 
 class OutcomePreparer:
@@ -80,18 +94,18 @@ class OutcomePreparer:
 
     def give_up(
         self, plan: Plan, error: RangelandError, instead_of: OutcomeEvent | None
-    ) -> OutcomeEvent | None:
-        """Ends a plan that cannot succeed, without changing the table. If it has landed, or another
-        driver has read it successfully, does nothing and returns the outcome that counts."""
+    ) -> GivenUp | Superseded:
+        """Ends a plan that cannot succeed, without changing the table. Does nothing if it has
+        landed, or another driver has read it successfully."""
         if instead_of is not None and self.has_landed_by_now(plan):
-            return instead_of
+            return Superseded(instead_of)
         self._progress.step("giving up the plan")
         attempt = 0 if instead_of is None else instead_of.attempt + 1
         outcome = self._writer.give_up(plan, losses_in(error), attempt)
-        if outcome.ranges:
-            return outcome
+        if not outcome.is_given_up:
+            return Superseded(outcome)
         self._writer.land(outcome, None)
-        return None
+        return GivenUp()
 
     def _read(
         self, plan: Plan, read: Callable[[], PlanReceipts], instead_of: OutcomeEvent | None = None
@@ -103,10 +117,11 @@ class OutcomePreparer:
             results = self._prove(plan, reading, instead_of)
             self._check_rows_can_land(plan, reading.files, is_new=instead_of is None)
         except plan.kind.traits.given_up_for as error:
-            theirs = self.give_up(plan, error, instead_of)
-            if theirs is None:
-                raise
-            return theirs
+            match self.give_up(plan, error, instead_of):
+                case GivenUp():
+                    raise
+                case Superseded(outcome=theirs):
+                    return theirs
         recorded = self._prepare(plan, results, reading, instead_of)
         if not recorded.is_mine and instead_of is None:
             self._warn("another driver has read the same plan; its files are landed instead")
