@@ -116,7 +116,9 @@ class OutcomePreparer:
             reading = read()
             results = self._prove(plan, reading, instead_of)
             self._check_rows_can_land(plan, reading.files, is_new=instead_of is None)
-        except plan.kind.traits.given_up_for as error:
+        except RangelandError as error:
+            if not plan.kind.traits.is_given_up_for(error):
+                raise
             match self.give_up(plan, error, instead_of):
                 case GivenUp():
                     raise
