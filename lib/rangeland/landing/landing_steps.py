@@ -128,10 +128,10 @@ class LandingSteps:
             first = step_before_draft(self._job, self._context.kind, unfinished)
             step = first or step_for_draft(self._job, self._planner.draft(), unfinished)
             match step:
-                case Finish(entered, instead_of):
+                case Finish(entered, satisfied_draft):
                     finished.append(self._committer.finish_entered(entered))
-                    if instead_of is not None and not finished[-1].outcome.is_given_up:
-                        return instead_of
+                    if satisfied_draft is not None and not finished[-1].outcome.is_given_up:
+                        return satisfied_draft
                 case LandNothing(draft):
                     self._record_losses(draft.unplanned_losses(self._surveys.last.logs))
                     # If another driver has landed the same ranges in the meantime, say so.

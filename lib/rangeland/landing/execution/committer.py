@@ -246,12 +246,11 @@ class PlanCommitter:
         try:
             return self._replacement.land(plan, outcome, differences)
         except StorageFailed as error:
-            return self._look_after_failure(prepared, error)
+            return self._judge_failed_replacement(prepared, error)
 
-    def _look_after_failure(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
-        """What a replacement has come to that ended in this error: it may have been committed all
-        the same. If it was not, and files of the table are gone, the plan is given up; raises the
-        error if there is another reason."""
+    def _judge_failed_replacement(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
+        """Decides whether a replacement that failed was committed after all. If it was not, and
+        files of the table are gone, gives the plan up; otherwise raises the error."""
         plan = prepared.plan
         if self._outcomes.has_landed_by_now(plan):
             return CommittedOutcome(None, is_new=False)
