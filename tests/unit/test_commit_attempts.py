@@ -3,30 +3,86 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
+    FilesUnfit,
     NotCommitted,
     RowsRefused,
 )
 from rangeland.errors import Conflict, StorageFailed, TableRefused
-from rangeland.landing.execution.committer import (
+from rangeland.landing.execution.commit_failures import (
     MAX_ATTEMPTS,
-    PlanCommitter,
-    PreparedPlan,
-    Superseded,
+    Raise,
+    ReadAgain,
+    TryAgain,
+    step_after_failure,
 )
+from rangeland.landing.execution.committer import PlanCommitter, PreparedPlan
+from rangeland.landing.execution.outcome_preparation import Superseded
+from rangeland.planning.plan import PlanId
 from rangeland.spark.replace_where import RowsChanged
 
 CHANGED = RowsChanged("lake/t", "OPTIMIZE was first")
 LANDED = CommittedOutcome(7, is_new=True)
 FOUND = CommittedOutcome(6, is_new=False)
 GONE = FilesGone(("part-1.parquet",))
+UNFIT = FilesUnfit(cast(Any, SimpleNamespace(field="id")))
 REFUSED = RowsRefused(TableRefused("a row breaks the constraint id > 0"))
+
+
+# --- what follows one failure ------------------------------------------------------------------
+
+PLAN_ID = PlanId("rangeland/orders", 7)
+
+
+@pytest.mark.parametrize("was_read_again", [False, True])
+@pytest.mark.parametrize("conflicts", range(MAX_ATTEMPTS - 1))
+def test_an_outcome_whose_rows_have_changed_is_tried_again(
+    conflicts: int, was_read_again: bool
+) -> None:
+    step = step_after_failure(PLAN_ID, CHANGED, conflicts, was_read_again=was_read_again)
+    assert step == TryAgain("OPTIMIZE was first")
+
+
+@pytest.mark.parametrize("was_read_again", [False, True])
+def test_the_last_attempt_at_an_outcome_whose_rows_have_changed_raises_a_conflict(
+    was_read_again: bool,
+) -> None:
+    last = MAX_ATTEMPTS - 1
+    step = step_after_failure(PLAN_ID, CHANGED, last, was_read_again=was_read_again)
+    assert isinstance(step, Raise)
+    assert isinstance(step.error, Conflict)
+    assert step.error.why == "another writer has changed them: OPTIMIZE was first"
+
+
+@pytest.mark.parametrize("conflicts", [0, MAX_ATTEMPTS - 1])
+@pytest.mark.parametrize("failure", [GONE, UNFIT, REFUSED], ids=["gone", "unfit", "refused"])
+def test_an_outcome_that_cannot_be_committed_is_read_again_whatever_came_before(
+    failure: NotCommitted, conflicts: int
+) -> None:
+    step = step_after_failure(PLAN_ID, failure, conflicts, was_read_again=False)
+    assert step == ReadAgain(failure)
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [(GONE, StorageFailed), (UNFIT, Conflict), (REFUSED, TableRefused)],
+    ids=["gone", "unfit", "refused"],
+)
+def test_a_second_outcome_that_cannot_be_committed_raises_the_error_of_its_failure(
+    failure: NotCommitted, error: type[Exception]
+) -> None:
+    step = step_after_failure(PLAN_ID, failure, 0, was_read_again=True)
+    assert isinstance(step, Raise)
+    assert isinstance(step.error, error)
+
+
+# --- all attempts ------------------------------------------------------------------------------
 
 
 def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:

@@ -36,6 +36,7 @@ from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge
 from rangeland.planning.plan import PlanId
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
 
 P0 = Partition("orders", 0)
@@ -119,6 +120,17 @@ def a_held_part() -> PartEvent:
 def test_entries_survive_the_way_through_a_row(entry: LedgerEvent) -> None:
     table = pa.Table.from_pylist([to_row(entry)], schema=SCHEMA)
     assert from_row(table.to_pylist()[0]) == entry
+
+
+@pytest.mark.parametrize("kind", PlanKind)
+def test_an_outcome_is_given_up_if_it_has_landed_nothing_and_its_kind_holds_no_partitions(
+    kind: PlanKind,
+) -> None:
+    of_kind = replace(an_outcome(), application=kind.application("a", "0123456789ab"))
+    assert (of_kind.has_landed_ranges, of_kind.is_given_up) == (True, False)
+    empty = replace(of_kind, ranges=())
+    assert not empty.has_landed_ranges
+    assert empty.is_given_up == (kind in (PlanKind.REPLACE, PlanKind.REDRIVE))
 
 
 def test_a_ledger_of_an_earlier_version_lacks_the_columns_of_losses() -> None:

@@ -26,7 +26,8 @@ from rangeland.errors import (
     UsageError,
 )
 from rangeland.landing import landing_steps
-from rangeland.landing.execution.committer import MAX_ATTEMPTS, PlanCommitter
+from rangeland.landing.execution.commit_failures import MAX_ATTEMPTS
+from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
 from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement

@@ -322,7 +322,9 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
             return replace(landed, replaced=differences)
         other.ledger.refresh()
         proved = prove(replacing, theirs.receipts)
-        other.writer.prepare(replacing, proved, theirs.files, theirs.receipts, instead_of=outcome)
+        other.writer.prepare(
+            replacing, proved, theirs.files, theirs.receipts, earlier_outcome=outcome
+        )
         raise StorageFailed("the table's file old.parquet cannot be read")
 
     monkeypatch.setattr(target.table, "gone_files", lambda: [SimpleNamespace(path="old.parquet")])

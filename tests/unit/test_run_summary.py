@@ -30,7 +30,7 @@ def held(from_offset: int, sequence: int) -> LossEvent:
 def committed(sequence: int, replaced: ReplacedRange | None = None) -> CommittedPlan:
     plan = Plan("orders", NAME[0], sequence, "kafka", Isolation.READ_COMMITTED, (), ())
     landed = CommittedOutcome(sequence, is_new=True, replaced=replaced)
-    outcome: Any = SimpleNamespace(ranges=(), files=())
+    outcome: Any = SimpleNamespace(ranges=(), files=(), has_landed_ranges=False)
     return CommittedPlan(plan, outcome, landed, recovered=False)
 
 

@@ -66,10 +66,10 @@ class FinishedPlans:
 
 
 class LandingSteps:
-    """The steps of one command. ``land_until_done`` or ``apply`` does the work, and ``result`` sums
-    it up; ``preview`` shows what would be done. ``shared_reader`` returns the reader for plans that
-    are shared with other drivers, and ``mirror`` mirrors the checkpoint between two plans; both do
-    nothing without a group."""
+    """The steps of one command, and the plans that it has finished so far. ``land_until_done`` or
+    ``apply`` does the work, and ``result`` sums it up; ``preview`` shows what would be done.
+    ``shared_reader`` returns the reader for plans that are shared with other drivers, and
+    ``mirror`` mirrors the checkpoint between two plans; both do nothing without a group."""
 
     def __init__(
         self,
@@ -88,6 +88,7 @@ class LandingSteps:
         self.reader = SparkPlanReader(context, shared_reader)
         self._committer = PlanCommitter(context, self.reader)
         self._planner = Planner(context)
+        self._finished: list[CommittedPlan] = []
 
     def preview(self) -> tuple[PlanDraft, Sequence[EnteredPlan]]:
         """The draft of the command's own plan, and the plans that are unfinished. Table and draft
@@ -102,25 +103,23 @@ class LandingSteps:
     def land_until_done(self) -> FinishedPlans:
         """Finishes one plan per turn until nothing is left to land: first the plans that come first
         and those that block its own plan, then its own plan."""
-        finished: list[CommittedPlan] = []
-        with self._recording_losses(finished):
-            draft = self._land(finished)
-        return FinishedPlans(tuple(finished), draft)
+        with self._recording_losses():
+            draft = self._land()
+        return FinishedPlans(tuple(self._finished), draft)
 
     def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> FinishedPlans:
         """Finishes a plan that was made earlier, after checking that it still applies unless it was
         already entered. The losses are recorded before the plan is entered, so that a driver that
         finds it entered has nothing left to record. Its draft has the plan; there is none if it was
         entered by another driver."""
-        finished: list[CommittedPlan] = []
-        with self._recording_losses(finished):
-            draft = self._apply(plan, unplanned_losses, finished)
-        return FinishedPlans(tuple(finished), draft)
+        with self._recording_losses():
+            draft = self._apply(plan, unplanned_losses)
+        return FinishedPlans(tuple(self._finished), draft)
 
     # --- turns --------------------------------------------------------------------------
 
-    def _land(self, finished: list[CommittedPlan]) -> PlanDraft:
-        """Appends to ``finished``, and returns the last draft."""
+    def _land(self) -> PlanDraft:
+        """Finishes plans, and returns the last draft."""
         lost_ranges: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
@@ -128,17 +127,17 @@ class LandingSteps:
             first = step_before_draft(self._job, self._context.kind, unfinished)
             step = first or step_for_draft(self._job, self._planner.draft(), unfinished)
             match step:
-                case Finish(entered, instead_of):
-                    finished.append(self._committer.finish_entered(entered))
-                    if instead_of is not None and finished[-1].outcome.ranges:
-                        return instead_of
+                case Finish(entered, satisfied_draft):
+                    finished = self._finish_entered(entered)
+                    if satisfied_draft is not None and not finished.outcome.is_given_up:
+                        return satisfied_draft
                 case LandNothing(draft):
                     self._record_losses(draft.unplanned_losses(self._surveys.last.logs))
                     # If another driver has landed the same ranges in the meantime, say so.
                     return replace(draft, already_landed=draft.already_landed or lost_ranges)
                 case Enter(draft):
                     if self._enter_draft(draft, unfinished):
-                        finished.append(self._committer.finish_new(draft.plan))
+                        self._finish_new(draft.plan)
                         if not draft.leaves_more:
                             return draft
                         lost_races = 0
@@ -149,7 +148,7 @@ class LandingSteps:
                     assert_never(step)
             self._surveys.forget_early()
             self._ledger.refresh()
-            if finished:
+            if self._finished:
                 self._mirror()
         raise Conflict(
             f"the job {self._job.name} could not enter a plan in {MAX_LOST_RACES} tries",
@@ -157,20 +156,15 @@ class LandingSteps:
             do="run it again when they are done",
         )
 
-    def _apply(
-        self,
-        plan: Plan,
-        unplanned_losses: Sequence[DecidedLoss],
-        finished: list[CommittedPlan],
-    ) -> PlanDraft | None:
-        """Appends to ``finished``, and returns the draft with the plan."""
+    def _apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
+        """Finishes plans, and returns the draft with this one."""
         check_table_and_ledger_agree(self._context)
         if (entered := self._history.entered_plan(plan)) is not None:
-            finished.append(self._committer.finish_entered(entered))
+            self._finish_entered(entered)
             return None
         if plan.schema_json != self._context.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
-        self._finish_prepared(finished)
+        self._finish_prepared()
         unfinished = self._history.unfinished_plans()
         draft = self._draft_of(plan, unfinished, unplanned_losses)
         if draft.is_without_effect:
@@ -178,11 +172,11 @@ class LandingSteps:
             return draft
         check_draft_can_land(self._context, draft)
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
-            finished.append(self._committer.finish_new(plan))
+            self._finish_new(plan)
             return draft
         self._ledger.refresh()
         if (entered := self._history.entered_plan(plan)) is not None:
-            finished.append(self._committer.finish_entered(entered))
+            self._finish_entered(entered)
             return None
         raise outdated_error(plan, "another plan was entered at the same time")
 
@@ -191,10 +185,18 @@ class LandingSteps:
         check_table_and_ledger_agree(self._context)
         return self._history.unfinished_plans()
 
-    def _finish_prepared(self, finished: list[CommittedPlan]) -> None:
+    def _finish_new(self, plan: Plan) -> None:
+        self._finished.append(self._committer.finish_new(plan))
+
+    def _finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
+        committed = self._committer.finish_entered(entered)
+        self._finished.append(committed)
+        return committed
+
+    def _finish_prepared(self) -> None:
         """Commits prepared outcomes: a plan that was made since counts them as landed."""
         while plans := [u for u in self._history.unfinished_plans() if u.outcome is not None]:
-            finished.append(self._committer.finish_entered(plans[0]))
+            self._finish_entered(plans[0])
             self._ledger.refresh()
             check_table_and_ledger_agree(self._context)
 
@@ -253,10 +255,10 @@ class LandingSteps:
         self._writer.record_losses(sequence, losses, seen_at_ms)
 
     @contextmanager
-    def _recording_losses(self, finished: Sequence[CommittedPlan]) -> Iterator[None]:
+    def _recording_losses(self) -> Iterator[None]:
         """If a loss ends a command inside this that moves the checkpoint, it is recorded in the
         ledger, if there is one. Errors are as from ``_count_landed``."""
-        with _count_landed(finished):
+        with _count_landed(self._finished):
             try:
                 yield
             except (RangeLost, BadRecord) as error:
@@ -298,5 +300,5 @@ def _count_landed(finished: Sequence[CommittedPlan]) -> Iterator[None]:
     try:
         yield
     except RangelandError as error:
-        landed = sum(1 for plan in finished if plan.outcome.ranges)
+        landed = sum(1 for plan in finished if plan.outcome.has_landed_ranges)
         raise error.after_landing(landed) from error.__cause__

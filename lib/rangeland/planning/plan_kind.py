@@ -83,6 +83,16 @@ class PlanTraits:
         missing rows are back."""
         return self.replaces or self.repairs
 
+    @property
+    def may_be_given_up(self) -> bool:
+        """Whether there are errors that end a plan. Plans of such a kind hold no partitions, so one
+        that has landed nothing was given up."""
+        return bool(self.given_up_for)
+
+    def is_given_up_for(self, error: RangelandError) -> bool:
+        """Whether a plan is given up if its reading or its commit ends in this error."""
+        return isinstance(error, self.given_up_for)
+
 
 TRAITS: Final[Mapping[PlanKind, PlanTraits]] = {
     PlanKind.RUN: PlanTraits(moves_checkpoint=True, resolves_bounds=True),

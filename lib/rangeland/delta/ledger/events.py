@@ -17,6 +17,7 @@ from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
 from rangeland.planning.plan import PlanId
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
 
 
@@ -117,6 +118,19 @@ class OutcomeEvent(_OfPlan):
     schema_json: str = ""
     """The schema of ``files``, as Delta's JSON, if the table may lack some of it: any driver that
     commits the outcome adds the same columns."""
+
+    @property
+    def has_landed_ranges(self) -> bool:
+        """Whether it lands anything. Otherwise the plan was given up, or all its partitions were
+        held at their beginning."""
+        return bool(self.ranges)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the plan was given up. A plan that lands nothing was, if its kind allows that:
+        one of another kind was read, and all its partitions are held."""
+        kind = PlanKind.of_application(self.job, self.application)
+        return kind.traits.may_be_given_up and not self.has_landed_ranges
 
     @property
     def data_files(self) -> list[DataFile]:

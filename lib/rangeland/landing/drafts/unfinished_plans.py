@@ -25,11 +25,11 @@ from rangeland.results import FinishedBy, PlanToFinish
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Finish a plan that was entered before. ``instead_of``: the draft, if an earlier driver was
-    asked to replace the same ranges: once that plan is finished, so is this command."""
+    """Finish a plan that was entered before. ``satisfied_draft``: the draft, if an earlier driver
+    was asked to replace the same ranges: once that plan has landed, so has the draft."""
 
     entered: EnteredPlan
-    instead_of: PlanDraft | None = None
+    satisfied_draft: PlanDraft | None = None
 
 
 @dataclass(frozen=True, slots=True)

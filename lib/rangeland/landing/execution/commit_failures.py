@@ -1,8 +1,9 @@
-"""Warnings and errors for an outcome that could not be committed."""
+"""Decides what follows an outcome that could not be committed, with its warnings and errors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.transaction_log.table_commit import (
@@ -12,8 +13,43 @@ from rangeland.delta.transaction_log.table_commit import (
     RowsRefused,
 )
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.spark.replace_where import RowsChanged
+
+MAX_ATTEMPTS = 3
+"""The most attempts to commit one outcome while other writers change the rows that it replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """Commit the same outcome again. ``why``: the reason why the last attempt has failed."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """Read the plan again, for another outcome: this one can no longer be committed."""
+
+    failure: NotCommitted
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Raise the error, and leave the plan unfinished."""
+
+    error: RangelandError
+
+
+def step_after_failure(
+    plan_id: PlanId, failure: RowsChanged | NotCommitted, conflicts: int, *, was_read_again: bool
+) -> TryAgain | ReadAgain | Raise:
+    """What follows a failed attempt to commit an outcome that has not landed otherwise.
+    ``conflicts``: how many earlier attempts at the same outcome have met RowsChanged."""
+    if isinstance(failure, RowsChanged):
+        is_last = conflicts + 1 == MAX_ATTEMPTS
+        return Raise(rows_changed_error(failure)) if is_last else TryAgain(failure.why)
+    return Raise(commit_error(plan_id, failure)) if was_read_again else ReadAgain(failure)
 
 
 def read_again_warning(failure: NotCommitted) -> str:
@@ -30,12 +66,12 @@ def read_again_warning(failure: NotCommitted) -> str:
     return f"{what} read from the log again"
 
 
-def commit_error(plan: Plan, failure: NotCommitted) -> RangelandError:
+def commit_error(plan_id: PlanId, failure: NotCommitted) -> RangelandError:
     """The error for a plan of which two outcomes in a row could not be committed."""
     match failure:
         case FilesUnfit(misfit=misfit):
             return Conflict(
-                f"files of {plan.id} do not fit the table again",
+                f"files of {plan_id} do not fit the table again",
                 why=f"another writer has changed column {misfit.field} in the meantime",
                 do="run again",
             )
@@ -43,7 +79,7 @@ def commit_error(plan: Plan, failure: NotCommitted) -> RangelandError:
             return refusal
         case FilesGone(paths=paths):
             return StorageFailed(
-                f"files of {plan.id} are gone again",
+                f"files of {plan_id} are gone again",
                 why=f"there are {len(paths)}; the first is {paths[0]}",
                 do="find out what removes files from the table's folder, then run again",
             )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
@@ -18,19 +17,26 @@ from rangeland.delta.table_metadata import Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
-    FilesUnfit,
     NotCommitted,
     RowsRefused,
 )
 from rangeland.error_answers import answer_about_data
-from rangeland.errors import FOUND_BEFORE_PLANS, PLAN_STAYS, EngineFailed, StorageFailed
+from rangeland.errors import (
+    FOUND_BEFORE_PLANS,
+    PLAN_STAYS,
+    EngineFailed,
+    RangelandError,
+    StorageFailed,
+)
 from rangeland.landing.execution.commit_failures import (
-    commit_error,
+    Raise,
+    ReadAgain,
+    TryAgain,
     gone_rows_error,
-    rows_changed_error,
+    step_after_failure,
 )
 from rangeland.landing.execution.constraint_check import ConstraintCheck
-from rangeland.landing.execution.outcome_preparation import OutcomePreparer
+from rangeland.landing.execution.outcome_preparation import GivenUp, OutcomePreparer, Superseded
 from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
@@ -44,9 +50,6 @@ from rangeland.spark.replace_where import RowsChanged
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
-
-MAX_ATTEMPTS = 3
-"""The most attempts to commit one outcome while other writers change the rows that it replaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +76,6 @@ class PreparedPlan:
     plan: Plan
     outcome: OutcomeEvent
     planned_at_version: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Superseded:
-    """The outcome that another driver has prepared in the meantime: it counts, and must be
-    committed."""
-
-    outcome: OutcomeEvent
 
 
 Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged
@@ -115,13 +110,20 @@ class PlanCommitter:
         plan = entered.plan
         try:
             return self._finish(entered, is_new=False)
-        except plan.kind.traits.given_up_for as error:
-            self._ledger.refresh()
-            given_up = self._history.plan_with_outcome(plan)
-            if given_up is None or given_up.outcome is None or given_up.outcome.ranges:
+        except RangelandError as error:
+            traits = plan.kind.traits
+            given_up = self._find_given_up(plan) if traits.is_given_up_for(error) else None
+            if given_up is None:
                 raise
-            self._warn(f"{plan.application} was given up, its {plan.kind.traits.stays}: {error}")
+            self._warn(f"{plan.application} was given up, its {traits.stays}: {error}")
             return self._finish(given_up, is_new=False)
+
+    def _find_given_up(self, plan: Plan) -> EnteredPlan | None:
+        """The plan as the ledger has it now, if it was given up."""
+        self._ledger.refresh()
+        entered = self._history.plan_with_outcome(plan)
+        outcome = None if entered is None else entered.outcome
+        return entered if outcome is not None and outcome.is_given_up else None
 
     def _finish(self, entered: EnteredPlan, *, is_new: bool) -> CommittedPlan:
         plan = entered.plan
@@ -158,24 +160,24 @@ class PlanCommitter:
                     return prepared.outcome, self._with_version(landed, prepared)
                 case Superseded(outcome=newer):
                     prepared = replace(prepared, outcome=newer)
-                case RowsChanged() | FilesGone() | FilesUnfit() | RowsRefused() if (
-                    self._outcomes.has_landed_by_now(plan)
-                ):
-                    continue  # by another driver, or by a commit that conflicts with itself
-                case RowsChanged() as changed:
+                    continue
+            if self._outcomes.has_landed_by_now(plan):
+                continue  # by another driver, or by a commit that conflicts with itself
+            match step_after_failure(plan.id, attempt, conflicts, was_read_again=was_read_again):
+                case TryAgain(why):
                     conflicts += 1
-                    if conflicts == MAX_ATTEMPTS:
-                        raise rows_changed_error(changed)
-                    logger.info("Committing plan %s again: %s", plan.id, changed.why)
-                case FilesGone() | FilesUnfit() | RowsRefused() as failure:
-                    if was_read_again:
-                        raise commit_error(plan, failure)
-                    with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
-                        outcome = self._outcomes.read_again(plan, prepared.outcome, failure)
-                    prepared = replace(prepared, outcome=outcome)
+                    logger.info("Committing plan %s again: %s", plan.id, why)
+                case ReadAgain(failure):
+                    prepared = self._read_again(prepared, failure)
                     conflicts, was_read_again = 0, True
-                case _:
-                    assert_never(attempt)
+                case Raise(error):
+                    raise error
+
+    def _read_again(self, prepared: PreparedPlan, failure: NotCommitted) -> PreparedPlan:
+        """The plan with the outcome of reading it again, after this failure."""
+        with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
+            outcome = self._outcomes.read_again(prepared.plan, prepared.outcome, failure)
+        return replace(prepared, outcome=outcome)
 
     def _with_version(self, landed: CommittedOutcome, prepared: PreparedPlan) -> CommittedOutcome:
         """The same with its version, if that can be found: it is in the table in any case."""
@@ -232,7 +234,7 @@ class PlanCommitter:
         plan = prepared.plan
         outcome = prepared.outcome
         version = prepared.planned_at_version
-        if not outcome.ranges:
+        if outcome.is_given_up:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self._writer.land(outcome, version)
         if paths := self._table.gone_prepared_files(outcome):
@@ -244,22 +246,22 @@ class PlanCommitter:
         try:
             return self._replacement.land(plan, outcome, differences)
         except StorageFailed as error:
-            return self._look_after_failure(prepared, error)
+            return self._judge_failed_replacement(prepared, error)
 
-    def _look_after_failure(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
-        """What a replacement has come to that ended in this error: it may have been committed all
-        the same. If it was not, and files of the table are gone, the plan is given up; raises the
-        error if there is another reason."""
+    def _judge_failed_replacement(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
+        """Decides whether a replacement that failed was committed after all. If it was not, and
+        files of the table are gone, gives the plan up; otherwise raises the error."""
         plan = prepared.plan
         if self._outcomes.has_landed_by_now(plan):
             return CommittedOutcome(None, is_new=False)
         if not (files := self._table.gone_files()):
             raise error
         gone_error = gone_rows_error(plan, files, error)
-        theirs = self._outcomes.give_up(plan, gone_error, prepared.outcome)
-        if theirs is None:
-            raise gone_error from error
-        return Superseded(theirs)
+        match self._outcomes.give_up(plan, gone_error, prepared.outcome):
+            case GivenUp():
+                raise gone_error from error
+            case Superseded() as superseded:
+                return superseded
 
     def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
         """What the replacement would change; None if the rows cannot be compared. This is only

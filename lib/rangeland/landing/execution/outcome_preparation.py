@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
@@ -26,6 +27,19 @@ from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The plan has ended without changing the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The plan has an outcome that counts: another driver has prepared or landed it in the
+    meantime. It must be committed, unless it has landed."""
+
+    outcome: OutcomeEvent
 
 
 class OutcomePreparer:
@@ -61,12 +75,14 @@ class OutcomePreparer:
                 read = partial(self._reader.read, plan, is_new=is_new)
         return self._read(plan, read), None
 
-    def read_again(self, plan: Plan, old: OutcomeEvent, failure: NotCommitted) -> OutcomeEvent:
+    def read_again(
+        self, plan: Plan, earlier_outcome: OutcomeEvent, failure: NotCommitted
+    ) -> OutcomeEvent:
         """Reads a plan again because its outcome could not be committed: its files are gone, or
         another commit has changed the types of the table's columns. Call it with a
         refreshed table. Raises TableRefused if this job's rows do not fit that either."""
         self._warn(read_again_warning(failure))
-        return self._read(plan, partial(self._reader.read, plan, is_new=False), old)
+        return self._read(plan, partial(self._reader.read, plan, is_new=False), earlier_outcome)
 
     def has_landed(self, plan: Plan) -> bool:
         """Whether the table had a plan when it was last read."""
@@ -79,36 +95,42 @@ class OutcomePreparer:
             return self.has_landed(plan)
 
     def give_up(
-        self, plan: Plan, error: RangelandError, instead_of: OutcomeEvent | None
-    ) -> OutcomeEvent | None:
-        """Ends a plan that cannot succeed, without changing the table. If it has landed, or another
-        driver has read it successfully, does nothing and returns the outcome that counts."""
-        if instead_of is not None and self.has_landed_by_now(plan):
-            return instead_of
+        self, plan: Plan, error: RangelandError, earlier_outcome: OutcomeEvent | None
+    ) -> GivenUp | Superseded:
+        """Ends a plan that cannot succeed, without changing the table. Does nothing if it has
+        landed, or another driver has read it successfully."""
+        if earlier_outcome is not None and self.has_landed_by_now(plan):
+            return Superseded(earlier_outcome)
         self._progress.step("giving up the plan")
-        attempt = 0 if instead_of is None else instead_of.attempt + 1
+        attempt = 0 if earlier_outcome is None else earlier_outcome.attempt + 1
         outcome = self._writer.give_up(plan, losses_in(error), attempt)
-        if outcome.ranges:
-            return outcome
+        if not outcome.is_given_up:
+            return Superseded(outcome)
         self._writer.land(outcome, None)
-        return None
+        return GivenUp()
 
     def _read(
-        self, plan: Plan, read: Callable[[], PlanReceipts], instead_of: OutcomeEvent | None = None
+        self,
+        plan: Plan,
+        read: Callable[[], PlanReceipts],
+        earlier_outcome: OutcomeEvent | None = None,
     ) -> OutcomeEvent:
         """Reads all slices, proves the counts and prepares the outcome, or gives the plan up. Files
         get the columns of this job file, even if the plan was made from another version of it."""
         try:
             reading = read()
-            results = self._prove(plan, reading, instead_of)
-            self._check_rows_can_land(plan, reading.files, is_new=instead_of is None)
-        except plan.kind.traits.given_up_for as error:
-            theirs = self.give_up(plan, error, instead_of)
-            if theirs is None:
+            results = self._prove(plan, reading, earlier_outcome)
+            self._check_rows_can_land(plan, reading.files, is_new=earlier_outcome is None)
+        except RangelandError as error:
+            if not plan.kind.traits.is_given_up_for(error):
                 raise
-            return theirs
-        recorded = self._prepare(plan, results, reading, instead_of)
-        if not recorded.is_mine and instead_of is None:
+            match self.give_up(plan, error, earlier_outcome):
+                case GivenUp():
+                    raise
+                case Superseded(outcome=theirs):
+                    return theirs
+        recorded = self._prepare(plan, results, reading, earlier_outcome)
+        if not recorded.is_mine and earlier_outcome is None:
             self._warn("another driver has read the same plan; its files are landed instead")
         return recorded.outcome
 
@@ -122,15 +144,15 @@ class OutcomePreparer:
         return self._prepare(plan, results, reading).outcome
 
     def _prove(
-        self, plan: Plan, reading: PlanReceipts, instead_of: OutcomeEvent | None = None
+        self, plan: Plan, reading: PlanReceipts, earlier_outcome: OutcomeEvent | None = None
     ) -> list[RangeResult]:
         """What became of each range. Raises if counts do not add up, if a replacement would remove
         rows that the log has lost, or if ranges that already count as landed are missing."""
         results = prove(plan, reading.receipts)
         if plan.replaces:
             check_all_read(plan, reading.receipts)
-        if instead_of is not None:
-            check_covers_outcome(instead_of, results)
+        if earlier_outcome is not None:
+            check_covers_outcome(earlier_outcome, results)
         return results
 
     def _check_rows_can_land(self, plan: Plan, files: Sequence[EventFile], *, is_new: bool) -> None:
@@ -151,7 +173,7 @@ class OutcomePreparer:
         plan: Plan,
         results: Sequence[RangeResult],
         reading: PlanReceipts,
-        instead_of: OutcomeEvent | None = None,
+        earlier_outcome: OutcomeEvent | None = None,
     ) -> RecordedOutcome:
         self._progress.step("preparing the outcome")
         return self._writer.prepare(
@@ -160,15 +182,15 @@ class OutcomePreparer:
             reading.files,
             reading.receipts,
             reading.regrown,
-            instead_of=instead_of,
+            earlier_outcome=earlier_outcome,
             schema_json=self._context.schema_to_merge(),
         )
 
 
-def check_covers_outcome(old: OutcomeEvent, results: Sequence[RangeResult]) -> None:
-    """Raises RangeLost if a new attempt lacks ranges of the old outcome, which count as landed."""
+def check_covers_outcome(earlier_outcome: OutcomeEvent, results: Sequence[RangeResult]) -> None:
+    """Raises RangeLost if a new attempt lacks ranges of the earlier one, which count as landed."""
     coverage = coverage_of(one.range for one in results)
-    if lost := uncovered_parts([one.range for one in old.ranges], coverage):
+    if lost := uncovered_parts([one.range for one in earlier_outcome.ranges], coverage):
         raise RangeLost(
             f"{lost[0]} was prepared, its files are gone, and it cannot be read again",
             why="the log has lost it since, or its bytes are damaged, and a policy holds it",

@@ -56,9 +56,8 @@ def result_of_plans(
 
 
 def _state(ours: Iterable[CommittedPlan], already_landed: Sequence[Range]) -> RunState:
-    """What the command has done. A plan whose partitions were all held at their beginning is in the
-    table and has landed nothing."""
-    if any(f.outcome.ranges for f in ours):
+    """What the command has done. A plan may be in the table and have landed nothing."""
+    if any(f.outcome.has_landed_ranges for f in ours):
         return "landed"
     return "already-landed" if already_landed else "nothing"
 

@@ -110,18 +110,18 @@ class TargetWriter:
         receipts: Mapping[int, Receipt],
         regrown: Mapping[DecidedLoss, int] | None = None,
         *,
-        instead_of: OutcomeEvent | None = None,
+        earlier_outcome: OutcomeEvent | None = None,
         schema_json: str | None = None,
     ) -> RecordedOutcome:
-        """Writes the outcome of a plan, with its losses. ``instead_of``: an outcome whose files are
-        gone, which this one replaces as a new attempt. ``schema_json``: the schema of its files, if
-        it is not the plan's."""
+        """Writes the outcome of a plan, with its losses. ``earlier_outcome``: the one whose files
+        are gone, which this one replaces as a new attempt. ``schema_json``: the schema of its
+        files, if it is not the plan's."""
         attempt = 0
         now_ms = _now_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
-        if instead_of is not None:
-            attempt = instead_of.attempt + 1
-            leaders = {e.range.partition: e.leader or "" for e in instead_of.ranges}
+        if earlier_outcome is not None:
+            attempt = earlier_outcome.attempt + 1
+            leaders = {e.range.partition: e.leader or "" for e in earlier_outcome.ranges}
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
         schema_ids = sum_by_key(pair for r in receipts.values() for pair in r.schema_ids)
