@@ -129,7 +129,7 @@ class LandingSteps:
             match step:
                 case Finish(entered, satisfied_draft):
                     finished = self._finish_entered(entered)
-                    if satisfied_draft is not None and not finished.outcome.is_given_up:
+                    if satisfied_draft is not None and not finished.is_given_up:
                         return satisfied_draft
                 case LandNothing(draft):
                     self._record_losses(draft.unplanned_losses(self._surveys.last.logs))

@@ -125,11 +125,9 @@ class OutcomeEvent(_OfPlan):
         held at their beginning."""
         return bool(self.ranges)
 
-    @property
-    def is_given_up(self) -> bool:
-        """Whether the plan was given up. A plan that lands nothing was, if its kind allows that:
-        one of another kind was read, and all its partitions are held."""
-        kind = PlanKind.of_application(self.job, self.application)
+    def is_given_up(self, kind: PlanKind) -> bool:
+        """Whether the plan, which is of this kind, was given up. A plan that lands nothing was, if
+        its kind allows that: one of another kind was read, and all its partitions are held."""
         return kind.traits.may_be_given_up and not self.has_landed_ranges
 
     @property

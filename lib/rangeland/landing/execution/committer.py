@@ -63,6 +63,11 @@ class CommittedPlan:
     is_shared: bool = False
 
     @property
+    def is_given_up(self) -> bool:
+        """It is in the table, and lands nothing."""
+        return self.outcome.is_given_up(self.plan.kind)
+
+    @property
     def is_ours(self) -> bool:
         """This driver landed it, alone or with others."""
         return self.landed.is_new or self.is_shared
@@ -123,7 +128,7 @@ class PlanCommitter:
         self._ledger.refresh()
         entered = self._history.plan_with_outcome(plan)
         outcome = None if entered is None else entered.outcome
-        return entered if outcome is not None and outcome.is_given_up else None
+        return entered if outcome is not None and outcome.is_given_up(plan.kind) else None
 
     def _finish(self, entered: EnteredPlan, *, is_new: bool) -> CommittedPlan:
         plan = entered.plan
@@ -234,7 +239,7 @@ class PlanCommitter:
         plan = prepared.plan
         outcome = prepared.outcome
         version = prepared.planned_at_version
-        if outcome.is_given_up:
+        if outcome.is_given_up(plan.kind):
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self._writer.land(outcome, version)
         if paths := self._table.gone_prepared_files(outcome):

@@ -104,7 +104,7 @@ class OutcomePreparer:
         self._progress.step("giving up the plan")
         attempt = 0 if earlier_outcome is None else earlier_outcome.attempt + 1
         outcome = self._writer.give_up(plan, losses_in(error), attempt)
-        if not outcome.is_given_up:
+        if not outcome.is_given_up(plan.kind):
             return Superseded(outcome)
         self._writer.land(outcome, None)
         return GivenUp()
