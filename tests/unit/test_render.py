@@ -9,11 +9,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 from rangeland.errors import RangeLost
+from rangeland.landing.special_plans.table_adoption import AdoptResult
 from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, OpenTransaction, Partition
 from rangeland.render.error_view import render_error
 from rangeland.render.plan_view import render_plan
-from rangeland.render.result_view import closing_sum, render_result
+from rangeland.render.result_view import closing_sum, render_adopt, render_result
 from rangeland.render.status_view import render_check, render_status
 from rangeland.render.text_drawing import LogBar, console_for, plain, table_of
 from rangeland.results import FinishedBy, PlanToFinish, WriterSchema
@@ -261,6 +262,12 @@ def test_without_a_terminal_no_control_code_is_printed() -> None:
     stream = io.StringIO()
     console_for(stream).print(render_result(made.a_result()))
     assert "\x1b" not in stream.getvalue()
+
+
+def test_an_adoption_whose_version_is_unknown_names_none() -> None:
+    known = AdoptResult("orders", "lake/orders", 4, 9, ())
+    assert "adopted lake/orders (version 9)" in rendered(render_adopt(known))
+    assert "version" not in rendered(render_adopt(replace(known, table_version=None)))
 
 
 def test_a_table_with_little_room_is_wide_and_cuts_no_number() -> None:

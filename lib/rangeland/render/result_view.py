@@ -100,7 +100,8 @@ def _schema(schema: WriterSchema) -> str:
 def render_adopt(result: AdoptResult) -> RenderableType:
     """Draws the ranges that count as landed after a table is adopted."""
     title = title_of(result.job, f"adopted {result.table}", "bold green")
-    title.append_text(safe_text(f" (version {result.table_version})"))
+    if result.table_version is not None:
+        title.append_text(safe_text(f" (version {result.table_version})"))
     if not result.ranges:
         return Group(title, safe_text("all of its rows are in its ledger"))
     return Group(title, *list_lines("landed from now on", result.ranges, "cyan"))
