@@ -45,6 +45,7 @@ from rangeland.model import (
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.job_position import JobPosition
+from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_builder import (
     PlanTerms,
@@ -254,6 +255,16 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
     found = redrive.draft_from_log([of_all, third], today, whole)
     assert (found.plan.ranges, found.plan.tags, found.leaves_more) == ((ten(20),), (), False)
     assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
+
+
+def test_losses_that_fail_are_not_taken_for_a_kind_without_anything_to_land() -> None:
+    first, second = in_quarantine(0, 10)
+    left = [replace(first, tags=("A",)), second]
+    gone = Loss(P0, 0, 10, LossKind.EXPIRED, "the log begins at 10").with_action(Action.FAIL)
+    nothing = PlanDraft(plan=plan(), requested=(), failing=FailingLosses((gone,)))
+    found = redrive.draft_from_log(left, LOG, lambda *about: nothing)
+    assert found.failing == nothing.failing
+    assert found.leaves_more
 
 
 def test_no_plan_has_what_the_log_does_not_give(

@@ -44,7 +44,7 @@ class OpeningPhase(Enum):
     FAILED = "failed, with the error as it is"
     WANTS_TLS = "failed: the port speaks TLS, and the job does not"
     UNEXPLAINED = "failed: it closes every connection; the port may be wrong"
-    LOST = "failed: it closes logins, and that is no refusal; it may be shutting down"
+    LOST = "failed: it closed the connection during both logins, and may be shutting down"
 
 
 class OpeningEvent(Enum):
@@ -187,7 +187,7 @@ def first_phase(reported_versions: bool | None, *, may_be_old: bool) -> OpeningP
 
 @dataclass(slots=True)
 class Opening:
-    """The opening of one connection. It is told what came of each step, and returns the next."""
+    """The opening of one connection. The caller reports the result of a step and gets the next."""
 
     address: Address
     dialect: Dialect

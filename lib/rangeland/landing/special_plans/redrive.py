@@ -262,7 +262,7 @@ def draft_from_log(
         draft = _draft_with(ranges, read_filter, settings, draft_ranges)
         notes += [note for note in draft.notes if note not in notes]
         is_last = read_filter == read_filters[-1]
-        if is_last or not draft.is_empty:
+        if is_last or draft.failing is not None or not draft.is_empty:
             return replace(draft, notes=tuple(notes), leaves_more=not is_last)
     return draft_ranges([], (settings.isolation, settings.tags))
 
