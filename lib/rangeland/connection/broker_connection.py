@@ -37,8 +37,8 @@ from rangeland.connection.opening import (
 from rangeland.connection.socket_stream import PROBE_MS, Stream, speaks_tls
 from rangeland.dialects.cluster_values import LeaderRequest
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.protocol_session import BrokerRequest
-from rangeland.errors import AccessDenied, JobFileError, RangelandError, RemoteProtocolError
+from rangeland.dialects.protocol_session import BrokerRequest, LoginClosed
+from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError
 from rangeland.model import Address
 
 __all__ = ["BrokerConnection", "ConnectionLost"]
@@ -155,9 +155,7 @@ class BrokerConnection:
         try:
             if self._authentication is not None:
                 self._log_in(self._authentication)
-        except AccessDenied as error:
-            if error.closed_at is None:
-                raise
+        except LoginClosed as error:
             return opening.on_login_closed(error)
         return opening.move_on(OpeningEvent.LOGGED_IN)
 
