@@ -227,7 +227,7 @@ class OffsetLookups:
 
 
 @dataclass(frozen=True, slots=True)
-class Absences:
+class AbsentPartitions:
     """The reasons why a survey may have no log for a partition."""
 
     excluded: frozenset[Partition] = frozenset()
@@ -260,7 +260,7 @@ class Survey:
     taken_at_ms: int
     logs: Mapping[Partition, LogState]
     lookups: OffsetLookups = field(default_factory=OffsetLookups)
-    absent: Absences = field(default_factory=Absences)
+    absent: AbsentPartitions = field(default_factory=AbsentPartitions)
     retention: Mapping[str, Retention] = field(default_factory=dict)
     """The retention of each topic, if it is known."""
     confirmed_by: Mapping[Partition, str] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.loss import Action, LossKind
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     AtOffset,
     Bounds,
@@ -274,11 +274,11 @@ GONE = Survey(0, {P0: LogState(P0, Leader(B1), 5, 20)})
     "first",
     [
         pytest.param(
-            replace(GONE, absent=Absences(unreachable={P1: "it has no leader"})),
+            replace(GONE, absent=AbsentPartitions(unreachable={P1: "it has no leader"})),
             id="without a leader",
         ),
         pytest.param(
-            replace(GONE, absent=Absences(frozenset({P1}))), id="known, and not asked for"
+            replace(GONE, absent=AbsentPartitions(frozenset({P1}))), id="known, and not asked for"
         ),
     ],
 )
@@ -312,7 +312,7 @@ def test_what_was_looked_up_in_a_log_is_from_the_same_survey_as_the_log() -> Non
 
     logs = {p: LogState(p, Leader(B1), 5, 20) for p in (P0, P1)}
     first = Survey(0, {**logs, P0: replace(logs[P0], end_offset=LIED)}, lookups(P1, 12))
-    absent = Absences(unreachable={P1: "it has no leader"})
+    absent = AbsentPartitions(unreachable={P1: "it has no leader"})
     second = Survey(0, {P0: logs[P0]}, lookups(P0, 11), absent)
     odd = suspicions(first, MARKS, ["t"]), suspicions(second, MARKS, ["t"])
     assert (list(odd[0]), list(odd[1])) == ([P0], [])
@@ -335,7 +335,7 @@ def test_the_offset_of_a_group_in_a_log_without_a_leader_since_is_known() -> Non
     first = Survey(
         0, {**logs, P0: replace(logs[P0], end_offset=LIED)}, OffsetLookups(of_groups=of_groups)
     )
-    absent = Absences(unreachable={P1: "it has no leader"})
+    absent = AbsentPartitions(unreachable={P1: "it has no leader"})
     second = Survey(0, {P0: logs[P0]}, OffsetLookups(of_groups={(P0, "g"): 12}), absent)
     found = merge_surveys(first, second, suspicions(first, MARKS, ["t"]), {}, "both")
     ranges = resolve(request, found, JobPosition(MARKS)).ranges

@@ -24,7 +24,7 @@ from rangeland.dialects.cluster_values import ClusterView, OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     AtTime,
     Cluster,
@@ -58,7 +58,7 @@ FIRST_RESPONSE_MS = 10_000
 MANY_ADDRESSES = 32
 """How many addresses of a cluster are kept to identify it."""
 When = Earliest | Latest | AtTime
-NOTHING_FOUND = WantedPartitions({}, (), frozenset(), Absences())
+NOTHING_FOUND = WantedPartitions({}, (), frozenset(), AbsentPartitions())
 
 
 class SurveyAttempt:
