@@ -169,12 +169,15 @@ class ConnectionPool:
         if connection is not None:
             connection.close()
 
+    def drop_all(self) -> None:
+        for address in list(self._open):
+            self.drop(address)
+
     def close(self) -> None:
         """Closes all connections for good: a thread that still uses the pool gets ConnectionLost,
         not a new connection."""
         self._closed = True
-        for address in list(self._open):
-            self.drop(address)
+        self.drop_all()
 
     def __enter__(self) -> ConnectionPool:
         return self
