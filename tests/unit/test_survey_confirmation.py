@@ -250,6 +250,26 @@ def test_a_new_topic_that_one_broker_has_not_heard_of_is_found_at_the_other() ->
     assert set(survey.logs) == {P0, P1}
 
 
+def test_a_suspicion_is_asked_again_although_a_topic_was_unknown_before() -> None:
+    def lie(address: Address, number: int, what: Any) -> Any:
+        if what == "topics":
+            return topics(unknown=True) if number == 0 else None
+        return 3 if what == Latest() and number == 0 else None
+
+    survey, _ = surveyed(lie, {})
+    assert {(log.start_offset, log.end_offset) for log in survey.logs.values()} == {(5, 20)}
+
+
+def test_a_topic_that_only_a_second_look_does_not_know_is_not_the_jobs_mistake() -> None:
+    def lie(address: Address, number: int, what: Any) -> Any:
+        if what == "topics":
+            return topics(unknown=True) if number == 1 else None
+        return 3 if what == Latest() and number == 0 else None
+
+    survey, _ = surveyed(lie, {})
+    assert {(log.start_offset, log.end_offset) for log in survey.logs.values()} == {(5, 20)}
+
+
 def test_a_topic_without_partitions_is_waited_for_and_never_gone() -> None:
     with pytest.raises(Unreachable, match="no partitions yet"):
         surveyed(always(topics(), "topics"))

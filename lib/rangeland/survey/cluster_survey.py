@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
@@ -38,6 +39,8 @@ from rangeland.survey.wanted_partitions import ChangedMeanwhile, UnknownTopic
 
 logger = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer")
+
 AGAIN_MS = 500
 """The pause before a suspicious survey is repeated."""
 
@@ -52,23 +55,18 @@ def take_survey(
     checked with another broker. Raises JobFileError for topics or partitions that do not exist,
     AccessDenied for topics that this client may not read, and Unreachable when the deadline of the
     settings passes."""
-    attempt = SurveyAttempt(brokers, request)
-    try:
-        first, suspicious = _survey_once(attempt, now, backend)
-    except UnknownTopic as error:
-        second_attempt = _again(attempt)
-        try:
-            return _survey_once(second_attempt, now, backend)[0]
-        except UnknownTopic:
-            raise error.confirmed_error(_both(attempt, second_attempt)) from None
+
+    def survey(attempt: SurveyAttempt) -> tuple[Survey, dict[Partition, str]]:
+        return _survey_once(attempt, now, backend)
+
+    attempt, (first, suspicious) = _again_if_unknown(SurveyAttempt(brokers, request), survey)
     if not suspicious:
         return first
     for partition, reason in suspicious.items():
         mark = request.checkpoint.get(partition)
         fields = partition_fields(partition, mark.until_offset if mark else None)
         logger.info("Repeating the survey: %s: %s", partition, reason, extra=fields)
-    second_attempt = _again(attempt)
-    second, still_suspicious = _survey_once(second_attempt, now, backend)
+    second_attempt, (second, still_suspicious) = _again_if_unknown(_again(attempt), survey)
     who = _both(attempt, second_attempt)
     return merge_surveys(first, second, suspicious, still_suspicious, who)
 
@@ -79,13 +77,24 @@ def check_brokers_can_be_reached(
     """Asks only for metadata, and returns once a broker has answered. Raises Unreachable if none
     does in time; with ``check_topics``, JobFileError for topics and partitions that two
     brokers do not know."""
-    attempt = SurveyAttempt(brokers, request)
-    try:
+
+    def ask(attempt: SurveyAttempt) -> None:
         attempt.first_response(check_topics=check_topics)
+
+    _again_if_unknown(SurveyAttempt(brokers, request), ask)
+
+
+def _again_if_unknown(
+    attempt: SurveyAttempt, ask: Callable[[SurveyAttempt], Answer]
+) -> tuple[SurveyAttempt, Answer]:
+    """The attempt with its answer; another one if its broker does not know a topic. Raises
+    JobFileError if the next broker does not, either."""
+    try:
+        return attempt, ask(attempt)
     except UnknownTopic as error:
         second_attempt = _again(attempt)
         try:
-            second_attempt.first_response(check_topics=True)
+            return second_attempt, ask(second_attempt)
         except UnknownTopic:
             raise error.confirmed_error(_both(attempt, second_attempt)) from None
 

@@ -58,36 +58,42 @@ def look_at_ends(brokers: ConnectionPool, slices: Iterable[Slice], look: Look) -
     _look(brokers, first, {p: piece.from_offset for p, piece in first.items()}, look)
     if brokers.dialect.capabilities.offsets_are_bytes:
         return  # where the last entries begin is unknown
-    starts = {p: max(x.from_offset, x.until_offset - LAST_OFFSETS) for p, x in last.items()}
-    later_starts = {p: start for p, start in starts.items() if start > first[p].from_offset}
-    _look(brokers, last, later_starts, look)
+    near_ends = {p: max(x.from_offset, x.until_offset - LAST_OFFSETS) for p, x in last.items()}
+    later = {p: offset for p, offset in near_ends.items() if offset > first[p].from_offset}
+    _look(brokers, last, later, look)
 
 
 def _look(
     brokers: ConnectionPool,
     slices: Mapping[Partition, Slice],
-    starts: Mapping[Partition, int],
+    from_offsets: Mapping[Partition, int],
     look: Look,
 ) -> None:
-    def fetch(partition: Partition, piece: Slice, size: int) -> PartitionFetch:
-        return PartitionFetch(partition, piece.topic_id, None, starts[partition], size)
+    def fetch_for(partition: Partition, size: int) -> PartitionFetch:
+        topic_id = slices[partition].topic_id
+        return PartitionFetch(partition, topic_id, None, from_offsets[partition], size)
 
     def look_into(fetched: FetchedPartition) -> dict[Partition, bool]:
         if fetched.meaning is not ErrorMeaning.OK:
             return {}
-        start, until = starts[fetched.partition], slices[fetched.partition].until_offset
-        return {fetched.partition: True} if _has_rows(brokers, fetched, start, until, look) else {}
+        p = fetched.partition
+        is_done = _has_rows(brokers, fetched, from_offsets[p], slices[p].until_offset, look)
+        return {p: True} if is_done else {}
 
-    sampled = {p: slices[p] for p in starts}
-    sample_batches(brokers, sampled, lambda piece: Leader(piece.leader), fetch, look_into)
+    leaders = {p: Leader(slices[p].leader) for p in from_offsets}
+    sample_batches(brokers, leaders, fetch_for, look_into)
 
 
 def _has_rows(
-    brokers: ConnectionPool, fetched: FetchedPartition, start: int, until: int, look: Look
+    brokers: ConnectionPool,
+    fetched: FetchedPartition,
+    from_offset: int,
+    until_offset: int,
+    look: Look,
 ) -> bool:
     has_rows = False
     try:
-        for chunk in brokers.dialect.decode_chunks(fetched.records, start, until):
+        for chunk in brokers.dialect.decode_chunks(fetched.records, from_offset, until_offset):
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 look(fetched.partition, chunk.batch)
                 has_rows = True

@@ -35,7 +35,7 @@ from rangeland.model import (
     LogState,
     Partition,
 )
-from rangeland.survey.broker_requests import ask_offsets, by_leader
+from rangeland.survey.broker_requests import ask_offsets, by_address
 from rangeland.survey.epoch_ends import epoch_ends, lacking_epochs, with_epochs
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.survey.metadata_lookup import ask_metadata
@@ -211,7 +211,7 @@ class SurveyAttempt:
         self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetResult]:
         offsets: dict[Partition, OffsetResult] = {}
-        for address, group in by_leader(missing, lambda leader: leader).items():
+        for address, group in by_address(missing).items():
             try:
                 results = self._ask_leader(address, group, when, isolation)
             except ConnectionLost as error:
