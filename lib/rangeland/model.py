@@ -181,10 +181,14 @@ class LogState:
 
     def to_slice(self, index: int = 0, from_offset: int | None = None) -> Slice:
         """The log, or its part from an offset on, as one slice."""
-        begin = self.start_offset if from_offset is None else from_offset
-        id_ = self.leader.topic_id
-        address = self.leader.address
-        return Slice(index, self.partition, begin, self.end_offset, topic_id=id_, leader=address)
+        return Slice(
+            index,
+            self.partition,
+            self.start_offset if from_offset is None else from_offset,
+            self.end_offset,
+            topic_id=self.leader.topic_id,
+            leader=self.leader.address,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from rangeland.errors import (
 )
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
-from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
+from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS, FoundLeaders
 from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import RESPONSES_TO_GROW, SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
@@ -69,10 +69,8 @@ def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
     loop.on_log_range(step.request, start, end)
 
 
-def lead(
-    address: Address | None, topic_id: str = "A", *replicas: Address
-) -> dict[Partition, Leader]:
-    return {P0: Leader(address, 3, topic_id, replicas)}
+def lead(address: Address | None, topic_id: str = "A", *replicas: Address) -> FoundLeaders:
+    return FoundLeaders({P0: Leader(address, 3, topic_id, replicas)})
 
 
 def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
@@ -148,7 +146,7 @@ def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> No
     loop = loop_of(slice_(0, P0), slice_(1, P1), slice_(2, Partition("u", 0), leader=B2))
     loop.on_lost(ask(loop).address, "reset")
     assert take_step(loop, 0) == FindLeaders((P0, P1), ())
-    loop.on_leaders({})
+    loop.on_leaders(FoundLeaders())
     assert ask(loop).address == B2
 
 
@@ -200,10 +198,10 @@ def test_the_same_leader_named_again_is_given_a_moment_and_then_taken() -> None:
 def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
     loop = loop_of(slice_(0, P0, leader=None), slice_(1, P1))
     take_step(loop, 0)
-    loop.on_leaders({})  # P0 waits until 100
+    loop.on_leaders(FoundLeaders())  # P0 waits until 100
     loop.on_lost(ask(loop, 10).address, "reset")
     assert take_step(loop, 10) == FindLeaders((P1,), ())
-    loop.on_leaders({}, unreachable={P1: "nobody answers"})
+    loop.on_leaders(FoundLeaders(unreachable={P1: "nobody answers"}))
     assert loop.states[0].retry.failures == 1
     assert take_step(loop, 99) == WaitUntil(100)
 
@@ -299,7 +297,7 @@ def _have_no_leader(loop: FetchLoop, now: int) -> None:
         elif isinstance(step, SendFetch):
             loop.on_lost(step.address, "reset")
         else:
-            loop.on_leaders({})
+            loop.on_leaders(FoundLeaders())
 
 
 def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_truncated() -> None:
@@ -365,7 +363,7 @@ def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     before = ask(loop).requests[0].max_bytes
     loop.on_lost(ask(loop).address, "no complete response in 30000 ms", is_slow=True)
     take_step(loop, 0)
-    loop.on_leaders({p: Leader(B2) for p in (P0, P1)})
+    loop.on_leaders(FoundLeaders({p: Leader(B2) for p in (P0, P1)}))
     (request,) = ask(loop, 0).requests
     assert request.max_bytes == max(before // 2, loop.limits.smallest_fetch_bytes) < before
     loop.on_records(request, 100)
@@ -405,7 +403,7 @@ def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
     before = ask(loop).requests[0].max_bytes
     loop.on_lost(ask(loop).address, "the broker closed the connection")
     take_step(loop, 0)
-    loop.on_leaders({P0: Leader(B2)})
+    loop.on_leaders(FoundLeaders({P0: Leader(B2)}))
     assert ask(loop).requests[0].max_bytes == before
 
 
@@ -808,7 +806,8 @@ def denied(policy: Policy, no_progress_ms: int = 1_000, from_ms: int = 0) -> tup
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
-            loop.on_leaders({}, {slice_.partition} if now >= from_ms else ())
+            unknown = frozenset({slice_.partition} if now >= from_ms else ())
+            loop.on_leaders(FoundLeaders(unknown=unknown))
         step = take_step(loop, now)
     return loop, now
 
@@ -934,7 +933,7 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     loop = loop_of(slice_(0, P0, 7), expired=Action.SKIP)
     loop.on_error(ask(loop).requests[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
     loop.on_lost(ask(loop, 200).address, "reset by peer")
-    loop.on_leaders({}, ())
+    loop.on_leaders(FoundLeaders())
     take_step(loop, 10_000)
     loop.on_leaders(lead(B2))
     measure(loop, 10_000, 50, 100)

@@ -24,7 +24,7 @@ from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
-from rangeland.fetch.leader_judgement import proved_end
+from rangeland.fetch.leader_judgement import FoundLeaders, proved_end
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
 from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
@@ -214,9 +214,8 @@ class FetchThread:
             found = look_up_leaders(self.brokers, step.partitions, step.replicas)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
-            self._loop.on_leaders({}, unreachable=reasons)
-            return
-        self._loop.on_leaders(found.leaders, found.unknown, found.unreachable)
+            found = FoundLeaders(unreachable=reasons)
+        self._loop.on_leaders(found)
 
     def _measure(self, address: Address, request: SliceRequest) -> None:
         """Asks a broker for the readable range of its log, and for the end of the log itself."""
