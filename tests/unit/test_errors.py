@@ -234,7 +234,6 @@ def test_an_error_keeps_its_values_and_answers_in_other_words_and_when_pickled(
         UndecodableEntry(SetFault.WRONG_CHECKSUM, 1, 2, 3),
         UndecodableRecord(Fault.BATCH_ENDS, 1, 2, 3),
         UndecodableMessage(StoredFault.ORDER, 1, 2),
-        ConnectionClosed("closed").as_unwelcome(),
         LoginClosed("closed", step=2, operator="me"),
     ],
     ids=lambda error: type(error).__name__,
@@ -257,7 +256,6 @@ def test_a_failure_of_a_connection_has_the_words_and_facts_of_its_reason() -> No
     found = ConnectionClosed.because_of(reason)
     assert type(found) is ConnectionClosed
     assert (found.what, found.why, found.do) == ("no token", "busy", "wait")
-    assert not found.is_unwelcome
     assert found.facts == {"port": 1, "closed": True}
     found = ConnectionClosed.because_of(LoginClosed("no", operator="me", step=2))
     assert (found.facts, found.acts) == ({"closed_at": 2}, ConnectionClosed.acts)

@@ -233,7 +233,8 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
 ) -> None:
     loop = loop_of(slice_(0, P0), expired=Action.SKIP)
     measure(loop, 0, start, 600)
-    ((index, loss),) = loop.take_losses()
+    (lost,) = loop.take_losses()
+    index, loss = lost.index, lost.loss
     assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
     assert loss.kind is LossKind.EXPIRED
     if lost_until == 100:
@@ -284,7 +285,7 @@ def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
         _stay_beyond_the_end(loop_of(slice_(0, P0, 30, 100)), 30_000)
     skipping = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     assert _stay_beyond_the_end(skipping, 30_000) > 10_000
-    ((_, loss),) = skipping.take_losses()
+    (loss,) = (lost.loss for lost in skipping.take_losses())
     assert (loss.from_offset, loss.until_offset) == (30, 100)
     assert loss.kind is LossKind.TRUNCATED
 
@@ -330,7 +331,7 @@ def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: Erro
     skipping = loop_of(slice_(0, P0), recreated=Action.SKIP)
     _named_b(skipping, meaning, 8_000)
     assert skipping.next(8_000) == AllRead()
-    assert [(i, x.kind, x.width) for i, x in skipping.take_losses()] == [
+    assert [(x.index, x.loss.kind, x.loss.width) for x in skipping.take_losses()] == [
         (0, LossKind.RECREATED, 100)
     ]
 
@@ -511,7 +512,7 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
         loop = _with_epochs(truncated=action)
         assert _cut_short(loop, 30, itertools.repeat(30)) == 2
         assert loop.now_ms < 3_000, "nobody waits for the deadline"
-        ((_, loss),) = loop.take_losses()
+        (loss,) = (lost.loss for lost in loop.take_losses())
         assert (loss.from_offset, loss.until_offset) == (30, 100)
         assert (loss.kind, loss.action) == (LossKind.TRUNCATED, action)
 
@@ -530,7 +531,7 @@ def test_a_log_that_ends_inside_the_slice_is_asked_for_again_after_a_pause() -> 
 def test_losses_are_handed_over_once() -> None:
     loop = loop_of(slice_(0, P0), expired=Action.SKIP)
     measure(loop, 0, 40, 600)
-    assert [(index, loss.width) for index, loss in loop.take_losses()] == [(0, 40)]
+    assert [(lost.index, lost.loss.width) for lost in loop.take_losses()] == [(0, 40)]
     assert loop.take_losses() == []
 
 
@@ -544,7 +545,7 @@ def test_an_end_that_no_epoch_confirms_is_asked_for_longer() -> None:
     loop = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     assert _cut_short(loop, 30, itertools.repeat(30)) > 2
     assert 5_000 < loop.now_ms < 9_000
-    ((_, loss),) = loop.take_losses()
+    (loss,) = (lost.loss for lost in loop.take_losses())
     assert (loss.from_offset, loss.kind) == (30, LossKind.TRUNCATED)
 
 
@@ -615,7 +616,8 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
         loop.on_records(step.requests[0], 40 if step.address == B1 else 100)
     _retry_for_ever_or_end(loop)
     assert take_step(loop, loop.now_ms) == AllRead()
-    ((index, loss),) = loop.take_losses()
+    (lost,) = loop.take_losses()
+    index, loss = lost.index, lost.loss
     assert (index, loss.from_offset, loss.until_offset, loss.action) == (0, 40, 100, Action.HOLD)
     assert loss.kind is LossKind.UNREACHABLE
     assert "LEADER_NOT_AVAILABLE" in loss.evidence
@@ -715,7 +717,8 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     loop.on_error(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
     assert take_step(loop, 1) == AllRead()
-    ((index, loss),) = loop.take_losses()
+    (lost,) = loop.take_losses()
+    index, loss = lost.index, lost.loss
     assert (index, loss.from_offset, loss.until_offset) == (0, 5, 100)
     assert (loss.kind, loss.action) == (LossKind.CORRUPT, Action.HOLD)
 
@@ -723,7 +726,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
 def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
     loop = loop_of(slice_(0, P0, 5), expired=Action.HOLD)
     measure(loop, 0, 50, 200)
-    ((_, loss),) = loop.take_losses()
+    (loss,) = (lost.loss for lost in loop.take_losses())
     assert (loss.from_offset, loss.until_offset, loss.action) == (5, 100, Action.HOLD)
     assert take_step(loop, 1) == AllRead()
 
@@ -819,7 +822,9 @@ def test_a_partition_that_the_cluster_denies_to_the_last_has_vanished() -> None:
 
 def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> None:
     loop, ended_at_ms = denied(Policy(vanished=Action.SKIP))
-    assert [(loss.kind, loss.width) for _, loss in loop.take_losses()] == [(LossKind.VANISHED, 10)]
+    assert [(lost.loss.kind, lost.loss.width) for lost in loop.take_losses()] == [
+        (LossKind.VANISHED, 10)
+    ]
     assert ended_at_ms >= 1_000
 
 

@@ -204,7 +204,7 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
     assert isinstance(measure, AskLogRange)
     assert measure.address == LEADER
     loop.on_log_range(measure.request, 40, 200)
-    assert [(loss.from_offset, loss.until_offset) for _, loss in loop.take_losses()] == [(0, 40)]
+    assert [lost.loss.interval for lost in loop.take_losses()] == [(0, 40)]
 
 
 # --- what a response proves -------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import (
+    ClientUnwelcome,
     ConnectionClosed,
     ConnectionLost,
     TokenUnavailable,
@@ -264,7 +265,7 @@ class BrokerConnection:
             return diagnosis.tls_port_error(self.address)
         explained = error.with_words(do=diagnosis.SILENT_CLOSE)
         is_unwelcome = self._is_known and self._settings.sasl is None
-        return explained.as_unwelcome() if is_unwelcome else explained
+        return ClientUnwelcome.because_of(explained) if is_unwelcome else explained
 
     # --- wrong ports ------------------------------------------------------------
 

@@ -26,13 +26,12 @@ class NotABroker(ConnectionLost):
 
 
 class ConnectionClosed(ConnectionLost, PeerClosed):
-    """The peer closed the connection. ``is_unwelcome``: it did so at the first request, after it
-    had answered as a broker, and there was no login."""
+    """The peer closed the connection."""
 
-    is_unwelcome = False
 
-    def as_unwelcome(self) -> Self:
-        return self._copy(is_unwelcome=True)
+class ClientUnwelcome(ConnectionClosed):
+    """The peer closed the connection at the first request, after it had answered as a broker, and
+    there was no login."""
 
 
 class TokenUnavailable(ConnectionLost):

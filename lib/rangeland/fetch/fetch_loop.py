@@ -27,6 +27,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import Step, next_step
+from rangeland.fetch.fetched_pieces import LostPiece
 from rangeland.fetch.leader_judgement import (
     FoundLeaders,
     judge_leader,
@@ -67,7 +68,7 @@ class FetchLoop:
     leader_only: bool = False
     """Replicas are not read, whether a leader names one or one stands in for it."""
     states: dict[int, SliceState] = field(init=False)
-    _losses: list[tuple[int, DecidedLoss]] = field(init=False, default_factory=list)
+    _losses: list[LostPiece] = field(init=False, default_factory=list)
     _unlogged: list[LogLine | DecidedLoss] = field(init=False, default_factory=list)
     _failure: Fail | None = field(init=False, default=None)
     """What ends the run, once something does."""
@@ -93,9 +94,8 @@ class FetchLoop:
             return self._failure
         return next_step(self._unfinished_states(), self.throttle, self.limits, now_ms)
 
-    def take_losses(self) -> list[tuple[int, DecidedLoss]]:
-        """The losses that a policy has skipped or held since the last call, with the indexes of
-        their slices."""
+    def take_losses(self) -> list[LostPiece]:
+        """The losses that a policy has skipped or held since the last call."""
         losses = self._losses
         self._losses = []
         return losses
@@ -335,7 +335,7 @@ class FetchLoop:
             )
         if loss is not None:
             self._unlogged.append(loss)
-            self._losses.append((state.slice.index, loss))
+            self._losses.append(LostPiece(state.slice.index, loss))
             state.advance(loss.until_offset, self.now_ms)
 
     def _end(self, failure: Fail) -> None:

@@ -110,35 +110,34 @@ def no_progress_error(state: SliceState) -> Unreachable:
 def older_records_error(
     state: SliceState, next_offset: int, capabilities: Capabilities
 ) -> BadRecord:
-    return BadRecord(
-        f"{state.slice.partition}: a fetch at offset {state.next_offset} returned entries "
-        f"that end at {next_offset}",
-        why="the response has only older records, so reading would never end",
-        do=inspection_advice("the log segment", capabilities),
-        log=DamagedLog(state.slice.partition, state.next_offset),
-        **_state_facts(state),
+    return _bad_record_error(
+        state,
+        f": a fetch at offset {state.next_offset} returned entries that end at {next_offset}",
+        "the response has only older records, so reading would never end",
+        inspection_advice("the log segment", capabilities),
     )
 
 
 def entry_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord:
-    return BadRecord(
-        f"{state.slice.partition}: no complete entry at offset {state.next_offset} in "
-        f"{state.size.bytes} bytes",
-        why="entries of this size are not supported, or its length field is damaged",
-        do=inspection_advice("the entry", capabilities),
-        log=DamagedLog(state.slice.partition, state.next_offset),
-        **_state_facts(state),
+    return _bad_record_error(
+        state,
+        f": no complete entry at offset {state.next_offset} in {state.size.bytes} bytes",
+        "entries of this size are not supported, or its length field is damaged",
+        inspection_advice("the entry", capabilities),
     )
 
 
 def unreadable_error(state: SliceState, reason: str) -> BadRecord:
-    return BadRecord(
-        f"{state.slice.partition} cannot be read at offset {state.next_offset}",
-        why=reason,
-        do="check the log segment on the leader, or its disk",
-        log=DamagedLog(state.slice.partition, state.next_offset),
-        **_state_facts(state),
-    )
+    what = f" cannot be read at offset {state.next_offset}"
+    do = "check the log segment on the leader, or its disk"
+    return _bad_record_error(state, what, reason, do)
+
+
+def _bad_record_error(state: SliceState, what: str, why: str, do: str) -> BadRecord:
+    """``what`` follows the name of the partition."""
+    partition = state.slice.partition
+    log = DamagedLog(partition, state.next_offset)
+    return BadRecord(f"{partition}{what}", why=why, do=do, log=log, **_state_facts(state))
 
 
 def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> RangelandError:

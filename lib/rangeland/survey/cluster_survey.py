@@ -23,7 +23,6 @@ from rangeland.model import (
     Earliest,
     Isolation,
     Latest,
-    Leader,
     LogState,
     OffsetLookups,
     Partition,
@@ -134,10 +133,14 @@ def _survey_logs(
     times = {t: attempt.offsets(AtTime(t), isolation) for t in request.times_ms}
     leaders = dict(sorted(attempt.partitions.reachable.items()))
     sizes = ask_sizes(brokers, leaders, start, end)
-    logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in leaders}
+    logs = {
+        p: LogState(p, leader, start[p].offset or 0, end[p].offset or 0, sizes.get(p))
+        for p, leader in leaders.items()
+    }
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
-    logs = attempt.with_epoch_ends(attempt.with_epochs(logs), _epochs(request))
+    epochs = {p: mark.epoch for p, mark in request.checkpoint.items() if mark.epoch is not None}
+    logs = attempt.with_epoch_ends(attempt.with_epochs(logs), epochs)
     groups = (
         {g: backend.offsets(g, list(logs)) for g in request.groups} if backend is not None else {}
     )
@@ -179,16 +182,6 @@ def _uncommitted_ends(
     results = attempt.offsets(Latest(), Isolation.READ_UNCOMMITTED, beyond)
     ends = {p: result.offset or 0 for p, result in results.items()}
     return {p: end for p, end in ends.items() if end > logs[p].end_offset}
-
-
-def _epochs(request: SurveyRequest) -> dict[Partition, int]:
-    return {p: mark.epoch for p, mark in request.checkpoint.items() if mark.epoch is not None}
-
-
-def _log(
-    leader: Leader, partition: Partition, start: OffsetResult, end: OffsetResult, size: int | None
-) -> LogState:
-    return LogState(partition, leader, start.offset or 0, end.offset or 0, size)
 
 
 def _of_bytes(log: LogState, start: OffsetResult, end: OffsetResult) -> LogState:
