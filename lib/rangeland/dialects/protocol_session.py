@@ -35,8 +35,10 @@ class LoginClosed(AccessDenied):
     """The peer closed the connection at this ``step`` of a login. That may be how it refuses the
     login, or it may be shutting down, so it is certain only if it happens twice."""
 
-    def __init__(self, what: str, *, step: int, **words_and_facts: Any) -> None:
-        super().__init__(what, **words_and_facts)
+    def __init__(
+        self, what: str, *, step: int, why: str = "", do: str = "", **answers_and_facts: Any
+    ) -> None:
+        super().__init__(what, why=why, do=do, **answers_and_facts)
         self.step = step
 
     @property
