@@ -96,12 +96,9 @@ class TypedChunks:
             return typed
         partition = slice_.partition
         first = undecodable[0]
+        evidence = evidence_of(rows, [first])
         whole = Loss(
-            partition,
-            chunk.from_offset,
-            chunk.until_offset,
-            LossKind.UNDECODABLE,
-            evidence_of(rows, [first]),
+            partition, chunk.from_offset, chunk.until_offset, LossKind.UNDECODABLE, evidence
         )
         error = undecodable_error(partition, rows, first, len(undecodable), chunk.address)
         loss = decide_loss(whole, self._policy, slice_, error)
@@ -223,11 +220,7 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
         rows=rows.slice(0, row_count),
     )
     rest = replace(
-        chunk,
-        from_offset=until_offset,
-        counts=counts,
-        rows=rows.slice(row_count),
-        bytes_read=0,
+        chunk, from_offset=until_offset, counts=counts, rows=rows.slice(row_count), bytes_read=0
     )
     return first, rest
 

@@ -64,7 +64,8 @@ def ask_offsets(
     by_segment: bool = False,
 ) -> dict[Partition, OffsetResult]:
     """Asks for the offsets of a time or an end. ``by_segment``: by the oldest version of the
-    request, which reports the beginnings of segments (``OffsetResult.borders``)."""
+    request, which reports the beginnings of the segments that were last written to before the time,
+    then the end of the log (``OffsetResult.borders``)."""
     requests = brokers.dialect.offsets_requests(leaders, when, isolation)
     if by_segment:
         requests = [replace(request, max_version=0) for request in requests]
