@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -55,45 +56,34 @@ def look_at_ends(brokers: ConnectionPool, slices: Iterable[Slice], look: Look) -
     for piece in sorted(slices, key=lambda piece: (piece.partition, piece.from_offset)):
         first.setdefault(piece.partition, piece)
         last[piece.partition] = piece
-    _look(brokers, first, {p: piece.from_offset for p, piece in first.items()}, look)
+    _look(brokers, first, look)
     if brokers.dialect.capabilities.offsets_are_bytes:
         return  # where the last entries begin is unknown
-    near_ends = {p: max(x.from_offset, x.until_offset - LAST_OFFSETS) for p, x in last.items()}
-    later = {p: offset for p, offset in near_ends.items() if offset > first[p].from_offset}
-    _look(brokers, last, later, look)
+    ends = {
+        p: replace(x, from_offset=max(x.from_offset, x.until_offset - LAST_OFFSETS))
+        for p, x in last.items()
+    }
+    _look(brokers, {p: x for p, x in ends.items() if x.from_offset > first[p].from_offset}, look)
 
 
-def _look(
-    brokers: ConnectionPool,
-    slices: Mapping[Partition, Slice],
-    from_offsets: Mapping[Partition, int],
-    look: Look,
-) -> None:
+def _look(brokers: ConnectionPool, slices: Mapping[Partition, Slice], look: Look) -> None:
     def fetch_for(partition: Partition, size: int) -> PartitionFetch:
-        topic_id = slices[partition].topic_id
-        return PartitionFetch(partition, topic_id, None, from_offsets[partition], size)
+        piece = slices[partition]
+        return PartitionFetch(partition, piece.topic_id, None, piece.from_offset, size)
 
     def look_into(fetched: FetchedPartition) -> dict[Partition, bool]:
-        if fetched.meaning is not ErrorMeaning.OK:
-            return {}
-        p = fetched.partition
-        is_done = _has_rows(brokers, fetched, from_offsets[p], slices[p].until_offset, look)
-        return {p: True} if is_done else {}
+        piece = slices[fetched.partition]
+        is_ok = fetched.meaning is ErrorMeaning.OK
+        return {piece.partition: True} if is_ok and _has_rows(brokers, fetched, piece, look) else {}
 
-    leaders = {p: Leader(slices[p].leader) for p in from_offsets}
+    leaders = {p: Leader(piece.leader) for p, piece in slices.items()}
     sample_batches(brokers, leaders, fetch_for, look_into)
 
 
-def _has_rows(
-    brokers: ConnectionPool,
-    fetched: FetchedPartition,
-    from_offset: int,
-    until_offset: int,
-    look: Look,
-) -> bool:
+def _has_rows(brokers: ConnectionPool, fetched: FetchedPartition, piece: Slice, look: Look) -> bool:
     has_rows = False
     try:
-        for chunk in brokers.dialect.decode_chunks(fetched.records, from_offset, until_offset):
+        for chunk in brokers.dialect.decode_chunks(fetched.records, *piece.interval):
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 look(fetched.partition, chunk.batch)
                 has_rows = True
