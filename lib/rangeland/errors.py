@@ -156,9 +156,7 @@ class JobFileError(RangelandError):
 class AccessDenied(RangelandError):
     """A broker, ZooKeeper or another server refuses this client: its login, a right, or TLS.
 
-    Its ``operator`` acts; if the ``login_is_in_doubt``, the job's author acts first.
-    ``closed_at``: the only evidence is that the peer closed the connection at this step of a
-    login, so it is certain only if it happens twice."""
+    Its ``operator`` acts; if the ``login_is_in_doubt``, the job's author acts first."""
 
     exit_code = 78
     retry = "not before the login is corrected or access is given"
@@ -172,7 +170,6 @@ class AccessDenied(RangelandError):
         do: str = "",
         operator: str = "",
         login_is_in_doubt: bool = False,
-        closed_at: int | None = None,
         **facts: Any,
     ) -> None:
         super().__init__(what, why=why, do=do, **facts)
@@ -180,11 +177,6 @@ class AccessDenied(RangelandError):
             self.acts = operator
         if login_is_in_doubt:
             self.acts = f"{JOB_AUTHOR}, or {self.acts}"
-        self.closed_at = closed_at
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return super().facts | _known_facts(closed_at=self.closed_at)
 
 
 class MissingRequirement(RangelandError):
@@ -200,23 +192,11 @@ FOUND_BEFORE_PLANS = (UsageError, JobFileError, AccessDenied, MissingRequirement
 
 
 class Unreachable(RangelandError):
-    """A broker or a leader could not be reached, or did not answer, before the deadline.
-
-    ``closed``: the peer closed the connection."""
+    """A broker or a leader could not be reached, or did not answer, before the deadline."""
 
     exit_code = 75
     retry = "yes, later"
     acts = f"the scheduler; {BROKER_OPERATOR} if it lasts"
-
-    def __init__(
-        self, what: str, *, why: str = "", do: str = "", closed: bool = False, **facts: Any
-    ) -> None:
-        super().__init__(what, why=why, do=do, **facts)
-        self.closed = closed
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return super().facts | _known_facts(closed=self.closed or None)
 
 
 class StorageFailed(RangelandError):

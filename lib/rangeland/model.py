@@ -181,10 +181,14 @@ class LogState:
 
     def to_slice(self, index: int = 0, from_offset: int | None = None) -> Slice:
         """The log, or its part from an offset on, as one slice."""
-        begin = self.start_offset if from_offset is None else from_offset
-        id_ = self.leader.topic_id
-        address = self.leader.address
-        return Slice(index, self.partition, begin, self.end_offset, topic_id=id_, leader=address)
+        return Slice(
+            index,
+            self.partition,
+            self.start_offset if from_offset is None else from_offset,
+            self.end_offset,
+            topic_id=self.leader.topic_id,
+            leader=self.leader.address,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +231,7 @@ class OffsetLookups:
 
 
 @dataclass(frozen=True, slots=True)
-class Absences:
+class AbsentPartitions:
     """The reasons why a survey may have no log for a partition."""
 
     excluded: frozenset[Partition] = frozenset()
@@ -260,7 +264,7 @@ class Survey:
     taken_at_ms: int
     logs: Mapping[Partition, LogState]
     lookups: OffsetLookups = field(default_factory=OffsetLookups)
-    absent: Absences = field(default_factory=Absences)
+    absent: AbsentPartitions = field(default_factory=AbsentPartitions)
     retention: Mapping[str, Retention] = field(default_factory=dict)
     """The retention of each topic, if it is known."""
     confirmed_by: Mapping[Partition, str] = field(default_factory=dict)

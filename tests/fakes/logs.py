@@ -24,6 +24,7 @@ from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, writ
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.fetch import slice_reading
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.leader_judgement import FoundLeaders
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
@@ -253,7 +254,7 @@ def read_log(
             serving.tags = dict(tags)
         brokers = cast(ConnectionPool, serving)
         fetcher = FetchThread(slices, settings, HASTY, **more, brokers=brokers)
-        leaders = {partition: Leader(LEADER)}
+        leaders = FoundLeaders({partition: Leader(LEADER)})
         fetcher._find = lambda step: fetcher._loop.on_leaders(leaders)  # type: ignore[method-assign]
         return fetcher
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
+from rangeland.fetch.leader_judgement import FoundLeaders
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import ReadMode
 from rangeland.fetch.slice_state import SliceRequest
@@ -145,7 +146,8 @@ class Cluster:
 
     def tell_leaders(self, loop: FetchLoop, step: FindLeaders) -> None:
         if self.strikes(5):
-            loop.on_leaders({}, unreachable=dict.fromkeys(step.partitions, "nobody answers"))
+            reasons = dict.fromkeys(step.partitions, "nobody answers")
+            loop.on_leaders(FoundLeaders(unreachable=reasons))
             return
         told: dict[Partition, Leader] = {}
         for partition in step.partitions:
@@ -153,7 +155,7 @@ class Cluster:
             if self.strikes(5):
                 address = self.random.choice(BROKERS)  # stale metadata
             told[partition] = Leader(address, None, "A", BROKERS, (0, 1, 2))
-        loop.on_leaders(told)
+        loop.on_leaders(FoundLeaders(told))
 
 
 @st.composite

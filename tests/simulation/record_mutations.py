@@ -48,7 +48,7 @@ TRANSACTIONS = (
     Mutation(
         "what an open transaction holds back is truncated",
         Change(
-            "planning.missing_partitions:as_open_transaction",
+            "planning.absent_partitions:as_open_transaction",
             "loss.until_offset > end",
             "True",
         ),

@@ -49,8 +49,8 @@ def test_a_log_is_known_by_one_batch(
     brokers: Any = Fake()
     brokers.dialect = load_dialect(dialect)
 
-    def sample(brokers: Any, wanted: Any, leader_of: Any, asked_of: Any, seen_in: Any) -> Any:
-        assert asked_of(P, wanted[P], 100).offset == at
+    def sample(brokers: Any, leaders: Any, asked_of: Any, seen_in: Any) -> Any:
+        assert asked_of(P, 100).offset == at
         return seen_in(FetchedPartition(P, ErrorMeaning.OK, "", fetched_at(records, at)))
 
     monkeypatch.setattr(batch_fetch, "sample_batches", sample)

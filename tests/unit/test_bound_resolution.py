@@ -11,7 +11,7 @@ import pytest
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     AtOffset,
     AtTime,
@@ -499,5 +499,5 @@ def test_a_bound_is_described_in_the_words_of_a_job_file(bound: Bound, words: st
 
 def test_a_partition_that_the_job_leaves_out_has_not_vanished() -> None:
     checkpoint = {P0: LogMark(60, "A"), P1: LogMark(5, "A")}
-    survey = Survey(1, {P0: log(P0)}, absent=Absences(frozenset({P1})))
+    survey = Survey(1, {P0: log(P0)}, absent=AbsentPartitions(frozenset({P1})))
     assert resolve(CHECKPOINTED, survey, JobPosition(checkpoint)).losses == ()

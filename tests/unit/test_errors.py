@@ -13,6 +13,7 @@ from rangeland.connection.failures import ConnectionClosed
 from rangeland.decode.jafka.layout import SetFault, UndecodableEntry
 from rangeland.decode.kafka.layout import Fault, UndecodableRecord
 from rangeland.decode.rocketmq.layout import StoredFault, UndecodableMessage
+from rangeland.dialects.protocol_session import LoginClosed
 from rangeland.errors import BadRecord, Damage, RangelandError, Unreachable
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Partition
@@ -143,8 +144,7 @@ def test_a_refused_table_is_a_conflict_that_is_not_retried() -> None:
             errors.Damage(3, 7),
         ),
         (errors.BadRecord("b", why="crc"), "damage", None),
-        (errors.Unreachable("u", closed=True), "closed", True),
-        (errors.AccessDenied("a", closed_at=2), "closed_at", 2),
+        (LoginClosed("a", step=2), "step", 2),
         (
             errors.RemoteProtocolError("r", length=-1, first_bytes=b"\x15\x03"),
             "first_bytes",
@@ -184,6 +184,12 @@ def test_a_message_is_sentences_and_names_keep_their_spelling(
     assert errors.Conflict(what, why=why, do=do).message == message
 
 
+def test_a_login_that_was_closed_is_shown_as_denied_access_with_its_step() -> None:
+    shown = errors.error_json(LoginClosed("closed", step=2, broker="b1"))
+    assert (shown["error"], shown["exit"]) == ("AccessDenied", 78)
+    assert shown["facts"] == {"broker": "b1", "closed_at": 2}
+
+
 def test_words_replace_only_what_they_are_given_for() -> None:
     error = RangelandError("it broke", why="rust", do="mend it", broker="b1")
     copy = error.with_words(what="it stopped", why="age")
@@ -193,8 +199,6 @@ def test_words_replace_only_what_they_are_given_for() -> None:
 
 
 VALUES: dict[str, Any] = {
-    "closed": True,
-    "closed_at": 2,
     "length": -1,
     "first_bytes": b"\x15\x03",
     "damage": Damage(4, 7),
@@ -230,7 +234,7 @@ def test_an_error_keeps_its_values_and_answers_in_other_words_and_when_pickled(
         UndecodableEntry(SetFault.WRONG_CHECKSUM, 1, 2, 3),
         UndecodableRecord(Fault.BATCH_ENDS, 1, 2, 3),
         UndecodableMessage(StoredFault.ORDER, 1, 2),
-        ConnectionClosed("closed").as_unwelcome(),
+        LoginClosed("closed", step=2, operator="me"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -252,7 +256,6 @@ def test_a_failure_of_a_connection_has_the_words_and_facts_of_its_reason() -> No
     found = ConnectionClosed.because_of(reason)
     assert type(found) is ConnectionClosed
     assert (found.what, found.why, found.do) == ("no token", "busy", "wait")
-    assert (found.closed, found.is_unwelcome) == (True, False)
     assert found.facts == {"port": 1, "closed": True}
-    found = ConnectionClosed.because_of(errors.AccessDenied("no", operator="me", closed_at=2))
+    found = ConnectionClosed.because_of(LoginClosed("no", operator="me", step=2))
     assert (found.facts, found.acts) == ({"closed_at": 2}, ConnectionClosed.acts)

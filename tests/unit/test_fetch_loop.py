@@ -23,7 +23,7 @@ from rangeland.errors import (
 )
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
-from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS
+from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS, FoundLeaders
 from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import RESPONSES_TO_GROW, SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
@@ -69,10 +69,8 @@ def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
     loop.on_log_range(step.request, start, end)
 
 
-def lead(
-    address: Address | None, topic_id: str = "A", *replicas: Address
-) -> dict[Partition, Leader]:
-    return {P0: Leader(address, 3, topic_id, replicas)}
+def lead(address: Address | None, topic_id: str = "A", *replicas: Address) -> FoundLeaders:
+    return FoundLeaders({P0: Leader(address, 3, topic_id, replicas)})
 
 
 def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
@@ -148,7 +146,7 @@ def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> No
     loop = loop_of(slice_(0, P0), slice_(1, P1), slice_(2, Partition("u", 0), leader=B2))
     loop.on_lost(ask(loop).address, "reset")
     assert take_step(loop, 0) == FindLeaders((P0, P1), ())
-    loop.on_leaders({})
+    loop.on_leaders(FoundLeaders())
     assert ask(loop).address == B2
 
 
@@ -200,10 +198,10 @@ def test_the_same_leader_named_again_is_given_a_moment_and_then_taken() -> None:
 def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
     loop = loop_of(slice_(0, P0, leader=None), slice_(1, P1))
     take_step(loop, 0)
-    loop.on_leaders({})  # P0 waits until 100
+    loop.on_leaders(FoundLeaders())  # P0 waits until 100
     loop.on_lost(ask(loop, 10).address, "reset")
     assert take_step(loop, 10) == FindLeaders((P1,), ())
-    loop.on_leaders({}, unreachable={P1: "nobody answers"})
+    loop.on_leaders(FoundLeaders(unreachable={P1: "nobody answers"}))
     assert loop.states[0].retry.failures == 1
     assert take_step(loop, 99) == WaitUntil(100)
 
@@ -235,7 +233,8 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
 ) -> None:
     loop = loop_of(slice_(0, P0), expired=Action.SKIP)
     measure(loop, 0, start, 600)
-    ((index, loss),) = loop.take_losses()
+    (lost,) = loop.take_losses()
+    index, loss = lost.index, lost.loss
     assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
     assert loss.kind is LossKind.EXPIRED
     if lost_until == 100:
@@ -286,7 +285,7 @@ def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
         _stay_beyond_the_end(loop_of(slice_(0, P0, 30, 100)), 30_000)
     skipping = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     assert _stay_beyond_the_end(skipping, 30_000) > 10_000
-    ((_, loss),) = skipping.take_losses()
+    (loss,) = (lost.loss for lost in skipping.take_losses())
     assert (loss.from_offset, loss.until_offset) == (30, 100)
     assert loss.kind is LossKind.TRUNCATED
 
@@ -299,7 +298,7 @@ def _have_no_leader(loop: FetchLoop, now: int) -> None:
         elif isinstance(step, SendFetch):
             loop.on_lost(step.address, "reset")
         else:
-            loop.on_leaders({})
+            loop.on_leaders(FoundLeaders())
 
 
 def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_truncated() -> None:
@@ -332,7 +331,7 @@ def test_another_topic_id_in_the_metadata_is_a_topic_created_again(meaning: Erro
     skipping = loop_of(slice_(0, P0), recreated=Action.SKIP)
     _named_b(skipping, meaning, 8_000)
     assert skipping.next(8_000) == AllRead()
-    assert [(i, x.kind, x.width) for i, x in skipping.take_losses()] == [
+    assert [(x.index, x.loss.kind, x.loss.width) for x in skipping.take_losses()] == [
         (0, LossKind.RECREATED, 100)
     ]
 
@@ -365,7 +364,7 @@ def test_a_broker_that_does_not_answer_in_time_is_asked_for_less() -> None:
     before = ask(loop).requests[0].max_bytes
     loop.on_lost(ask(loop).address, "no complete response in 30000 ms", is_slow=True)
     take_step(loop, 0)
-    loop.on_leaders({p: Leader(B2) for p in (P0, P1)})
+    loop.on_leaders(FoundLeaders({p: Leader(B2) for p in (P0, P1)}))
     (request,) = ask(loop, 0).requests
     assert request.max_bytes == max(before // 2, loop.limits.smallest_fetch_bytes) < before
     loop.on_records(request, 100)
@@ -405,7 +404,7 @@ def test_a_connection_that_breaks_says_nothing_about_sizes() -> None:
     before = ask(loop).requests[0].max_bytes
     loop.on_lost(ask(loop).address, "the broker closed the connection")
     take_step(loop, 0)
-    loop.on_leaders({P0: Leader(B2)})
+    loop.on_leaders(FoundLeaders({P0: Leader(B2)}))
     assert ask(loop).requests[0].max_bytes == before
 
 
@@ -513,7 +512,7 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
         loop = _with_epochs(truncated=action)
         assert _cut_short(loop, 30, itertools.repeat(30)) == 2
         assert loop.now_ms < 3_000, "nobody waits for the deadline"
-        ((_, loss),) = loop.take_losses()
+        (loss,) = (lost.loss for lost in loop.take_losses())
         assert (loss.from_offset, loss.until_offset) == (30, 100)
         assert (loss.kind, loss.action) == (LossKind.TRUNCATED, action)
 
@@ -532,7 +531,7 @@ def test_a_log_that_ends_inside_the_slice_is_asked_for_again_after_a_pause() -> 
 def test_losses_are_handed_over_once() -> None:
     loop = loop_of(slice_(0, P0), expired=Action.SKIP)
     measure(loop, 0, 40, 600)
-    assert [(index, loss.width) for index, loss in loop.take_losses()] == [(0, 40)]
+    assert [(lost.index, lost.loss.width) for lost in loop.take_losses()] == [(0, 40)]
     assert loop.take_losses() == []
 
 
@@ -546,7 +545,7 @@ def test_an_end_that_no_epoch_confirms_is_asked_for_longer() -> None:
     loop = loop_of(slice_(0, P0, 30, 100), truncated=Action.SKIP)
     assert _cut_short(loop, 30, itertools.repeat(30)) > 2
     assert 5_000 < loop.now_ms < 9_000
-    ((_, loss),) = loop.take_losses()
+    (loss,) = (lost.loss for lost in loop.take_losses())
     assert (loss.from_offset, loss.kind) == (30, LossKind.TRUNCATED)
 
 
@@ -617,7 +616,8 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
         loop.on_records(step.requests[0], 40 if step.address == B1 else 100)
     _retry_for_ever_or_end(loop)
     assert take_step(loop, loop.now_ms) == AllRead()
-    ((index, loss),) = loop.take_losses()
+    (lost,) = loop.take_losses()
+    index, loss = lost.index, lost.loss
     assert (index, loss.from_offset, loss.until_offset, loss.action) == (0, 40, 100, Action.HOLD)
     assert loss.kind is LossKind.UNREACHABLE
     assert "LEADER_NOT_AVAILABLE" in loss.evidence
@@ -717,7 +717,8 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     loop.on_error(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
     assert take_step(loop, 1) == AllRead()
-    ((index, loss),) = loop.take_losses()
+    (lost,) = loop.take_losses()
+    index, loss = lost.index, lost.loss
     assert (index, loss.from_offset, loss.until_offset) == (0, 5, 100)
     assert (loss.kind, loss.action) == (LossKind.CORRUPT, Action.HOLD)
 
@@ -725,7 +726,7 @@ def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
 def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
     loop = loop_of(slice_(0, P0, 5), expired=Action.HOLD)
     measure(loop, 0, 50, 200)
-    ((_, loss),) = loop.take_losses()
+    (loss,) = (lost.loss for lost in loop.take_losses())
     assert (loss.from_offset, loss.until_offset, loss.action) == (5, 100, Action.HOLD)
     assert take_step(loop, 1) == AllRead()
 
@@ -808,7 +809,8 @@ def denied(policy: Policy, no_progress_ms: int = 1_000, from_ms: int = 0) -> tup
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
-            loop.on_leaders({}, {slice_.partition} if now >= from_ms else ())
+            unknown = frozenset({slice_.partition} if now >= from_ms else ())
+            loop.on_leaders(FoundLeaders(unknown=unknown))
         step = take_step(loop, now)
     return loop, now
 
@@ -820,7 +822,9 @@ def test_a_partition_that_the_cluster_denies_to_the_last_has_vanished() -> None:
 
 def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> None:
     loop, ended_at_ms = denied(Policy(vanished=Action.SKIP))
-    assert [(loss.kind, loss.width) for _, loss in loop.take_losses()] == [(LossKind.VANISHED, 10)]
+    assert [(lost.loss.kind, lost.loss.width) for lost in loop.take_losses()] == [
+        (LossKind.VANISHED, 10)
+    ]
     assert ended_at_ms >= 1_000
 
 
@@ -934,7 +938,7 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     loop = loop_of(slice_(0, P0, 7), expired=Action.SKIP)
     loop.on_error(ask(loop).requests[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
     loop.on_lost(ask(loop, 200).address, "reset by peer")
-    loop.on_leaders({}, ())
+    loop.on_leaders(FoundLeaders())
     take_step(loop, 10_000)
     loop.on_leaders(lead(B2))
     measure(loop, 10_000, 50, 100)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from rangeland.errors import RangeLost
 from rangeland.fetch.leader_judgement import (
     OTHER_TOPIC_MS,
     SHORT_END_MS,
+    FoundLeaders,
     judge_leader,
     judge_log_range,
     judge_metadata,
@@ -182,9 +182,15 @@ def test_a_partition_of_a_broker_that_is_silent_is_unreachable_and_not_unknown()
     assert found.unreachable.keys() == {of_a}
 
 
-def leader_seen(state: SliceState, found: Leader | None, **changed: Any) -> Observation:
-    known = {"is_unknown": False, "why_none": "it has none"} | changed
-    seen = judge_leader(state, SKIPPING, NOW, found, **known)
+def leader_seen(
+    state: SliceState, leader: Leader | None, *, is_unknown: bool = False
+) -> Observation:
+    found = FoundLeaders(
+        {} if leader is None else {P: leader},
+        frozenset({P} if is_unknown else ()),
+        {P: "it has none"},
+    )
+    seen = judge_leader(state, SKIPPING, NOW, found)
     assert isinstance(seen, Observation)
     return seen
 

@@ -16,6 +16,7 @@ from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.fetch.fetch_steps import AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.leader_judgement import FoundLeaders
 from rangeland.fetch.leader_lookup import AskedBroker
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
@@ -114,7 +115,7 @@ def carry_out(fetcher: FetchThread) -> None:
             case WaitUntil(at_ms):
                 now_ms = at_ms
             case FindLeaders():
-                loop.on_leaders({P0: Leader(B1, 3, copies=1)})
+                loop.on_leaders(FoundLeaders({P0: Leader(B1, 3, copies=1)}))
             case SendFetch(requests=(request,)):
                 loop.on_empty(request, None, throttled=False)
             case AskLogRange(leader, request):

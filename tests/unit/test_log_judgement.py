@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.loss import Loss, LossKind
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     Isolation,
     Leader,
@@ -37,8 +37,8 @@ from rangeland.planning.plan import Plan
 P, Q = Partition("orders", 0), Partition("orders", 1)
 LEADER = Leader(Address("b", 9092), 7, "id-1", copies=3)
 MARK = LogMark(100, "id-1", 7)
-DOWN = Absences(unreachable={P: "no leader"})
-METADATA = LogEvidence({P: LEADER}, Absences(), {}, {P: 99})
+DOWN = AbsentPartitions(unreachable={P: "no leader"})
+METADATA = LogEvidence({P: LEADER}, AbsentPartitions(), {}, {P: 99})
 NAMELESS = LogMark(100)
 OLD_LEADER = Leader(Address("b", 9092))
 
@@ -111,7 +111,7 @@ def test_a_broker_that_is_down_confirms_nothing(evidence: LogEvidence) -> None:
 
 
 def test_a_loss_is_reported_although_another_broker_is_down() -> None:
-    evidence = replace(elected(), absent=Absences(unreachable={Q: "no leader"}))
+    evidence = replace(elected(), absent=AbsentPartitions(unreachable={Q: "no leader"}))
     assert judge_logs({P: MARK, Q: MARK}, evidence) == AskSurvey({P: MARK})
     lost = replace(evidence, survey=seen(log(60, replace(LEADER, epoch=8))), may_lag=False)
     assert isinstance(judge_logs({P: MARK, Q: MARK}, lost), Changed)
@@ -125,7 +125,7 @@ def test_a_loss_is_reported_although_another_broker_is_down() -> None:
 def old_log(before: dict[Partition, int | None], **more: Any) -> LogEvidence:
     """A log of brokers that have neither topic ids nor leader epochs."""
     found = seen(LogState(P, OLD_LEADER, 0, 500))
-    return LogEvidence({P: OLD_LEADER}, Absences(), before, {P: 99}, found, **more)
+    return LogEvidence({P: OLD_LEADER}, AbsentPartitions(), before, {P: 99}, found, **more)
 
 
 def test_without_ids_bytes_are_compared() -> None:

@@ -24,6 +24,7 @@ from rangeland.connection.opening import (
 )
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.protocol_session import LoginClosed
 from rangeland.errors import AccessDenied, Bug, JobFileError, RangelandError, RemoteProtocolError
 from rangeland.model import Address
 from rangeland.wire.encoding import encode
@@ -37,7 +38,7 @@ NOW = 100.0
 NAMES = {18: "negotiation", 1: "oldest request", 3: "version probe"}
 CLOSED = ConnectionClosed("closed", closed=True)
 SILENT = ResponseTimedOut("silent")
-LOGIN_CLOSED = AccessDenied("closed", closed_at=1)
+LOGIN_CLOSED = LoginClosed("closed", step=1)
 
 
 def opening_in(
@@ -113,7 +114,7 @@ ROWS: list[tuple[OpeningPhase, OpeningEvent, RangelandError | None, str]] = [
     (P.RETURNING, E.CLOSED_EARLY, CLOSED, "ConnectionClosed"),
     (P.LOGGING_IN_AGAIN, E.LOGGED_IN, None, "FinishOpening"),
     (P.LOGGING_IN_AGAIN, E.LOGIN_CLOSED, LOGIN_CLOSED, "ConnectionClosed"),
-    (P.LOGGING_IN_AGAIN, E.LOGIN_REFUSED, LOGIN_CLOSED, "AccessDenied"),
+    (P.LOGGING_IN_AGAIN, E.LOGIN_REFUSED, LOGIN_CLOSED, "LoginClosed"),
 ]
 
 
@@ -277,7 +278,7 @@ def test_a_job_with_a_login_looks_for_no_old_broker(
 @pytest.mark.parametrize(
     ("steps", "was_served", "kind"),
     [
-        ((1, 1), False, AccessDenied),
+        ((1, 1), False, LoginClosed),
         ((1, 2), False, ConnectionClosed),
         ((1, 1), True, ConnectionClosed),
     ],
@@ -286,7 +287,7 @@ def test_a_login_is_refused_if_it_is_closed_twice_at_the_same_step(
     steps: tuple[int, int], was_served: bool, kind: type[RangelandError]
 ) -> None:
     opening = opening_in(P.LOGGING_IN, WITH_LOGIN, was_served=was_served)
-    first, second = (AccessDenied("closed", closed_at=step) for step in steps)
+    first, second = (LoginClosed("closed", step=step) for step in steps)
     assert opening.on_login_closed(first) == ConnectAgain()
     opening.phase = P.LOGGING_IN_AGAIN
     step = opening.on_login_closed(second)

@@ -9,7 +9,7 @@ import pytest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     AtOffset,
     AtTime,
@@ -417,7 +417,7 @@ def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
 
 
 def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:
-    seen = Survey(777, {P0: log(P0, 0, 9)}, absent=Absences(frozenset({P1})))
+    seen = Survey(777, {P0: log(P0, 0, 9)}, absent=AbsentPartitions(frozenset({P1})))
     assert spans(draft_exact_ranges(terms(), seen, position(), [Range(P1, 0, 3, "A")])) == []
 
 
@@ -435,7 +435,7 @@ def test_what_a_log_has_lost_of_one_range_keeps_no_other_of_its_partition_from_t
         (LossKind.RECREATED, 15, 19),
         (LossKind.VANISHED, 0, 4),
     ]
-    left_out = Survey(777, {P0: log(P0, 13, 30)}, absent=Absences(frozenset({P1})))
+    left_out = Survey(777, {P0: log(P0, 13, 30)}, absent=AbsentPartitions(frozenset({P1})))
     drafted = draft_ranges_in_log(terms(), left_out, position(), wanted[-1:])
     assert (spans(drafted), drafted.held) == ([], ())
 
@@ -448,12 +448,14 @@ FAR = Partition("t", 0, "2")
     [
         (
             Range(P1, 0, 3),
-            Survey(7, {P0: log(P0, 0, 9)}, absent=Absences(unreachable={P1: "no leader"})),
+            Survey(7, {P0: log(P0, 0, 9)}, absent=AbsentPartitions(unreachable={P1: "no leader"})),
             "no lead",
         ),
         (
             Range(FAR, 0, 3),
-            Survey(7, {P0: log(P0, 0, 9)}, absent=Absences(unanswered_brokers={"2": "refused"})),
+            Survey(
+                7, {P0: log(P0, 0, 9)}, absent=AbsentPartitions(unanswered_brokers={"2": "refused"})
+            ),
             "broker 2: r",
         ),
         (Range(FAR, 0, 3), Survey(7, {P0: log(P0, 0, 9)}), "no broker of that name"),

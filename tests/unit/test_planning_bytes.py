@@ -9,7 +9,7 @@ import pytest
 from rangeland.errors import JobFileError, ProofFailed, RangeLost, Unreachable
 from rangeland.loss import Action, LossKind
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     AtOffset,
     AtTime,
@@ -59,8 +59,10 @@ HOLD = request(FromCheckpoint(), Latest(), unreachable=Action.HOLD)
 BOTH = {ONE: LogMark(300), TWO: LogMark(500)}
 
 
-def absent_but(answered: set[str], unanswered: dict[str, str] | None = None) -> Absences:
-    return Absences(answered_brokers=frozenset(answered), unanswered_brokers=unanswered or {})
+def absent_but(answered: set[str], unanswered: dict[str, str] | None = None) -> AbsentPartitions:
+    return AbsentPartitions(
+        answered_brokers=frozenset(answered), unanswered_brokers=unanswered or {}
+    )
 
 
 def in_entry(offset: int, start: int, end: int) -> OffsetLookups:

@@ -9,6 +9,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
+from rangeland.fetch.leader_judgement import FoundLeaders
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import DETOUR_MS, ReadMode, Sender, ServingBroker
 from rangeland.loss import Action
@@ -38,7 +39,7 @@ def sent_away(*more: Slice) -> FetchLoop:
     loop = FetchLoop([slice_of(), *more], PATIENCE, SKIPPING, 0)
     assert loop.on_preferred(ask(loop).requests[0].index, 2)
     assert take_step(loop, 0) == FindLeaders((P0,), ())
-    loop.on_leaders({P0: LED})
+    loop.on_leaders(FoundLeaders({P0: LED}))
     return loop
 
 
@@ -65,7 +66,7 @@ def test_an_answer_without_records_that_names_a_replica_is_no_failure() -> None:
     loop.on_empty(ask(loop).requests[0], 50, False, 2)
     assert loop.states[0].retry.failures == 0
     assert take_step(loop, 0) == FindLeaders((P0,), ())
-    loop.on_leaders({P0: LED})
+    loop.on_leaders(FoundLeaders({P0: LED}))
     assert ask(loop).address == REPLICA
 
 
@@ -96,7 +97,7 @@ def test_a_replica_that_nobody_knows_is_looked_for_once() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
     assert loop.on_preferred(0, 9)
     take_step(loop, 0)
-    loop.on_leaders({P0: LED})
+    loop.on_leaders(FoundLeaders({P0: LED}))
     step = ask(loop)
     assert (step.address, step.stays) == (LEADER, True)
     assert not loop.on_preferred(0, 9)
@@ -156,7 +157,7 @@ def test_who_led_when_the_plan_was_made_may_be_a_replica_by_now() -> None:
     assert loop.sender_of(ask(loop).requests[0]) is Sender.UNCONFIRMED_LEADER
     loop.on_error(ask(loop).requests[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     take_step(loop, 0)
-    loop.on_leaders({P0: Leader(OTHER, 8, "A")})
+    loop.on_leaders(FoundLeaders({P0: Leader(OTHER, 8, "A")}))
     assert loop.sender_of(ask(loop).requests[0]) is Sender.LEADER
     alone = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, Capabilities(numbered_per_broker=True))
     assert alone.sender_of(ask(alone).requests[0]) is Sender.ONLY_BROKER
@@ -203,7 +204,7 @@ def test_only_the_leader_s_own_response_makes_a_loss() -> None:
     assert isinstance(measure, AskLogRange)
     assert measure.address == LEADER
     loop.on_log_range(measure.request, 40, 200)
-    assert [(loss.from_offset, loss.until_offset) for _, loss in loop.take_losses()] == [(0, 40)]
+    assert [lost.loss.interval for lost in loop.take_losses()] == [(0, 40)]
 
 
 # --- what a response proves -------------------------------------------------------------------
@@ -260,7 +261,7 @@ def stood_in_for(policy: Policy = SKIPPING) -> FetchLoop:
     slice_ = Slice(0, P0, 0, 100)
     loop = FetchLoop([slice_], PATIENCE, policy, 0, Capabilities(leader_id=0))
     take_step(loop, 0)
-    loop.on_leaders({P0: AWAY})
+    loop.on_leaders(FoundLeaders({P0: AWAY}))
     return loop
 
 
@@ -294,7 +295,7 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
             case AskLogRange(_, request):
                 loop.on_log_range(request, start, end)
             case FindLeaders():
-                loop.on_leaders({P0: AWAY})
+                loop.on_leaders(FoundLeaders({P0: AWAY}))
 
 
 def test_damage_in_what_stands_in_for_a_leader_waits_for_the_leader() -> None:
@@ -322,7 +323,7 @@ def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_l
 def test_a_loop_that_reads_leaders_only_waits_for_one_that_is_away() -> None:
     loop = FetchLoop([Slice(0, P0, 0, 100)], PATIENCE, SKIPPING, 0, leader_only=True)
     take_step(loop, 0)
-    loop.on_leaders({P0: AWAY})
+    loop.on_leaders(FoundLeaders({P0: AWAY}))
     assert isinstance(take_step(loop, 0), WaitUntil)
     assert "is only a replica" in loop.states[0].retry.last_failure
 
@@ -336,7 +337,9 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
         if isinstance(step, WaitUntil):
             now = step.at_ms
         elif isinstance(step, FindLeaders):
-            loop.on_leaders({P0: Leader(LEADER, None, None, (LEADER, REPLICA), (0, 1))})
+            loop.on_leaders(
+                FoundLeaders({P0: Leader(LEADER, None, None, (LEADER, REPLICA), (0, 1))})
+            )
     step = ask(loop, now)
     assert step.address == LEADER
     assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
@@ -355,7 +358,7 @@ def test_a_replica_that_is_beyond_its_end_is_not_a_loss_under_a_policy_that_fail
     loop = FetchLoop([slice_of()], PATIENCE, Policy(), 0)
     loop.on_preferred(0, 2)
     take_step(loop, 0)
-    loop.on_leaders({P0: LED})
+    loop.on_leaders(FoundLeaders({P0: LED}))
     try:
         loop.on_error(ask(loop).requests[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     except RangeLost:

@@ -12,7 +12,13 @@ import scramp
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_mechanisms import login
 from rangeland.dialects.kafka.session import KafkaSession
-from rangeland.dialects.protocol_session import BrokerRequest, Credentials, UnsupportedRequest
+from rangeland.dialects.protocol_session import (
+    BrokerRequest,
+    Credentials,
+    LoginClosed,
+    PeerClosed,
+    UnsupportedRequest,
+)
 from rangeland.errors import (
     AccessDenied,
     JobFileError,
@@ -121,8 +127,8 @@ def test_a_refusal_is_reported_without_the_password(mechanism: str) -> None:
 
 
 def test_an_old_broker_that_closes_has_refused() -> None:
-    closed = Unreachable("closed", closed=True)
-    with pytest.raises(AccessDenied, match="closed the connection while user lander"):
+    closed = PeerClosed("closed")
+    with pytest.raises(LoginClosed, match="closed the connection while user lander"):
         converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, closed, is_old=True)
 
 

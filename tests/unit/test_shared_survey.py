@@ -12,7 +12,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.plan_surveys import FRESH_S
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     AtOffset,
     Bounds,
@@ -40,7 +40,7 @@ def survey_for(wanted: SurveyRequest) -> Survey:
         taken_at_ms=0,
         logs={p: LogState(p, leader, 0, 10, None) for p in places},
         lookups=OffsetLookups({(p, t): 5 for p in places for t in wanted.times_ms}),
-        absent=Absences(
+        absent=AbsentPartitions(
             unreachable={Partition(topic, 1): "no leader" for topic in wanted.topics},
             unseen_topics=frozenset(wanted.topics),
         ),

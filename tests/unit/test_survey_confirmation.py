@@ -23,7 +23,7 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.loss import Action, LossKind
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     AtOffset,
     Bounds,
@@ -250,6 +250,26 @@ def test_a_new_topic_that_one_broker_has_not_heard_of_is_found_at_the_other() ->
     assert set(survey.logs) == {P0, P1}
 
 
+def test_a_suspicion_is_asked_again_although_a_topic_was_unknown_before() -> None:
+    def lie(address: Address, number: int, what: Any) -> Any:
+        if what == "topics":
+            return topics(unknown=True) if number == 0 else None
+        return 3 if what == Latest() and number == 0 else None
+
+    survey, _ = surveyed(lie, {})
+    assert {(log.start_offset, log.end_offset) for log in survey.logs.values()} == {(5, 20)}
+
+
+def test_a_topic_that_only_a_second_look_does_not_know_is_not_the_jobs_mistake() -> None:
+    def lie(address: Address, number: int, what: Any) -> Any:
+        if what == "topics":
+            return topics(unknown=True) if number == 1 else None
+        return 3 if what == Latest() and number == 0 else None
+
+    survey, _ = surveyed(lie, {})
+    assert {(log.start_offset, log.end_offset) for log in survey.logs.values()} == {(5, 20)}
+
+
 def test_a_topic_without_partitions_is_waited_for_and_never_gone() -> None:
     with pytest.raises(Unreachable, match="no partitions yet"):
         surveyed(always(topics(), "topics"))
@@ -274,11 +294,11 @@ GONE = Survey(0, {P0: LogState(P0, Leader(B1), 5, 20)})
     "first",
     [
         pytest.param(
-            replace(GONE, absent=Absences(unreachable={P1: "it has no leader"})),
+            replace(GONE, absent=AbsentPartitions(unreachable={P1: "it has no leader"})),
             id="without a leader",
         ),
         pytest.param(
-            replace(GONE, absent=Absences(frozenset({P1}))), id="known, and not asked for"
+            replace(GONE, absent=AbsentPartitions(frozenset({P1}))), id="known, and not asked for"
         ),
     ],
 )
@@ -312,7 +332,7 @@ def test_what_was_looked_up_in_a_log_is_from_the_same_survey_as_the_log() -> Non
 
     logs = {p: LogState(p, Leader(B1), 5, 20) for p in (P0, P1)}
     first = Survey(0, {**logs, P0: replace(logs[P0], end_offset=LIED)}, lookups(P1, 12))
-    absent = Absences(unreachable={P1: "it has no leader"})
+    absent = AbsentPartitions(unreachable={P1: "it has no leader"})
     second = Survey(0, {P0: logs[P0]}, lookups(P0, 11), absent)
     odd = suspicions(first, MARKS, ["t"]), suspicions(second, MARKS, ["t"])
     assert (list(odd[0]), list(odd[1])) == ([P0], [])
@@ -335,7 +355,7 @@ def test_the_offset_of_a_group_in_a_log_without_a_leader_since_is_known() -> Non
     first = Survey(
         0, {**logs, P0: replace(logs[P0], end_offset=LIED)}, OffsetLookups(of_groups=of_groups)
     )
-    absent = Absences(unreachable={P1: "it has no leader"})
+    absent = AbsentPartitions(unreachable={P1: "it has no leader"})
     second = Survey(0, {P0: logs[P0]}, OffsetLookups(of_groups={(P0, "g"): 12}), absent)
     found = merge_surveys(first, second, suspicions(first, MARKS, ["t"]), {}, "both")
     ranges = resolve(request, found, JobPosition(MARKS)).ranges

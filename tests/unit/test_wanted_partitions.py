@@ -10,7 +10,7 @@ import pytest
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import AccessDenied, Unreachable
-from rangeland.model import Absences, Address, Leader, Partition
+from rangeland.model import AbsentPartitions, Address, Leader, Partition
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import (
     ChangedMeanwhile,
@@ -44,7 +44,7 @@ UNKNOWN = topic(meaning=ErrorMeaning.FIND_LEADER, code_name="UNKNOWN_TOPIC", is_
 def test_without_a_restriction_all_partitions_of_a_topic_are_wanted() -> None:
     found = wanted_partitions(cluster(topic(P0, P1), topic(name="other")), ASKED)
     assert found == WantedPartitions(
-        {P0: Leader(B1), P1: Leader(B1)}, (), frozenset({"t"}), Absences()
+        {P0: Leader(B1), P1: Leader(B1)}, (), frozenset({"t"}), AbsentPartitions()
     )
 
 
@@ -184,7 +184,7 @@ def test_a_silent_broker_counts_if_it_may_have_wanted_partitions(
 
 def found(**absent: Any) -> WantedPartitions:
     leaders = {P0: Leader(B1, topic_id="A"), P1: Leader(B1, topic_id="A")}
-    return WantedPartitions(leaders, (P2,), frozenset({"t"}), Absences(**absent))
+    return WantedPartitions(leaders, (P2,), frozenset({"t"}), AbsentPartitions(**absent))
 
 
 def test_what_is_missing_is_named() -> None:
@@ -214,7 +214,7 @@ def test_a_later_view_moves_leaders_and_brings_nothing_back() -> None:
     before = found(unreachable={P1: "it is silent", P2: "it has no leader"})
     leaders = {p: Leader(B2, topic_id="A") for p in (P1, P2, Partition("t", 3))}
     later = WantedPartitions(
-        leaders, (), frozenset({"t"}), Absences(unseen_topics=frozenset({"u"}))
+        leaders, (), frozenset({"t"}), AbsentPartitions(unseen_topics=frozenset({"u"}))
     )
     moved = before.move_to(later)
     assert moved.leaders == {P0: Leader(B1, topic_id="A"), P1: Leader(B2, topic_id="A")}
@@ -223,7 +223,9 @@ def test_a_later_view_moves_leaders_and_brings_nothing_back() -> None:
 
 
 def test_a_leader_of_another_incarnation_is_not_moved_to() -> None:
-    later = WantedPartitions({P0: Leader(B1, topic_id="B")}, (), frozenset({"t"}), Absences())
+    later = WantedPartitions(
+        {P0: Leader(B1, topic_id="B")}, (), frozenset({"t"}), AbsentPartitions()
+    )
     with pytest.raises(ChangedMeanwhile, match="its id was A and is B"):
         found().move_to(later)
     nameless = replace(later, leaders={P0: Leader(B2)})

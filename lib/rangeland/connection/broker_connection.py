@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import (
+    ClientUnwelcome,
     ConnectionClosed,
     ConnectionLost,
     TokenUnavailable,
@@ -37,8 +38,8 @@ from rangeland.connection.opening import (
 from rangeland.connection.socket_stream import PROBE_MS, Stream, speaks_tls
 from rangeland.dialects.cluster_values import LeaderRequest
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.protocol_session import BrokerRequest
-from rangeland.errors import AccessDenied, JobFileError, RangelandError, RemoteProtocolError
+from rangeland.dialects.protocol_session import BrokerRequest, LoginClosed
+from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError
 from rangeland.model import Address
 
 __all__ = ["BrokerConnection", "ConnectionLost"]
@@ -155,9 +156,7 @@ class BrokerConnection:
         try:
             if self._authentication is not None:
                 self._log_in(self._authentication)
-        except AccessDenied as error:
-            if error.closed_at is None:
-                raise
+        except LoginClosed as error:
             return opening.on_login_closed(error)
         return opening.move_on(OpeningEvent.LOGGED_IN)
 
@@ -266,7 +265,7 @@ class BrokerConnection:
             return diagnosis.tls_port_error(self.address)
         explained = error.with_words(do=diagnosis.SILENT_CLOSE)
         is_unwelcome = self._is_known and self._settings.sasl is None
-        return explained.as_unwelcome() if is_unwelcome else explained
+        return ClientUnwelcome.because_of(explained) if is_unwelcome else explained
 
     # --- wrong ports ------------------------------------------------------------
 

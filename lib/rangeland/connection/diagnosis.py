@@ -123,7 +123,8 @@ def _certificate_error(
 ) -> JobFileError | AccessDenied:
     what, why = f"the certificate of {address}", failure.verify_message
     if failure.verify_code in _ANOTHER_NAME:
-        others = " (other brokers are named by their advertised.listeners)" * (peer == BROKER)
+        is_broker = peer == BROKER
+        others = " (other brokers are named by their advertised.listeners)" if is_broker else ""
         return _setting_error(
             address,
             f"{what} is for another host",

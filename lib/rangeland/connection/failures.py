@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from rangeland.dialects.protocol_session import PeerClosed
 from rangeland.errors import RangelandError, Unreachable
 
 
@@ -24,14 +25,13 @@ class NotABroker(ConnectionLost):
     """The peer speaks another protocol."""
 
 
-class ConnectionClosed(ConnectionLost):
-    """The peer closed the connection. ``is_unwelcome``: it did so at the first request, after it
-    had answered as a broker, and there was no login."""
+class ConnectionClosed(ConnectionLost, PeerClosed):
+    """The peer closed the connection."""
 
-    is_unwelcome = False
 
-    def as_unwelcome(self) -> Self:
-        return self._copy(is_unwelcome=True)
+class ClientUnwelcome(ConnectionClosed):
+    """The peer closed the connection at the first request, after it had answered as a broker, and
+    there was no login."""
 
 
 class TokenUnavailable(ConnectionLost):

@@ -23,8 +23,8 @@ from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.protocol_session import ProtocolSession
-from rangeland.errors import AccessDenied, Bug, RangelandError, RemoteProtocolError, Unreachable
+from rangeland.dialects.protocol_session import LoginClosed, ProtocolSession
+from rangeland.errors import Bug, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.model import Address
 
 
@@ -205,7 +205,7 @@ class Opening:
     _deadline: float | None = field(default=None, init=False)
     _closed: RangelandError | None = field(default=None, init=False)
     """The close that TLS may explain."""
-    _refusal: AccessDenied | None = field(default=None, init=False)
+    _refusal: LoginClosed | None = field(default=None, init=False)
     """What the first close during a login may be."""
 
     def on_connected(self, now: float) -> OpeningStep:
@@ -243,8 +243,8 @@ class Opening:
         no_tls = OpeningEvent.NO_TLS_BUT_LOGIN if has_login else OpeningEvent.NO_TLS
         return self.move_on(OpeningEvent.SPEAKS_TLS if speaks_tls else no_tls, self._closed)
 
-    def on_login_closed(self, error: AccessDenied) -> OpeningStep:
-        is_same = self._refusal is not None and self._refusal.closed_at == error.closed_at
+    def on_login_closed(self, error: LoginClosed) -> OpeningStep:
+        is_same = self._refusal is not None and self._refusal.step == error.step
         is_refused = is_same and not self.was_served
         event = OpeningEvent.LOGIN_REFUSED if is_refused else OpeningEvent.LOGIN_CLOSED
         self._refusal = self._refusal or error

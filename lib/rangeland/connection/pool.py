@@ -13,7 +13,12 @@ from typing import Any
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.diagnosis import missing_login_error
-from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
+from rangeland.connection.failures import (
+    ClientUnwelcome,
+    ConnectionClosed,
+    ConnectionLost,
+    ResponseTimedOut,
+)
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import RangelandError
@@ -70,7 +75,7 @@ class ConnectionPool:
             return self._call(address, requests)
         except ConnectionLost as error:
             self.drop(address)
-            is_unwelcome = fresh and isinstance(error, ConnectionClosed) and error.is_unwelcome
+            is_unwelcome = fresh and isinstance(error, ClientUnwelcome)
             if fresh and not is_unwelcome:
                 raise
         logger.info("Reconnecting to %s", address)
@@ -78,11 +83,11 @@ class ConnectionPool:
             return self._call(address, requests)
         except ConnectionLost as error:
             self.drop(address)
-            if is_unwelcome and isinstance(error, ConnectionClosed) and error.is_unwelcome:
+            if is_unwelcome and isinstance(error, ClientUnwelcome):
                 self._check_login_is_optional(address, error)
             raise
 
-    def _check_login_is_optional(self, address: Address, closed: ConnectionClosed) -> None:
+    def _check_login_is_optional(self, address: Address, closed: ClientUnwelcome) -> None:
         """Raises JobFileError if the listener itself reports that it requires a login. A closed
         connection alone proves nothing: busy brokers and load balancers also close connections."""
         requests = self.dialect.mechanisms_requests()
@@ -169,12 +174,15 @@ class ConnectionPool:
         if connection is not None:
             connection.close()
 
+    def drop_all(self) -> None:
+        for address in list(self._open):
+            self.drop(address)
+
     def close(self) -> None:
         """Closes all connections for good: a thread that still uses the pool gets ConnectionLost,
         not a new connection."""
         self._closed = True
-        for address in list(self._open):
-            self.drop(address)
+        self.drop_all()
 
     def __enter__(self) -> ConnectionPool:
         return self

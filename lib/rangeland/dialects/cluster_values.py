@@ -54,6 +54,11 @@ class NoSeedAnswered:
         )
 
 
+class RestartRequired(Unreachable):
+    """A broker says that what this client knows of its cluster is out of date: where its brokers
+    are has to be found out again, from the servers that the job names."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """One topic as the metadata shows it."""

@@ -54,12 +54,11 @@ class Dialect(ABC):
     def open_session(self, client_id: str) -> ProtocolSession: ...
 
     def login(self, credentials: Credentials) -> Generator[BrokerRequest, Any, int | None]:
-        """Yields requests and is sent their responses; an error of a request is thrown in.
-        Returns after how many milliseconds the login must be repeated on the same connection;
-        None or 0: never. Raises AccessDenied if the login is refused; with ``closed_at`` if the
-        only evidence is that the peer closed the connection (``Unreachable.closed``) at that
-        step, so that it takes a second time to be sure. Raises JobFileError for a mechanism that
-        does not fit, MissingRequirement for a package that this Python lacks."""
+        """Yields requests and is sent their responses; an error of a request is thrown in,
+        ``PeerClosed`` if the peer closed the connection. Returns after how many milliseconds the
+        login must be repeated on the same connection; None or 0: never. Raises AccessDenied if the
+        login is refused, LoginClosed if the only evidence of that is a close, JobFileError for a
+        mechanism that does not fit, MissingRequirement for a package that this Python lacks."""
         raise JobFileError(
             "brokers of this dialect have no logins",
             why=f"{credentials.mechanism} was requested",

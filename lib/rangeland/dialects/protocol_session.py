@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rangeland.errors import LocalProtocolError, RemoteProtocolError
+from rangeland.errors import AccessDenied, LocalProtocolError, RemoteProtocolError, Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,25 @@ class NoCommonVersion(RemoteProtocolError):
 
 class UnsupportedRequest(NoCommonVersion):
     """The broker does not know the request at all."""
+
+
+class PeerClosed(Unreachable):
+    """The peer closed the connection: what a login gets in place of a response."""
+
+
+class LoginClosed(AccessDenied):
+    """The peer closed the connection at this ``step`` of a login. That may be how it refuses the
+    login, or it may be shutting down, so it is certain only if it happens twice."""
+
+    def __init__(
+        self, what: str, *, step: int, why: str = "", do: str = "", **answers_and_facts: Any
+    ) -> None:
+        super().__init__(what, why=why, do=do, **answers_and_facts)
+        self.step = step
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return super().facts | {"closed_at": self.step}
 
 
 class KerberosContext(Protocol):

@@ -18,7 +18,7 @@ fails ends with a ``Fail`` as its last step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -27,7 +27,13 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
 from rangeland.fetch.fetch_steps import Step, next_step
-from rangeland.fetch.leader_judgement import judge_leader, judge_log_range, unproved_observation
+from rangeland.fetch.fetched_pieces import LostPiece
+from rangeland.fetch.leader_judgement import (
+    FoundLeaders,
+    judge_leader,
+    judge_log_range,
+    unproved_observation,
+)
 from rangeland.fetch.loss_judgement import judge_damage
 from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReadMode, Sender, initial_broker
@@ -44,7 +50,7 @@ from rangeland.fetch.slice_state import (
     new_state,
 )
 from rangeland.loss import DecidedLoss, LossKind
-from rangeland.model import Address, Leader, Partition, Slice
+from rangeland.model import Address, Leader, Slice
 from rangeland.planning.policy import Policy
 
 
@@ -62,7 +68,7 @@ class FetchLoop:
     leader_only: bool = False
     """Replicas are not read, whether a leader names one or one stands in for it."""
     states: dict[int, SliceState] = field(init=False)
-    _losses: list[tuple[int, DecidedLoss]] = field(init=False, default_factory=list)
+    _losses: list[LostPiece] = field(init=False, default_factory=list)
     _unlogged: list[LogLine | DecidedLoss] = field(init=False, default_factory=list)
     _failure: Fail | None = field(init=False, default=None)
     """What ends the run, once something does."""
@@ -88,9 +94,8 @@ class FetchLoop:
             return self._failure
         return next_step(self._unfinished_states(), self.throttle, self.limits, now_ms)
 
-    def take_losses(self) -> list[tuple[int, DecidedLoss]]:
-        """The losses that a policy has skipped or held since the last call, with the indexes of
-        their slices."""
+    def take_losses(self) -> list[LostPiece]:
+        """The losses that a policy has skipped or held since the last call."""
         losses = self._losses
         self._losses = []
         return losses
@@ -107,8 +112,10 @@ class FetchLoop:
     def _give_up_if_stuck(self, state: SliceState) -> None:
         limit_ms = self.limits.no_progress_ms
         if state.retry.stuck_ms > limit_ms:
-            loss = slice_failures.stuck_loss(state, self.policy, self.now_ms, limit_ms)
-            self._move(state, slice_failures.lost_observation(loss))
+            observation = slice_failures.stuck_observation(
+                state, self.policy, self.now_ms, limit_ms
+            )
+            self._move(state, observation)
 
     def sender_of(self, request: SliceRequest) -> Sender:
         """The sender of the response to this request."""
@@ -165,10 +172,14 @@ class FetchLoop:
         """Holds the partition at damaged bytes whose end is unknown, or ends the run. If a replica
         may have sent them, its leader is asked first."""
         state = self._current(request)
-        sender = state.broker.sender
-        first = state.next_offset
-        end = state.slice.until_offset
-        loss = judge_damage(error, sender, self.policy, state.slice, first, end)
+        loss = judge_damage(
+            error,
+            state.broker.sender,
+            self.policy,
+            state.slice,
+            state.next_offset,
+            state.slice.until_offset,
+        )
         if loss is None:
             self._move(state, unproved_observation(state, error.what))
         else:
@@ -183,8 +194,9 @@ class FetchLoop:
             f"an entry ended at {state.next_offset}, and now one in its place extends past it"
         )
         if not self._turn_to_leader(request, evidence):
-            loss = slice_failures.loss_of(state, self.policy, LossKind.TRUNCATED, evidence)
-            self._move(state, slice_failures.lost_observation(loss))
+            kind = LossKind.TRUNCATED
+            observation = slice_failures.rest_lost_observation(state, self.policy, kind, evidence)
+            self._move(state, observation)
 
     def on_empty(
         self,
@@ -300,28 +312,11 @@ class FetchLoop:
             )
         return True
 
-    def on_leaders(
-        self,
-        leaders: Mapping[Partition, Leader],
-        unknown: Collection[Partition] = (),
-        unreachable: Mapping[Partition, str] | None = None,
-    ) -> None:
-        """Reads from the leaders that metadata names. A partition that is not in ``leaders`` has no
-        known leader yet; ``unreachable`` may have the reason, for example that no broker could be
-        asked. ``unknown``: partitions that do not exist according to the cluster."""
+    def on_leaders(self, found: FoundLeaders) -> None:
+        """Reads from the leaders that metadata names."""
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
         for state in [s for s in finding if s.retry.resume_at_ms <= self.now_ms]:
-            partition = state.slice.partition
-            leader = leaders.get(partition)
-            observation = judge_leader(
-                state,
-                self.policy,
-                self.now_ms,
-                leader,
-                is_unknown=partition in unknown,
-                why_none=(unreachable or {}).get(partition, "it has no leader"),
-            )
-            self._move(state, observation)
+            self._move(state, judge_leader(state, self.policy, self.now_ms, found))
 
     # --- transitions --------------------------------------------------------------------
 
@@ -340,7 +335,7 @@ class FetchLoop:
             )
         if loss is not None:
             self._unlogged.append(loss)
-            self._losses.append((state.slice.index, loss))
+            self._losses.append(LostPiece(state.slice.index, loss))
             state.advance(loss.until_offset, self.now_ms)
 
     def _end(self, failure: Fail) -> None:

@@ -23,8 +23,8 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
-from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, LostPiece, Piece
-from rangeland.fetch.leader_judgement import proved_end
+from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, Piece
+from rangeland.fetch.leader_judgement import FoundLeaders, proved_end
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
 from rangeland.fetch.log_lines import log_all
 from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
@@ -64,30 +64,19 @@ class FetchThread:
             rack=settings.cluster.rack,
             tags=settings.tags,
         )
-        self._named_brokers = (
-            _named_brokers(settings.cluster)
-            if self.brokers.dialect.capabilities.numbered_per_broker
-            else {}
-        )
-        # If only the leader may be read, metadata has to name it.
-        located_slices = list(slices) if leader_only else [self._with_leader(s) for s in slices]
         capabilities = self.brokers.dialect.capabilities
+        # If only the leader may be read, metadata has to name it.
+        if capabilities.numbered_per_broker and not leader_only:
+            slices = _with_present_leaders(slices, settings.cluster)
         throttle = Throttle(dict(settings.rates))
         self._loop = FetchLoop(
-            located_slices, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
+            slices, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
         )
         self._responses = ResponseReader(self.brokers, self._loop, settings, floors or {})
         self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
         self._budget = PrefetchBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
-
-    def _with_leader(self, slice_: Slice) -> Slice:
-        """The slice with its broker's current address, if brokers number their own partitions:
-        another broker at the old address would answer with other records."""
-        if not self._named_brokers:
-            return slice_
-        return replace(slice_, leader=self._named_brokers.get(slice_.partition.broker))
 
     def start(self) -> None:
         self._thread.start()
@@ -142,8 +131,8 @@ class FetchThread:
                     assert_never(step)
 
     def _hand_over_losses(self) -> None:
-        for index, loss in self._loop.take_losses():
-            self._pieces.put(LostPiece(index, loss))
+        for lost in self._loop.take_losses():
+            self._pieces.put(lost)
 
     # --- records ----------------------------------------------------------------------
 
@@ -214,9 +203,8 @@ class FetchThread:
             found = look_up_leaders(self.brokers, step.partitions, step.replicas)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
-            self._loop.on_leaders({}, unreachable=reasons)
-            return
-        self._loop.on_leaders(found.leaders, found.unknown, found.unreachable)
+            found = FoundLeaders(unreachable=reasons)
+        self._loop.on_leaders(found)
 
     def _measure(self, address: Address, request: SliceRequest) -> None:
         """Asks a broker for the readable range of its log, and for the end of the log itself."""
@@ -234,9 +222,11 @@ class FetchThread:
         self._loop.on_log_range(request, start, end, written_end)
 
 
-def _named_brokers(cluster: ClusterSettings) -> dict[str, Address]:
-    """The addresses of the brokers that have names."""
-    return {name: address for name, address in cluster.named_brokers if name != str(address)}
+def _with_present_leaders(slices: Sequence[Slice], cluster: ClusterSettings) -> Sequence[Slice]:
+    """The slices with the current addresses of their brokers, if these have names: another broker
+    at an old address would answer with other records."""
+    named = {name: address for name, address in cluster.named_brokers if name != str(address)}
+    return [replace(s, leader=named.get(s.partition.broker)) for s in slices] if named else slices
 
 
 def _now_ms() -> int:

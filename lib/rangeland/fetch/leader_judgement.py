@@ -5,12 +5,12 @@ the table in ``slice_state``, with the loss that it causes or makes likely.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rangeland.dialects.cluster_values import ClusterView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.replica_choice import ReadMode
-from rangeland.fetch.slice_failures import loss_of, lost_observation
+from rangeland.fetch.slice_failures import rest_lost_observation
 from rangeland.fetch.slice_state import Fail, Observation, SliceEvent, SliceState, Suspicion
 from rangeland.loss import LossKind
 from rangeland.model import Leader, Partition
@@ -29,11 +29,13 @@ OTHER_TOPIC_MS = 5_000
 class FoundLeaders:
     """The current leaders of partitions, according to metadata."""
 
-    leaders: Mapping[Partition, Leader]
-    unknown: frozenset[Partition]
+    leaders: Mapping[Partition, Leader] = field(default_factory=dict)
+    """A partition that is missing here has no known leader yet."""
+    unknown: frozenset[Partition] = frozenset()
     """Partitions that do not exist according to the cluster."""
-    unreachable: Mapping[Partition, str]
-    """Why the only broker that has a partition cannot be asked for it."""
+    unreachable: Mapping[Partition, str] = field(default_factory=dict)
+    """Why no leader is known: the only broker that has a partition cannot be asked for it, or no
+    broker could be asked at all."""
 
 
 def judge_metadata(
@@ -87,8 +89,9 @@ def judge_log_range(
         return unproved_observation(state, f"its log is [{log_start}, {log_end})")
     if next_offset < log_start:
         evidence = f"{reason}; the nearest valid offset is {log_start}"
-        loss = loss_of(state, policy, LossKind.EXPIRED, evidence, log_start)
-        return lost_observation(loss)
+        return rest_lost_observation(
+            state, policy, LossKind.EXPIRED, evidence, until_offset=log_start
+        )
     if written_end is not None and max(written_end, log_end) <= next_offset:
         return _judge_short_end(state, policy, now_ms, written_end, has_epochs=has_epochs)
     if next_offset > log_end:
@@ -111,28 +114,23 @@ def _judge_short_end(
         suspicion = state.suspicion_of(LossKind.TRUNCATED, evidence, now_ms)
         return _suspect(SliceEvent.ENDS_HERE, suspicion)
     evidence += f"; asked {reports} times, with metadata from other brokers if any"
-    loss = loss_of(state, policy, LossKind.TRUNCATED, evidence)
-    return lost_observation(loss)
+    return rest_lost_observation(state, policy, LossKind.TRUNCATED, evidence)
 
 
 def judge_leader(
-    state: SliceState,
-    policy: Policy,
-    now_ms: int,
-    leader: Leader | None,
-    *,
-    is_unknown: bool,
-    why_none: str,
+    state: SliceState, policy: Policy, now_ms: int, found: FoundLeaders
 ) -> Observation | Fail:
-    """The meaning of the leader that metadata names, None if there is none. ``why_none``: the
-    reason for that. ``is_unknown``: the partition does not exist according to the cluster, which is
-    believed if it is still so at the deadline."""
-    if leader is None and is_unknown:
+    """The meaning of the leader that metadata names, if it names one. That a partition does not
+    exist according to the cluster is believed if it is still so at the deadline."""
+    partition = state.slice.partition
+    leader = found.leaders.get(partition)
+    if leader is None and partition in found.unknown:
         evidence = "the cluster no longer names this partition"
         suspicion = state.suspicion_of(LossKind.VANISHED, evidence, now_ms)
         return _suspect(SliceEvent.NO_LEADER, suspicion)
     if leader is None or leader.address is None:
-        return Observation(SliceEvent.NO_LEADER, why_none)
+        why = found.unreachable.get(partition, "it has no leader")
+        return Observation(SliceEvent.NO_LEADER, why)
     if leader.is_replica and state.broker.mode is ReadMode.LEADER_ONLY:
         reason = f"its leader is down, and {leader.address} is only a replica"
         return Observation(SliceEvent.NO_LEADER, reason)
@@ -142,8 +140,7 @@ def judge_leader(
         suspicion = state.suspicion_of(LossKind.RECREATED, evidence, now_ms, leader.topic_id)
         if now_ms - suspicion.since_ms < OTHER_TOPIC_MS:
             return _suspect(SliceEvent.NO_LEADER, suspicion)
-        loss = loss_of(state, policy, LossKind.RECREATED, evidence)
-        return lost_observation(loss)
+        return rest_lost_observation(state, policy, LossKind.RECREATED, evidence)
     if leader.address == state.left_leader and state.retry.failures <= 1:
         # Metadata has nothing new.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)

@@ -81,24 +81,24 @@ def judge_damage(
     sender: Sender,
     policy: Policy,
     slice_: Slice,
-    first: int | None,
+    from_offset: int | None,
     until_offset: int,
 ) -> DecidedLoss | Fail | None:
     """The loss by damage. It is skipped or quarantined up to ``until_offset`` at most, or the slice
     is held from there on. The run ends if the policy is to fail, or if reading cannot continue
     after the damage. None if the sender does not prove the damage: the leader has to be read.
-    ``first``: where the damage begins, None if that is unknown."""
+    ``from_offset``: where the damage begins, None if that is unknown."""
     if not sender.proves_damage:
         return None
-    if first is None:
+    if from_offset is None:
         return Fail(error)
     evidence = f"{error.what}: {error.why}"
     damage = error.damage
-    damaged = Loss(slice_.partition, first, until_offset, LossKind.CORRUPT, evidence)
+    damaged = Loss(slice_.partition, from_offset, until_offset, LossKind.CORRUPT, evidence)
     loss = decide_loss(damaged, policy, slice_, error)
     if isinstance(loss, Fail) or loss.action is Action.HOLD:
         return loss
-    if damage is None or damage.next_offset is None or damage.next_offset <= first:
+    if damage is None or damage.next_offset is None or damage.next_offset <= from_offset:
         reason = f"its end is unknown, so `{loss.action}` cannot continue after it"
         return Fail(_impassable_error(error, reason))
     if loss.action is Action.QUARANTINE and not damage.has_bytes:

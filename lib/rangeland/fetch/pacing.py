@@ -170,10 +170,9 @@ class RetryState:
 class Throttle:
     """How long to leave brokers alone, because of their quotas or the job's byte rate. ``rates``:
     bytes per second, by broker; a broker that is not listed, such as a new leader, gets the lowest.
-    ``default_rate`` 0 and no rates: no limit."""
+    Without rates there is no limit."""
 
     rates: Mapping[Address, int] = field(default_factory=dict)
-    default_rate: int = 0
     silent_until: dict[Address, int] = field(default_factory=dict)
     """The time, in ms, until which nothing is sent to a broker."""
 
@@ -188,7 +187,7 @@ class Throttle:
         self.silent_until[address] = max(until, self.silent_until.get(address, 0))
 
     def rate_of(self, address: Address) -> int:
-        return self.rates.get(address) or min(self.rates.values(), default=self.default_rate)
+        return self.rates.get(address) or min(self.rates.values(), default=0)
 
     def free_at(self, address: Address | None) -> int:
         """The time from which the broker may be asked again; 0: now."""

@@ -112,24 +112,24 @@ class PieceDecoder:
     def _decode_before(self, state: _PieceState, lost: LostChunk) -> _Section:
         """Decodes what precedes a loss: the dialect may find damage before it has returned the
         entries before it."""
-        until = lost.from_offset
-        end = yield from self._decode_until(state, until)
-        if end is None and state.next_offset < until:
-            raise Bug(f"{state.slice}: the records before offset {until} were not decoded")
+        until_offset = lost.from_offset
+        end = yield from self._decode_until(state, until_offset)
+        if end is None and state.next_offset < until_offset:
+            raise Bug(f"{state.slice}: the records before offset {until_offset} were not decoded")
         return end
 
-    def _decode_until(self, state: _PieceState, until: int) -> _Section:
-        """Decodes up to ``until``. A loss that ends it early is held or by damage, which may be
-        some offsets further on."""
+    def _decode_until(self, state: _PieceState, until_offset: int) -> _Section:
+        """Decodes up to ``until_offset``. A loss that ends it early is held or by damage, which may
+        be some offsets further on."""
         topic = state.slice.partition.topic
-        for found in self._find_chunks(state, until):
+        for found in self._find_chunks(state, until_offset):
             if isinstance(found, BadRecord):
-                return self._judge_damage(state, found, until)
+                return self._judge_damage(state, found, until_offset)
             if isinstance(found, Gap):
                 if self._cleanup[topic] is None:
                     yield AskCleanup(topic, state.piece.address)
                 if self._is_compacted(topic):  # from here on, no gap is reported
-                    return (yield from self._decode_until(state, until))
+                    return (yield from self._decode_until(state, until_offset))
                 judgement = self._judge_gap(state, found)
                 if not isinstance(judgement, LostChunk) or judgement.is_held:
                     return judgement
@@ -139,17 +139,16 @@ class PieceDecoder:
         return None
 
     def _find_chunks(
-        self, state: _PieceState, until: int
+        self, state: _PieceState, until_offset: int
     ) -> Iterator[SliceChunk | Gap | BadRecord]:
-        """What the dialect finds up to ``until``; damage comes last. The caller advances the state
-        to the end of each chunk."""
+        """What the dialect finds up to ``until_offset``; damage comes last. The caller advances the
+        state to the end of each chunk."""
         records = state.piece.records
-        at = state.next_offset
         is_compacted = self._is_compacted(state.slice.partition.topic)
         reports_gaps = not (is_compacted or records.context.from_quarantine)
         try:
             for decoded in self._dialect.decode_chunks(
-                records, at, until, reports_gaps=reports_gaps
+                records, state.next_offset, until_offset, reports_gaps=reports_gaps
             ):
                 yield decoded if isinstance(decoded, Gap) else self._read_chunk(state, decoded)
         except BadRecord as error:
@@ -157,14 +156,15 @@ class PieceDecoder:
 
     def _read_chunk(self, state: _PieceState, decoded: DecodedChunk) -> ReadChunk:
         piece = state.piece
-        at = state.next_offset
-        until = decoded.next_offset
-        if piece.records.context.from_quarantine and decoded.counts.compacted == until - at:
-            raise _misplaced_error(at, until)
+        from_offset = state.next_offset
+        until_offset = decoded.next_offset
+        is_empty = decoded.counts.compacted == until_offset - from_offset
+        if piece.records.context.from_quarantine and is_empty:
+            raise _misplaced_error(from_offset, until_offset)
         return ReadChunk(
             piece.index,
-            from_offset=at,
-            until_offset=until,
+            from_offset=from_offset,
+            until_offset=until_offset,
             counts=decoded.counts,
             rows=decoded.batch,
             address=piece.address,
@@ -174,23 +174,22 @@ class PieceDecoder:
     # --- damage ---------------------------------------------------------------------------
 
     def _judge_damage(
-        self, state: _PieceState, error: BadRecord, until: int
+        self, state: _PieceState, error: BadRecord, until_offset: int
     ) -> LostChunk | ReadAtLeader | Fail:
-        """What follows from damage that was found between the next offset and ``until``."""
+        """What follows from damage that was found between the next offset and ``until_offset``."""
         piece = state.piece
         slice_ = state.slice
         policy = self._settings.policy
         capabilities = self._dialect.capabilities
         located = located_damage_error(error, slice_.partition, piece.address, capabilities)
-        first = first_damaged(error.damage, state.next_offset, until, piece.until_offset)
+        first = first_damaged(error.damage, state.next_offset, until_offset, piece.until_offset)
         loss = judge_damage(located, piece.sender, policy, slice_, first, piece.until_offset)
         if loss is None:
             return self._rest_at_leader(state)
         if isinstance(loss, Fail):
             return loss
-        if loss.from_offset >= until:
-            first = loss.from_offset
-            raise Bug(f"{slice_}: the records before offset {first} were not decoded")
+        if loss.from_offset >= until_offset:
+            raise Bug(f"{slice_}: the records before offset {loss.from_offset} were not decoded")
         is_kept = loss.action is Action.QUARANTINE
         kept = self._bytes_to_keep(piece, error) if is_kept else None
         return self._lost_chunk(slice_, loss, piece.address, kept)
@@ -200,9 +199,10 @@ class PieceDecoder:
         damage = error.damage
         if damage is None or damage.next_offset is None:
             raise Bug("an entry is to be quarantined, and its end is unknown", why=error.what)
-        first, until = damage.base_offset, damage.next_offset
-        stored = self._dialect.cut_out(piece.records, first, until)
-        open_there = self._dialect.aborted_within(piece.records, max(first, 0), until)
+        from_offset = damage.base_offset
+        until_offset = damage.next_offset
+        stored = self._dialect.cut_out(piece.records, from_offset, until_offset)
+        open_there = self._dialect.aborted_within(piece.records, max(from_offset, 0), until_offset)
         return DamagedBytes(bytes(stored), open_there, error.why)
 
     # --- gaps -----------------------------------------------------------------------------
@@ -222,8 +222,7 @@ class PieceDecoder:
             raise Bug(f"{slice_}: a gap is judged before it is known how the log is cleaned")
         if isinstance(cleanup, Fail):
             return cleanup
-        until = gap.next_offset
-        loss = judge_gap(cleanup, piece.sender, policy, slice_, state.next_offset, until)
+        loss = judge_gap(cleanup, piece.sender, policy, slice_, state.next_offset, gap.next_offset)
         if loss is None:
             return self._rest_at_leader(state)
         if isinstance(loss, Fail):
@@ -239,9 +238,11 @@ class PieceDecoder:
 
     def _rest_at_leader(self, state: _PieceState) -> ReadAtLeader:
         piece = state.piece
-        at = state.next_offset
-        rest = replace(state.slice, from_offset=at, until_offset=piece.until_offset, leader=None)
-        floor = piece.records.floor if at == piece.from_offset else at
+        from_offset = state.next_offset
+        rest = replace(
+            state.slice, from_offset=from_offset, until_offset=piece.until_offset, leader=None
+        )
+        floor = piece.records.floor if from_offset == piece.from_offset else from_offset
         end = None if floor is None else EntryEnd(floor, piece.address, piece.epoch)
         return ReadAtLeader(rest, end)
 
@@ -267,11 +268,12 @@ class PieceDecoder:
         )
 
 
-def _misplaced_error(first: int, after: int) -> BadRecord:
+def _misplaced_error(from_offset: int, until_offset: int) -> BadRecord:
     """The error for bytes that were quarantined for these offsets and claim to have others."""
+    offsets = f"{from_offset} to {until_offset - 1}"
     return BadRecord(
-        f"the bytes quarantined for offsets {first} to {after - 1} contain none of them",
+        f"the bytes quarantined for offsets {offsets} contain none of them",
         why="the offset stored with them is wrong, and no checksum covers it",
         do="land the offsets from the log, if another replica has them intact",
-        damage=Damage(first, after),
+        damage=Damage(from_offset, until_offset),
     )

@@ -98,8 +98,9 @@ def decodable(
     ranges = []
     for is_undecodable, group in groupby(range(len(entries.starts)), reasons.__contains__):
         alike = list(group)
-        ends = int(entries.starts[alike[0]]), int(entries.ends[alike[-1]])
-        range_ = replace(where, from_offset=ends[0], until_offset=ends[1])
+        from_offset = int(entries.starts[alike[0]])
+        until_offset = int(entries.ends[alike[-1]])
+        range_ = replace(where, from_offset=from_offset, until_offset=until_offset)
         ranges.append((range_, reasons[alike[0]] if is_undecodable else ""))
     return ranges
 

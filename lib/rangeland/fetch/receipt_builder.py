@@ -45,10 +45,10 @@ class _SliceCount:
     def is_read(self) -> bool:
         return self.is_held or self.next_offset == self.slice.until_offset
 
-    def add_rowless(self, start: int, end: int) -> None:
-        if self.rowless and self.rowless[-1][1] == start:
-            start = self.rowless.pop()[0]
-        self.rowless.append((start, end))
+    def add_rowless(self, from_offset: int, until_offset: int) -> None:
+        if self.rowless and self.rowless[-1][1] == from_offset:
+            from_offset = self.rowless.pop()[0]
+        self.rowless.append((from_offset, until_offset))
 
     def receipt(self) -> Receipt:
         is_recorded = not self.offsets_are_bytes and len(self.rowless) <= MAX_ROWLESS_INTERVALS
@@ -93,8 +93,8 @@ class ReceiptBuilder:
             slice_count.offsets_are_bytes = True
             slice_count.entry_span += chunk.width
         elif len(slice_count.rowless) <= MAX_ROWLESS_INTERVALS:
-            for start, end in rowless_intervals(chunk, self._offset):
-                slice_count.add_rowless(start, end)
+            for interval in rowless_intervals(chunk, self._offset):
+                slice_count.add_rowless(*interval)
         slice_count.next_offset = chunk.until_offset
         slice_count.counts = slice_count.counts + chunk.counts
         slice_count.bytes_read += chunk.bytes_read

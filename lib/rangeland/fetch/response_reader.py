@@ -121,20 +121,21 @@ class ResponseReader:
         self, response: SliceResponse, take: Take, fetched: FetchedPartition
     ) -> FetchedPiece | None:
         request = response.request
-        until = take.until_offset
-        if not self._loop.on_records(request, until):
+        address = str(response.address)
+        until_offset = take.until_offset
+        if not self._loop.on_records(request, until_offset):
             return None
         if not take.is_damaged:
-            self._floors[request.index] = EntryEnd(until, str(response.address), request.epoch)
+            self._floors[request.index] = EntryEnd(until_offset, address, request.epoch)
         if take.cut_why is not None:
-            self._cut_why[request.index, until] = take.cut_why
+            self._cut_why[request.index, until_offset] = take.cut_why
         if fetched.preferred is not None:
             self._loop.on_preferred(request.index, fetched.preferred)
         return FetchedPiece(
             request.index,
             response.records,
-            min(until, request.until_offset),
-            str(response.address),
+            min(until_offset, request.until_offset),
+            address,
             response.sender,
             request.epoch,
         )

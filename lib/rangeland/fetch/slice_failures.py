@@ -55,33 +55,36 @@ def lost_observation(decided: DecidedLoss | Fail) -> Observation | Fail:
     return decided if isinstance(decided, Fail) else Observation(SliceEvent.LOST, loss=decided)
 
 
-def loss_of(
-    state: SliceState, policy: Policy, kind: LossKind, evidence: str, until: int | None = None
-) -> DecidedLoss | Fail:
-    """The loss of the rest of a slice, up to ``until`` or to its end."""
+def rest_lost_observation(
+    state: SliceState,
+    policy: Policy,
+    kind: LossKind,
+    evidence: str,
+    *,
+    until_offset: int | None = None,
+    error: RangelandError | None = None,
+) -> Observation | Fail:
+    """The observation that the rest of a slice is lost, up to ``until_offset`` or to its end.
+    ``error`` as in ``decide_loss``."""
     slice_ = state.slice
-    first = state.next_offset
-    loss = Loss(slice_.partition, first, until or slice_.until_offset, kind, evidence)
-    return decide_loss(loss, policy, slice_)
+    until_offset = until_offset or slice_.until_offset
+    loss = Loss(slice_.partition, state.next_offset, until_offset, kind, evidence)
+    return lost_observation(decide_loss(loss, policy, slice_, error))
 
 
-def stuck_loss(
+def stuck_observation(
     state: SliceState, policy: Policy, now_ms: int, no_progress_ms: int
-) -> DecidedLoss | Fail:
-    """The loss of the rest of a slice that has made no progress for too long. It is the suspected
-    one, if there is one. What was first suspected a moment ago does not count, since a broker may
-    just have started. Otherwise the slice is unreachable."""
+) -> Observation | Fail:
+    """The observation that the rest of a slice is lost which has made no progress for too long. The
+    loss is the suspected one, if there is one. What was first suspected a moment ago does not
+    count, since a broker may just have started. Otherwise the slice is unreachable."""
     suspicion = state.suspicion
     enough_ms = min(SUSPECTED_MS, no_progress_ms // 2)
     if suspicion is not None and now_ms - suspicion.since_ms >= enough_ms:
-        return loss_of(state, policy, suspicion.kind, suspicion.evidence)
+        return rest_lost_observation(state, policy, suspicion.kind, suspicion.evidence)
     error = no_progress_error(state)
-    slice_ = state.slice
     evidence = f"{error.what}: {error.why}"
-    loss = Loss(
-        slice_.partition, state.next_offset, slice_.until_offset, LossKind.UNREACHABLE, evidence
-    )
-    return decide_loss(loss, policy, slice_, error)
+    return rest_lost_observation(state, policy, LossKind.UNREACHABLE, evidence, error=error)
 
 
 def _state_facts(state: SliceState) -> dict[str, Any]:
@@ -107,35 +110,34 @@ def no_progress_error(state: SliceState) -> Unreachable:
 def older_records_error(
     state: SliceState, next_offset: int, capabilities: Capabilities
 ) -> BadRecord:
-    return BadRecord(
-        f"{state.slice.partition}: a fetch at offset {state.next_offset} returned entries "
-        f"that end at {next_offset}",
-        why="the response has only older records, so reading would never end",
-        do=inspection_advice("the log segment", capabilities),
-        log=DamagedLog(state.slice.partition, state.next_offset),
-        **_state_facts(state),
+    return _bad_record_error(
+        state,
+        f": a fetch at offset {state.next_offset} returned entries that end at {next_offset}",
+        "the response has only older records, so reading would never end",
+        inspection_advice("the log segment", capabilities),
     )
 
 
 def entry_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord:
-    return BadRecord(
-        f"{state.slice.partition}: no complete entry at offset {state.next_offset} in "
-        f"{state.size.bytes} bytes",
-        why="entries of this size are not supported, or its length field is damaged",
-        do=inspection_advice("the entry", capabilities),
-        log=DamagedLog(state.slice.partition, state.next_offset),
-        **_state_facts(state),
+    return _bad_record_error(
+        state,
+        f": no complete entry at offset {state.next_offset} in {state.size.bytes} bytes",
+        "entries of this size are not supported, or its length field is damaged",
+        inspection_advice("the entry", capabilities),
     )
 
 
 def unreadable_error(state: SliceState, reason: str) -> BadRecord:
-    return BadRecord(
-        f"{state.slice.partition} cannot be read at offset {state.next_offset}",
-        why=reason,
-        do="check the log segment on the leader, or its disk",
-        log=DamagedLog(state.slice.partition, state.next_offset),
-        **_state_facts(state),
-    )
+    what = f" cannot be read at offset {state.next_offset}"
+    do = "check the log segment on the leader, or its disk"
+    return _bad_record_error(state, what, reason, do)
+
+
+def _bad_record_error(state: SliceState, what: str, why: str, do: str) -> BadRecord:
+    """``what`` follows the name of the partition."""
+    partition = state.slice.partition
+    log = DamagedLog(partition, state.next_offset)
+    return BadRecord(f"{partition}{what}", why=why, do=do, log=log, **_state_facts(state))
 
 
 def refused_error(state: SliceState, meaning: ErrorMeaning, reason: str) -> RangelandError:

@@ -96,8 +96,10 @@ class TypedChunks:
             return typed
         partition = slice_.partition
         first = undecodable[0]
-        evidence, ends = evidence_of(rows, [first]), (chunk.from_offset, chunk.until_offset)
-        whole = Loss(partition, *ends, LossKind.UNDECODABLE, evidence)
+        evidence = evidence_of(rows, [first])
+        whole = Loss(
+            partition, chunk.from_offset, chunk.until_offset, LossKind.UNDECODABLE, evidence
+        )
         error = undecodable_error(partition, rows, first, len(undecodable), chunk.address)
         loss = decide_loss(whole, self._policy, slice_, error)
         if isinstance(loss, Fail):
@@ -202,8 +204,8 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
     if row_count == rows.num_rows:
         rest = replace(chunk, from_offset=chunk.until_offset, counts=Counts(), rows=None)
         return chunk, rest
-    end = offset_of(rows, row_count)
-    width = end - chunk.from_offset
+    until_offset = offset_of(rows, row_count)
+    width = until_offset - chunk.from_offset
     # Which chunk counts an offset without a row does not matter, only the sum of all chunks does.
     without_row = 0 if chunk.offsets_are_bytes else width - row_count
     counts_before = {"landed": row_count}
@@ -212,9 +214,14 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
         without_row -= counts_before[name]
     counts = Counts(**{name: getattr(chunk.counts, name) - n for name, n in counts_before.items()})
     first = replace(
-        chunk, until_offset=end, counts=Counts(**counts_before), rows=rows.slice(0, row_count)
+        chunk,
+        until_offset=until_offset,
+        counts=Counts(**counts_before),
+        rows=rows.slice(0, row_count),
     )
-    rest = replace(chunk, from_offset=end, counts=counts, rows=rows.slice(row_count), bytes_read=0)
+    rest = replace(
+        chunk, from_offset=until_offset, counts=counts, rows=rows.slice(row_count), bytes_read=0
+    )
     return first, rest
 
 
@@ -269,8 +276,8 @@ def lost_records(
         )
         records = None
         if action is Action.QUARANTINE:
-            start, until = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
-            records = _rows_to_keep(rows, range(start, until), group, evidence)
+            start, end = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
+            records = _rows_to_keep(rows, range(start, end), group, evidence)
         yield LostRecords(loss, records)
 
 

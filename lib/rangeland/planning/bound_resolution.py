@@ -26,6 +26,13 @@ from rangeland.model import (
     Range,
     Survey,
 )
+from rangeland.planning.absent_partitions import (
+    as_lagging_replica,
+    as_open_transaction,
+    unreachable_partitions,
+    vanished_partitions,
+    with_confirmation,
+)
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import (
     LogMark,
@@ -36,13 +43,6 @@ from rangeland.planning.incarnation import (
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses
-from rangeland.planning.missing_partitions import (
-    as_lagging_replica,
-    as_open_transaction,
-    unreachable_partitions,
-    vanished_partitions,
-    with_confirmation,
-)
 from rangeland.planning.policy import Policy
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from rangeland.grouping import by_partition
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
-from rangeland.model import Absences, Leader, LogState, Partition, Range, Survey
+from rangeland.model import AbsentPartitions, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import (
     LogMark,
     changes_since,
@@ -42,7 +42,7 @@ class LogEvidence:
     also the answers to the questions that were asked."""
 
     leaders: Mapping[Partition, Leader]
-    absent: Absences
+    absent: AbsentPartitions
     fingerprints_before: Fingerprints
     """Fingerprints from before the logs were read."""
     compared_at: Mapping[Partition, int]

@@ -21,6 +21,7 @@ from rangeland.model import (
     Slice,
     Survey,
 )
+from rangeland.planning.absent_partitions import as_lagging_replica
 from rangeland.planning.bound_resolution import (
     RangeRequest,
     apply_policy,
@@ -32,7 +33,6 @@ from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses
-from rangeland.planning.missing_partitions import as_lagging_replica
 from rangeland.planning.passed_over_ranges import (
     new_beginnings,
     passed_over_warnings,

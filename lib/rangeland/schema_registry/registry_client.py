@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 from rangeland.connection.cluster_settings import TlsSettings
@@ -56,11 +56,6 @@ ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _HEADER: Final = re.compile(r"[\x21-\x7e]+")
 
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True)
-class _Found(Generic[Value]):
-    value: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +143,10 @@ class RegistryClient:
                     failures[url] = result.why
                     continue
                 self._has_responded = True
-                if isinstance(result, _Found):
+                if not isinstance(result, _Absent):
                     self._urls.remove(url)
                     self._urls.insert(0, url)
-                    return result.value
+                    return result
             if not failures and (was_absent or at_once):
                 return None
             was_absent = not failures
@@ -176,11 +171,11 @@ class RegistryClient:
         read: Callable[[bytes], Value],
         absent: set[int],
         left_s: float,
-    ) -> _Found[Value] | _Absent | _Failed:
+    ) -> Value | _Absent | _Failed:
         try:
             response = self._response(url, path, left_s)
             if response.status == 200:
-                return _Found(read(response.body))
+                return read(response.body)
         except HttpFailed as error:
             if not error.is_untrusted:
                 return _Failed(str(error))

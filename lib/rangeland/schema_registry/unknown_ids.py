@@ -38,14 +38,14 @@ class UnknownIds:
         known: Iterable[int],
         no_progress_ms: int,
         *,
-        now: Callable[[], float] | None = None,
-        pause: Callable[[float], None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._registry = registry
         self._highest = max(known, default=0)
         self._no_progress_s = no_progress_ms / 1000
-        self._now = now or time.monotonic
-        self._pause = pause or time.sleep
+        self._now = now
+        self._pause = pause
         self._first_asked: dict[int, float] = {}
 
     def schema(

@@ -15,9 +15,8 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import BadRecord, RangelandError
 from rangeland.model import Leader, Partition
-from rangeland.survey.broker_requests import ask_records, by_leader
+from rangeland.survey.broker_requests import ask_records, by_address
 
-Position = TypeVar("Position")
 Sample = TypeVar("Sample")
 
 SIZES = (64 << 10, 4 << 20)
@@ -30,9 +29,8 @@ MAX_WAIT_MS = 500
 
 def sample_batches(
     brokers: ConnectionPool,
-    positions: Mapping[Partition, Position],
-    leader_of: Callable[[Position], Leader],
-    fetch_for: Callable[[Partition, Position, int], PartitionFetch],
+    leaders: Mapping[Partition, Leader],
+    fetch_for: Callable[[Partition, int], PartitionFetch],
     read: Callable[[FetchedPartition], Mapping[Partition, Sample]],
 ) -> dict[Partition, Sample]:
     """Fetches a batch of each partition, and returns what ``read`` makes of the responses; for
@@ -40,9 +38,9 @@ def sample_batches(
     partition, for at most so many bytes."""
     samples: dict[Partition, Sample] = {}
     for size in SIZES:
-        missing = {p: position for p, position in positions.items() if p not in samples}
-        for address, group in by_leader(missing, leader_of).items():
-            fetches = [fetch_for(p, position, size) for p, position in group.items()]
+        missing = {p: leader for p, leader in leaders.items() if p not in samples}
+        for address, group in by_address(missing).items():
+            fetches = [fetch_for(p, size) for p in group]
             try:
                 result = ask_records(brokers, address, fetches, MAX_BYTES, MAX_WAIT_MS)
             except RangelandError:
@@ -66,13 +64,14 @@ def batch_checksums(
     is_bytes = brokers.dialect.capabilities.offsets_are_bytes
     answered: set[Partition] = set()
 
-    def fetch_for(partition: Partition, leader: Leader, size: int) -> PartitionFetch:
+    def fetch_for(partition: Partition, size: int) -> PartitionFetch:
         answered.discard(partition)
-        return PartitionFetch(partition, leader.topic_id, None, offsets[partition], size)
+        topic_id = leaders[partition].topic_id
+        return PartitionFetch(partition, topic_id, None, offsets[partition], size)
 
     def checksum(fetched: FetchedPartition) -> dict[Partition, int]:
         offset = offsets[fetched.partition]
-        until = offset + 1
+        until_offset = offset + 1
         lacks_records = fetched.is_empty and offset < (fetched.readable_end or 0)
         if fetched.meaning.is_retriable or lacks_records:
             return {}
@@ -83,12 +82,12 @@ def batch_checksums(
             if fetched.meaning is not ErrorMeaning.OK or end is None:
                 return {}
             if is_bytes:  # then an entry begins there
-                until = brokers.dialect.entry_around(records, offset)[1] or offset
-            entry = brokers.dialect.cut_out(records, offset, until)
+                until_offset = brokers.dialect.entry_around(records, offset)[1] or offset
+            entry = brokers.dialect.cut_out(records, offset, until_offset)
         except BadRecord:
             return {}
         return {fetched.partition: zlib.crc32(entry)} if len(entry) else {}
 
     led = {p: leaders[p] for p in offsets if p in leaders}
-    checksums = sample_batches(brokers, led, lambda leader: leader, fetch_for, checksum)
+    checksums = sample_batches(brokers, led, fetch_for, checksum)
     return {**dict.fromkeys(answered), **checksums}

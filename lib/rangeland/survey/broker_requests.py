@@ -6,29 +6,36 @@ but ``ask_sizes`` raises ConnectionLost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.fetch_values import FetchOptions, FetchResult, PartitionFetch
 from rangeland.errors import RangelandError
-from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+from rangeland.model import (
+    Address,
+    AtTime,
+    Earliest,
+    Isolation,
+    Latest,
+    Leader,
+    LogState,
+    Partition,
+)
 
-T = TypeVar("T")
 
-
-def by_leader(
-    items: Mapping[Partition, T], leader_of: Callable[[T], Leader]
-) -> dict[Address, dict[Partition, T]]:
-    """Items grouped by leader, for one request each. Items without a leader are left out."""
-    groups: dict[Address, dict[Partition, T]] = {}
-    for partition, item in items.items():
-        address = leader_of(item).address
-        if address is not None:
-            groups.setdefault(address, {})[partition] = item
+def by_address(leaders: Mapping[Partition, Leader]) -> dict[Address, dict[Partition, Leader]]:
+    """Leaders grouped by address, for one request each. Those without an address are left out."""
+    groups: dict[Address, dict[Partition, Leader]] = {}
+    for partition, leader in leaders.items():
+        if leader.address is not None:
+            groups.setdefault(leader.address, {})[partition] = leader
     return groups
+
+
+def leaders_of(logs: Mapping[Partition, LogState]) -> dict[Partition, Leader]:
+    return {partition: log.leader for partition, log in logs.items()}
 
 
 def ask_records(
@@ -57,7 +64,8 @@ def ask_offsets(
     by_segment: bool = False,
 ) -> dict[Partition, OffsetResult]:
     """Asks for the offsets of a time or an end. ``by_segment``: by the oldest version of the
-    request, which reports the beginnings of segments (``OffsetResult.borders``)."""
+    request, which reports the beginnings of the segments that were last written to before the time,
+    then the end of the log (``OffsetResult.borders``)."""
     requests = brokers.dialect.offsets_requests(leaders, when, isolation)
     if by_segment:
         requests = [replace(request, max_version=0) for request in requests]
@@ -73,7 +81,7 @@ def ask_sizes(
     """Asks for sizes on the leaders' disks, one request for each leader. Unknown sizes are left
     out: they only help to cut slices."""
     sizes: dict[Partition, int] = {}
-    for address, group in by_leader(leaders, lambda leader: leader).items():
+    for address, group in by_address(leaders).items():
         try:
             logs = {p: (start[p].offset or 0, end[p].offset or 0) for p in group}
             responses = brokers.call_all(address, brokers.dialect.sizes_requests(logs))

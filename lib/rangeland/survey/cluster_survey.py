@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
@@ -22,7 +23,6 @@ from rangeland.model import (
     Earliest,
     Isolation,
     Latest,
-    Leader,
     LogState,
     OffsetLookups,
     Partition,
@@ -38,6 +38,8 @@ from rangeland.survey.wanted_partitions import ChangedMeanwhile, UnknownTopic
 
 logger = logging.getLogger(__name__)
 
+Answer = TypeVar("Answer")
+
 AGAIN_MS = 500
 """The pause before a suspicious survey is repeated."""
 
@@ -52,23 +54,18 @@ def take_survey(
     checked with another broker. Raises JobFileError for topics or partitions that do not exist,
     AccessDenied for topics that this client may not read, and Unreachable when the deadline of the
     settings passes."""
-    attempt = SurveyAttempt(brokers, request)
-    try:
-        first, suspicious = _survey_once(attempt, now, backend)
-    except UnknownTopic as error:
-        second_attempt = _again(attempt)
-        try:
-            return _survey_once(second_attempt, now, backend)[0]
-        except UnknownTopic:
-            raise error.confirmed_error(_both(attempt, second_attempt)) from None
+
+    def survey(attempt: SurveyAttempt) -> tuple[Survey, dict[Partition, str]]:
+        return _survey_once(attempt, now, backend)
+
+    attempt, (first, suspicious) = _again_if_unknown(SurveyAttempt(brokers, request), survey)
     if not suspicious:
         return first
     for partition, reason in suspicious.items():
         mark = request.checkpoint.get(partition)
         fields = partition_fields(partition, mark.until_offset if mark else None)
         logger.info("Repeating the survey: %s: %s", partition, reason, extra=fields)
-    second_attempt = _again(attempt)
-    second, still_suspicious = _survey_once(second_attempt, now, backend)
+    second_attempt, (second, still_suspicious) = _again_if_unknown(_again(attempt), survey)
     who = _both(attempt, second_attempt)
     return merge_surveys(first, second, suspicious, still_suspicious, who)
 
@@ -79,13 +76,24 @@ def check_brokers_can_be_reached(
     """Asks only for metadata, and returns once a broker has answered. Raises Unreachable if none
     does in time; with ``check_topics``, JobFileError for topics and partitions that two
     brokers do not know."""
-    attempt = SurveyAttempt(brokers, request)
-    try:
+
+    def ask(attempt: SurveyAttempt) -> None:
         attempt.first_response(check_topics=check_topics)
+
+    _again_if_unknown(SurveyAttempt(brokers, request), ask)
+
+
+def _again_if_unknown(
+    attempt: SurveyAttempt, ask: Callable[[SurveyAttempt], Answer]
+) -> tuple[SurveyAttempt, Answer]:
+    """The attempt with its answer; another one if its broker does not know a topic. Raises
+    JobFileError if the next broker does not, either."""
+    try:
+        return attempt, ask(attempt)
     except UnknownTopic as error:
         second_attempt = _again(attempt)
         try:
-            second_attempt.first_response(check_topics=True)
+            return second_attempt, ask(second_attempt)
         except UnknownTopic:
             raise error.confirmed_error(_both(attempt, second_attempt)) from None
 
@@ -125,10 +133,14 @@ def _survey_logs(
     times = {t: attempt.offsets(AtTime(t), isolation) for t in request.times_ms}
     leaders = dict(sorted(attempt.partitions.reachable.items()))
     sizes = ask_sizes(brokers, leaders, start, end)
-    logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in leaders}
+    logs = {
+        p: LogState(p, leader, start[p].offset or 0, end[p].offset or 0, sizes.get(p))
+        for p, leader in leaders.items()
+    }
     if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
-    logs = attempt.with_epoch_ends(attempt.with_epochs(logs), _epochs(request))
+    epochs = {p: mark.epoch for p, mark in request.checkpoint.items() if mark.epoch is not None}
+    logs = attempt.with_epoch_ends(attempt.with_epochs(logs), epochs)
     groups = (
         {g: backend.offsets(g, list(logs)) for g in request.groups} if backend is not None else {}
     )
@@ -170,16 +182,6 @@ def _uncommitted_ends(
     results = attempt.offsets(Latest(), Isolation.READ_UNCOMMITTED, beyond)
     ends = {p: result.offset or 0 for p, result in results.items()}
     return {p: end for p, end in ends.items() if end > logs[p].end_offset}
-
-
-def _epochs(request: SurveyRequest) -> dict[Partition, int]:
-    return {p: mark.epoch for p, mark in request.checkpoint.items() if mark.epoch is not None}
-
-
-def _log(
-    leader: Leader, partition: Partition, start: OffsetResult, end: OffsetResult, size: int | None
-) -> LogState:
-    return LogState(partition, leader, start.offset or 0, end.offset or 0, size)
 
 
 def _of_bytes(log: LogState, start: OffsetResult, end: OffsetResult) -> LogState:

@@ -130,13 +130,13 @@ def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[
     while entry_offset < offset:
         records = _records_at(brokers, log, entry_offset, max_bytes, offset)
         try:
-            start, end = dialect.entry_around(records, offset)
+            from_offset, until_offset = dialect.entry_around(records, offset)
         except BadRecord as error:
             why = f"{error.what}: {error.why}"
             raise _undetermined_error(log, offset, why, error.do) from error
-        if end is not None:
-            return start, end
-        if start == entry_offset:
+        if until_offset is not None:
+            return from_offset, until_offset
+        if from_offset == entry_offset:
             if len(records) < max_bytes or max_bytes >= LARGEST_ENTRY_BYTES:
                 why = f"the entry at {entry_offset} is not complete in {len(records)} bytes"
                 raise _undetermined_error(
@@ -145,7 +145,7 @@ def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[
             max_bytes *= 2
         else:
             max_bytes = WALK_BYTES
-        entry_offset = start
+        entry_offset = from_offset
     return entry_offset, entry_offset
 
 

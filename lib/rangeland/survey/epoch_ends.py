@@ -19,7 +19,7 @@ from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangelandError
 from rangeland.model import Earliest, LogState, Partition
 from rangeland.survey.batch_fetch import sample_batches
-from rangeland.survey.broker_requests import ask_offsets, by_leader
+from rangeland.survey.broker_requests import ask_offsets, by_address, leaders_of
 
 TRIES = 3
 """Retention runs every few minutes, so it hardly deletes the first batch of a log twice."""
@@ -54,14 +54,14 @@ def _last_epochs(
 ) -> dict[Partition, int | None]:
     """None where the records are older than epochs."""
 
-    def fetch_for(partition: Partition, log: LogState, size: int) -> PartitionFetch:
-        return PartitionFetch(partition, None, None, log.end_offset - 1, size)
+    def fetch_for(partition: Partition, size: int) -> PartitionFetch:
+        return PartitionFetch(partition, None, None, logs[partition].end_offset - 1, size)
 
     def read_end(fetched: FetchedPartition) -> dict[Partition, int | None]:
         has_batch = len(fetched.records) > 0
         return {fetched.partition: brokers.dialect.epoch_of(fetched.records)} if has_batch else {}
 
-    return sample_batches(brokers, logs, lambda log: log.leader, fetch_for, read_end)
+    return sample_batches(brokers, leaders_of(logs), fetch_for, read_end)
 
 
 def epoch_ends(
@@ -83,10 +83,9 @@ def _ask_ends(
     """The ends of the epochs; None where the broker does not know. Partitions whose leader does not
     answer are left out."""
     reported: dict[Partition, int | None] = {}
-    for address, group in by_leader(logs, lambda log: log.leader).items():
-        leaders = {p: log.leader for p, log in group.items()}
+    for address, group in by_address(leaders_of(logs)).items():
         try:
-            requests = brokers.dialect.epochs_requests(leaders, {p: epochs[p] for p in group})
+            requests = brokers.dialect.epochs_requests(group, {p: epochs[p] for p in group})
             responses = brokers.call_all(address, requests)
         except NoCommonVersion:  # the broker is too old for the request
             reported |= dict.fromkeys(group)
@@ -117,8 +116,8 @@ def _ends_before_first(
 ) -> dict[Partition, int | None]:
     """What the first batch of each log shows. Logs of which none comes are left out."""
 
-    def fetch_for(partition: Partition, log: LogState, size: int) -> PartitionFetch:
-        return PartitionFetch(partition, None, None, log.start_offset, size)
+    def fetch_for(partition: Partition, size: int) -> PartitionFetch:
+        return PartitionFetch(partition, None, None, logs[partition].start_offset, size)
 
     def read_end(fetched: FetchedPartition) -> dict[Partition, int | None]:
         if len(fetched.records) == 0:
@@ -128,7 +127,7 @@ def _ends_before_first(
         end = end_before_batch(brokers.dialect, fetched.records, start, epoch)
         return {fetched.partition: end}
 
-    return sample_batches(brokers, logs, lambda log: log.leader, fetch_for, read_end)
+    return sample_batches(brokers, leaders_of(logs), fetch_for, read_end)
 
 
 def end_before_batch(
@@ -146,10 +145,9 @@ def _with_start(
 ) -> dict[Partition, LogState]:
     """The logs with the offsets at which they begin now, where their leaders report them."""
     moved_logs = dict(logs)
-    for address, group in by_leader(logs, lambda log: log.leader).items():
-        leaders = {p: log.leader for p, log in group.items()}
+    for address, group in by_address(leaders_of(logs)).items():
         try:
-            results = ask_offsets(brokers, address, leaders, Earliest(), brokers.settings.isolation)
+            results = ask_offsets(brokers, address, group, Earliest(), brokers.settings.isolation)
         except RangelandError:
             continue
         for p, result in results.items():

@@ -61,9 +61,11 @@ def corrected_times(
     lacks_timestamp = brokers.dialect.capabilities.lacks_timestamp
     if lacks_timestamp is None or not denied:
         return {}
+    before = AtTime(max(0, when.time_ms - 1))
+    isolation = Isolation.READ_UNCOMMITTED
     try:
-        logs = _segments(brokers, address, denied, Latest())
-        earlier = _segments(brokers, address, denied, AtTime(max(0, when.time_ms - 1)))
+        logs = ask_offsets(brokers, address, denied, Latest(), isolation, by_segment=True)
+        earlier = ask_offsets(brokers, address, denied, before, isolation, by_segment=True)
     except NoCommonVersion:
         return {}
     judgements = {
@@ -74,18 +76,6 @@ def corrected_times(
     for p in offsets:
         judgements[p] = judge_entry(entries[p], earlier[p], lacks_timestamp)
     return {p: x for p, x in judgements.items() if isinstance(x, OffsetResult)}
-
-
-def _segments(
-    brokers: ConnectionPool,
-    address: Address,
-    leaders: Mapping[Partition, Leader],
-    when: AtTime | Latest,
-) -> dict[Partition, OffsetResult]:
-    """The beginnings of the segments that were last written to before ``when``, then the end of the
-    log."""
-    isolation = Isolation.READ_UNCOMMITTED
-    return ask_offsets(brokers, address, leaders, when, isolation, by_segment=True)
 
 
 def _fetch_entries(

@@ -2,18 +2,26 @@
 of Kafka's SimpleConsumer does for one.
 
 A dialect describes the requests as values; here they are sent to each address in turn, until one
-answers.
+answers. If that one says that this client has to start again, the servers that the job names are
+asked, each on a new connection: its name may lead to another broker now. Upstream:
+NetworkClient.java (``handleRebootstrap``, KIP-1102).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from rangeland.connection.failures import ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoSeedAnswered
+from rangeland.dialects.cluster_values import (
+    ClusterView,
+    LeaderRequest,
+    NoSeedAnswered,
+    RestartRequired,
+)
 from rangeland.model import Address
 
 
@@ -22,6 +30,20 @@ def ask_metadata(
 ) -> ClusterView:
     """The cluster according to its metadata. ``topics`` None: all. Raises Unreachable with every
     address and why it failed, or JobFileError if none of them is a broker."""
+    try:
+        return _search(brokers, topics, seeds)
+    except RestartRequired as error:
+        brokers.drop_all()
+        servers = brokers.settings.seeds
+        for index in range(len(servers)):
+            with suppress(RestartRequired):
+                return _search(brokers, topics, servers[index:])
+        raise error
+
+
+def _search(
+    brokers: ConnectionPool, topics: Sequence[str] | None, seeds: Sequence[Address]
+) -> ClusterView:
     search = brokers.dialect.find_leaders(
         topics, tuple(dict.fromkeys(seeds)), dict(brokers.settings.named_brokers)
     )

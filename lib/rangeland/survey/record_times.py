@@ -82,7 +82,8 @@ def _read_times(
     """What responses show of these records; without what they do not show."""
     without_record: dict[Partition, NoRecordBefore] = {}
 
-    def fetch_for(partition: Partition, record: FirstRecord, size: int) -> PartitionFetch:
+    def fetch_for(partition: Partition, size: int) -> PartitionFetch:
+        record = records[partition]
         leader = record.leader
         return PartitionFetch(partition, leader.topic_id, leader.epoch, record.from_offset, size)
 
@@ -95,7 +96,8 @@ def _read_times(
                 without_record[partition] = nothing  # a larger response may have one
         return {}
 
-    times = sample_batches(brokers, records, lambda record: record.leader, fetch_for, read_time)
+    leaders = {p: record.leader for p, record in records.items()}
+    times = sample_batches(brokers, leaders, fetch_for, read_time)
     return {**without_record, **times}
 
 
@@ -107,12 +109,13 @@ def _time_in(
     if fetched.meaning is not ErrorMeaning.OK:
         return None
     next_offset = record.from_offset
-    until = record.until_offset
     if fetched.is_empty:
         # A full response, a quota and slow remote storage look like this as well: it shows nothing.
         return NoRecordBefore(next_offset)
     try:
-        for chunk in brokers.dialect.decode_chunks(fetched.records, next_offset, until):
+        for chunk in brokers.dialect.decode_chunks(
+            fetched.records, record.from_offset, record.until_offset
+        ):
             next_offset = chunk.next_offset
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 moment = chunk.batch.column("timestamp")[0].value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -55,39 +56,34 @@ def look_at_ends(brokers: ConnectionPool, slices: Iterable[Slice], look: Look) -
     for piece in sorted(slices, key=lambda piece: (piece.partition, piece.from_offset)):
         first.setdefault(piece.partition, piece)
         last[piece.partition] = piece
-    _look(brokers, first, {p: piece.from_offset for p, piece in first.items()}, look)
+    _look(brokers, first, look)
     if brokers.dialect.capabilities.offsets_are_bytes:
         return  # where the last entries begin is unknown
-    starts = {p: max(x.from_offset, x.until_offset - LAST_OFFSETS) for p, x in last.items()}
-    later_starts = {p: start for p, start in starts.items() if start > first[p].from_offset}
-    _look(brokers, last, later_starts, look)
+    ends = {
+        p: replace(x, from_offset=max(x.from_offset, x.until_offset - LAST_OFFSETS))
+        for p, x in last.items()
+    }
+    _look(brokers, {p: x for p, x in ends.items() if x.from_offset > first[p].from_offset}, look)
 
 
-def _look(
-    brokers: ConnectionPool,
-    slices: Mapping[Partition, Slice],
-    starts: Mapping[Partition, int],
-    look: Look,
-) -> None:
-    def fetch(partition: Partition, piece: Slice, size: int) -> PartitionFetch:
-        return PartitionFetch(partition, piece.topic_id, None, starts[partition], size)
+def _look(brokers: ConnectionPool, slices: Mapping[Partition, Slice], look: Look) -> None:
+    def fetch_for(partition: Partition, size: int) -> PartitionFetch:
+        piece = slices[partition]
+        return PartitionFetch(partition, piece.topic_id, None, piece.from_offset, size)
 
     def look_into(fetched: FetchedPartition) -> dict[Partition, bool]:
-        if fetched.meaning is not ErrorMeaning.OK:
-            return {}
-        start, until = starts[fetched.partition], slices[fetched.partition].until_offset
-        return {fetched.partition: True} if _has_rows(brokers, fetched, start, until, look) else {}
+        piece = slices[fetched.partition]
+        is_ok = fetched.meaning is ErrorMeaning.OK
+        return {piece.partition: True} if is_ok and _has_rows(brokers, fetched, piece, look) else {}
 
-    sampled = {p: slices[p] for p in starts}
-    sample_batches(brokers, sampled, lambda piece: Leader(piece.leader), fetch, look_into)
+    leaders = {p: Leader(piece.leader) for p, piece in slices.items()}
+    sample_batches(brokers, leaders, fetch_for, look_into)
 
 
-def _has_rows(
-    brokers: ConnectionPool, fetched: FetchedPartition, start: int, until: int, look: Look
-) -> bool:
+def _has_rows(brokers: ConnectionPool, fetched: FetchedPartition, piece: Slice, look: Look) -> bool:
     has_rows = False
     try:
-        for chunk in brokers.dialect.decode_chunks(fetched.records, start, until):
+        for chunk in brokers.dialect.decode_chunks(fetched.records, *piece.interval):
             if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 look(fetched.partition, chunk.batch)
                 has_rows = True

@@ -24,7 +24,7 @@ from rangeland.dialects.cluster_values import ClusterView, OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.model import (
-    Absences,
+    AbsentPartitions,
     Address,
     AtTime,
     Cluster,
@@ -35,7 +35,7 @@ from rangeland.model import (
     LogState,
     Partition,
 )
-from rangeland.survey.broker_requests import ask_offsets, by_leader
+from rangeland.survey.broker_requests import ask_offsets, by_address
 from rangeland.survey.epoch_ends import epoch_ends, lacking_epochs, with_epochs
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.survey.metadata_lookup import ask_metadata
@@ -58,7 +58,7 @@ FIRST_RESPONSE_MS = 10_000
 MANY_ADDRESSES = 32
 """How many addresses of a cluster are kept to identify it."""
 When = Earliest | Latest | AtTime
-NOTHING_FOUND = WantedPartitions({}, (), frozenset(), Absences())
+NOTHING_FOUND = WantedPartitions({}, (), frozenset(), AbsentPartitions())
 
 
 class SurveyAttempt:
@@ -211,7 +211,7 @@ class SurveyAttempt:
         self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetResult]:
         offsets: dict[Partition, OffsetResult] = {}
-        for address, group in by_leader(missing, lambda leader: leader).items():
+        for address, group in by_address(missing).items():
             try:
                 results = self._ask_leader(address, group, when, isolation)
             except ConnectionLost as error:

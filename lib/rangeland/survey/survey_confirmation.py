@@ -31,8 +31,8 @@ def suspicions(
         for p, log in survey.logs.items()
         if (reason := _suspicion(log, checkpoint.get(p)))
     }
-    missing = [p for p in checkpoint if p.topic in surveyed and _is_missing(p, survey)]
-    return reasons | dict.fromkeys(missing, "it does not exist")
+    vanished = [p for p in checkpoint if p.topic in surveyed and _has_vanished(p, survey)]
+    return reasons | dict.fromkeys(vanished, "it does not exist")
 
 
 def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
@@ -61,7 +61,7 @@ def _from_its_start(log: LogState) -> LogState:
     return log if log.end_offset >= log.start_offset else replace(log, end_offset=log.start_offset)
 
 
-def _is_missing(partition: Partition, survey: Survey) -> bool:
+def _has_vanished(partition: Partition, survey: Survey) -> bool:
     elsewhere = partition in survey.absent.excluded or partition in survey.absent.unreachable
     is_down = partition.broker != "" and partition.broker not in survey.absent.answered_brokers
     return partition not in survey.logs and not elsewhere and not is_down

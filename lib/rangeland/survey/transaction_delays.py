@@ -22,7 +22,7 @@ from rangeland.model import (
     OpenTransaction,
     Partition,
 )
-from rangeland.survey.broker_requests import ask_offsets, by_leader
+from rangeland.survey.broker_requests import ask_offsets, by_address, leaders_of
 from rangeland.survey.record_times import FirstRecord, first_times
 
 
@@ -48,9 +48,8 @@ def log_ends(
         if not brokers.dialect.capabilities.has_transactions:
             return {}
         ends: dict[Partition, LogEnds] = {}
-        for address, leaders in by_leader(logs, lambda log: log.leader).items():
-            led = {partition: log.leader for partition, log in leaders.items()}
-            ends |= _ends_at(brokers, address, led)
+        for address, leaders in by_address(leaders_of(logs)).items():
+            ends |= _ends_at(brokers, address, leaders)
         return _with_times(brokers, logs, ends)
 
 

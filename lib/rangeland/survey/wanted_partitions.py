@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import JobFileError, Unreachable
-from rangeland.model import Absences, Leader, Partition
+from rangeland.model import AbsentPartitions, Leader, Partition
 from rangeland.patterns import match_topics, matches
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
@@ -39,7 +39,7 @@ class WantedPartitions:
     leaderless: tuple[Partition, ...]
     topics: frozenset[str]
     """The topics to survey, including topics that were landed before and no longer exist."""
-    absent: Absences
+    absent: AbsentPartitions
 
     @property
     def reachable(self) -> dict[Partition, Leader]:
@@ -195,12 +195,14 @@ def _written_as(partition: Partition) -> tuple[int, str]:
     return partition.number, f"{partition.broker}-{partition.number}"
 
 
-def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> Absences:
+def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> AbsentPartitions:
     """Which brokers answered according to a view, and which did not: where each broker has its own
     partitions, nothing is known about the partitions of the latter."""
     leading = {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
     answered = set(named_brokers) - view.unreachable.keys() | leading | view.registered
-    return Absences(answered_brokers=frozenset(answered), unanswered_brokers=dict(view.unreachable))
+    return AbsentPartitions(
+        answered_brokers=frozenset(answered), unanswered_brokers=dict(view.unreachable)
+    )
 
 
 def silent_brokers(view: ClusterView, request: SurveyRequest) -> Mapping[str, str]:

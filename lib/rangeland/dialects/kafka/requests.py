@@ -16,6 +16,7 @@ from rangeland.dialects.cluster_values import (
     LeaderRequest,
     NoSeedAnswered,
     OffsetResult,
+    RestartRequired,
     Search,
     TopicView,
 )
@@ -29,7 +30,11 @@ from rangeland.dialects.fetch_values import (
     PartitionFetch,
 )
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.error_codes import UNKNOWN_TOPIC_OR_PARTITION, error_code_of
+from rangeland.dialects.kafka.error_codes import (
+    REBOOTSTRAP_REQUIRED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_code_of,
+)
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
 from rangeland.grouping import group_by
@@ -61,7 +66,7 @@ def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], named_brokers: Mapping[str, Address]
 ) -> Search:
     """Asks a broker for the leaders of topics. The first seed that answers is believed: any broker
-    knows the whole cluster."""
+    knows the whole cluster. Raises RestartRequired if it says that its client does not."""
     responses = yield LeaderRequest(tuple(seeds), (cluster_request(topics),))
     if isinstance(responses, NoSeedAnswered):
         raise responses.as_error()
@@ -69,7 +74,8 @@ def find_leaders(
     code = error_code_of(response.error_code)
     if code.meaning is not ErrorMeaning.OK or not response.brokers:
         # A broker that has just started may know nothing of its cluster, not even itself.
-        raise Unreachable(
+        kind = RestartRequired if code == REBOOTSTRAP_REQUIRED else Unreachable
+        raise kind(
             "the broker does not describe its cluster",
             why=code.describe() if response.error_code else "its response lists no brokers",
             do="try again in a moment",

@@ -5,8 +5,8 @@ is needed only for SCRAM. The broker is also verified: its SCRAM signature must 
 number of iterations within limits.
 
 Brokers before 1.0 accept tokens in bare frames and close the connection if they refuse one. A
-broker that is shutting down may do the same: that error has ``closed_at``, and is not believed the
-first time.
+broker that is shutting down may do the same: that error is a ``LoginClosed``, and is not believed
+the first time.
 Upstream: SaslServerAuthenticator.java; RFC 4616 (PLAIN), 5802 and 7677 (SCRAM), 7628 (tokens), 4752
 (GSSAPI); ScramExtensions.java (delegation tokens).
 No error contains a password or a token.
@@ -26,7 +26,13 @@ from rangeland.dialects.kafka.error_codes import (
     UNSUPPORTED_SASL_MECHANISM,
     error_code_of,
 )
-from rangeland.dialects.protocol_session import BrokerRequest, Credentials, NoCommonVersion
+from rangeland.dialects.protocol_session import (
+    BrokerRequest,
+    Credentials,
+    LoginClosed,
+    NoCommonVersion,
+    PeerClosed,
+)
 from rangeland.errors import (
     BROKER_OPERATOR,
     AccessDenied,
@@ -34,7 +40,6 @@ from rangeland.errors import (
     LocalProtocolError,
     MissingRequirement,
     RemoteProtocolError,
-    Unreachable,
 )
 from rangeland.untrusted import JsonFields, Unreadable
 
@@ -102,7 +107,7 @@ class _Exchange:
     step: int = 0
 
     def send(self, token: bytes) -> Authentication:
-        """Sends a token and returns the response. Raises AccessDenied if a broker before 1.0 closes
+        """Sends a token and returns the response. Raises LoginClosed if a broker before 1.0 closes
         the connection instead."""
         self.step += 1
         if not self.is_bare:
@@ -115,14 +120,14 @@ class _Exchange:
         try:
             response = yield BrokerRequest(m.BareToken(token))
             return response
-        except Unreachable as error:
-            if not error.closed:
-                raise
-            raise _refused_login_error(
+        except PeerClosed as error:
+            raise LoginClosed(
                 f"the broker closed the connection while {self.who} logged in",
+                step=self.step,
                 why="brokers before 1.0 close the connection to refuse a login",
                 do="check source.security.sasl: the name and where its password comes from",
-                closed_at=self.step,
+                operator=BROKER_OPERATOR,
+                login_is_in_doubt=True,
             ) from error
 
 
@@ -219,7 +224,7 @@ def _bearer(exchange: _Exchange, credentials: Credentials) -> Authentication:
     if not response.error_code and response.auth_bytes:
         # A refusal has two steps: the reason as JSON, then the error, after an acknowledgement.
         reason = _text(response.auth_bytes)
-        with suppress(AccessDenied):  # a broker before 1.0 closes the connection
+        with suppress(LoginClosed):  # a broker before 1.0 closes the connection
             response = yield from exchange.send(b"\x01")
         raise _token_error(reason, response, credentials)
     if response.error_code:

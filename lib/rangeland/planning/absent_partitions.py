@@ -1,4 +1,4 @@
-"""Finds partitions that are missing: gone from the cluster, or unreadable for now. Pure.
+"""Finds the losses by absent partitions: gone from the cluster, or unreadable for now. Pure.
 
 A partition that is gone is a loss. A partition without a leader is not, nor are offsets that an
 open transaction holds back: runs wait for both. A partition whose broker goes down while it is read
