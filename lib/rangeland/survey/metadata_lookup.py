@@ -22,6 +22,7 @@ from rangeland.dialects.cluster_values import (
     NoSeedAnswered,
     RestartRequired,
 )
+from rangeland.errors import JobFileError
 from rangeland.model import Address
 
 
@@ -36,7 +37,8 @@ def ask_metadata(
         brokers.drop_all()
         servers = brokers.settings.seeds
         for index in range(len(servers)):
-            with suppress(RestartRequired):
+            # That a server is no broker says nothing about one that has answered.
+            with suppress(RestartRequired, JobFileError):
                 return _search(brokers, topics, servers[index:])
         raise error
 
