@@ -23,9 +23,9 @@ from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups.backend import (
     BEATS_PER_SESSION,
     PAUSE_MS,
-    BackendMembership,
     HeartbeatStatus,
     JoinRequest,
+    Membership,
 )
 from rangeland.groups.kafka.assignment import Assignment, assign
 from rangeland.groups.kafka.coordinator import CoordinatorClient, coordinator_error
@@ -49,8 +49,8 @@ Explain = Callable[[ErrorCode], RangelandError]
 """Makes a Conflict that names the group's members from the code that refused us."""
 
 
-class KafkaMember(BackendMembership):
-    """A ``Membership``. Holds nothing before its first ``rejoin``."""
+class KafkaMember(Membership):
+    """Holds nothing before its first ``rejoin``."""
 
     def __init__(
         self,

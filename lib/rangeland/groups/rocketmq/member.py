@@ -26,7 +26,7 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict, JobFileError, RangelandError
-from rangeland.groups.backend import BackendMembership, HeartbeatStatus, JoinRequest
+from rangeland.groups.backend import HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import job_of
@@ -54,8 +54,8 @@ _MISSES: Final = 3
 """A broker may take a moment to list a member whose heartbeat it has just accepted."""
 
 
-class RocketmqMember(BackendMembership):
-    """A ``Membership``. Holds nothing before its first ``rejoin``."""
+class RocketmqMember(Membership):
+    """Holds nothing before its first ``rejoin``."""
 
     def __init__(
         self, masters: MasterBrokers, lock: threading.RLock, joining: JoinRequest, client_id: str

@@ -20,29 +20,25 @@ import logging
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import (
     BEATS_PER_SESSION,
-    BackendMembership,
+    Fenced,
     HeartbeatStatus,
     JoinRequest,
+    Membership,
 )
 from rangeland.groups.zookeeper.assignment import shares
 from rangeland.groups.zookeeper.membership_view import group_in_use_error, read_group
-from rangeland.groups.zookeeper.offset_commits import (
-    offset_write,
-    offsets_not_written_error,
-    transaction_sized,
-)
+from rangeland.groups.zookeeper.offset_commits import TRIES, transaction_sized, write_offsets
 from rangeland.groups.zookeeper.znode_layout import (
     THREAD,
     group_member,
     ids_path,
     member_name,
-    offset_path,
     owner_path,
     parent,
     read_owner,
@@ -54,7 +50,8 @@ from rangeland.zookeeper.zookeeper_client import ZooKeeper
 
 logger = logging.getLogger(__name__)
 
-_TRIES = 10
+_CLAIMED_VERSION = 1
+"""The version of an owner's node after one write since its creation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +71,9 @@ class _Lease(_Registration):
     claims: Mapping[Partition, int]
 
 
-class ZooKeeperMember(BackendMembership):
-    """A ``Membership``. It is a member only after ``rejoin`` has returned once. Its session stays
-    alive without heartbeats: they only notice changes early."""
+class ZooKeeperMember(Membership):
+    """It is a member only after ``rejoin`` has returned once. Its session stays alive without
+    heartbeats: they only notice changes early."""
 
     def __init__(self, open_session: Callable[[], ZooKeeper], joining: JoinRequest) -> None:
         super().__init__(joining)
@@ -249,7 +246,7 @@ class ZooKeeperMember(BackendMembership):
     def _release(self, zookeeper: ZooKeeper) -> None:
         """Releases only what this session holds."""
         me = self._registration
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             if me is None or not self._held:
                 break
             nodes = zookeeper.read_all(map(self._owner_path, self._held))
@@ -271,36 +268,22 @@ class ZooKeeperMember(BackendMembership):
         if zookeeper is None or lease is None or zookeeper.session != lease.session:
             raise self._fenced_error("its session in ZooKeeper has ended")
         self._check_owned(offsets, lease.claims.keys())
-        for part in transaction_sized(sorted(offsets)):
-            self._commit(zookeeper, lease, {p: offsets[p] for p in part})
 
-    def _commit(
-        self, zookeeper: ZooKeeper, lease: _Lease, offsets: Mapping[Partition, int]
-    ) -> None:
-        refused: Refused | None = None
-        for _ in range(_TRIES):
-            refused = zookeeper.apply(self._commit_operations(zookeeper, lease, offsets))
-            if refused is None:
-                logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
-                return
-            if isinstance(refused.operation, Check):
-                raise self._fenced_error(f"{refused.operation.path}: {refused.reason.value}")
-        raise offsets_not_written_error(self._joining.group, refused, _TRIES)
+        def holds_partitions(partitions: Sequence[Partition]) -> list[Operation]:
+            owners = zookeeper.read_all(map(self._owner_path, partitions))
+            if (why := self._why_taken(lease, owners, partitions)) is not None:
+                raise self._fenced_error(why)
+            claims = [Check(self._owner_path(p), _CLAIMED_VERSION) for p in partitions]
+            return [Check(ids_path(self._joining.group, lease.member_id), 0), *claims]
 
-    def _commit_operations(
-        self, zookeeper: ZooKeeper, lease: _Lease, offsets: Mapping[Partition, int]
-    ) -> list[Operation]:
-        group = self._joining.group
-        owners = zookeeper.read_all(map(self._owner_path, offsets))
-        if (why := self._why_taken(lease, owners, offsets)) is not None:
-            raise self._fenced_error(why)
-        nodes = zookeeper.read_all(offset_path(group, p) for p in offsets)
-        zookeeper.make(parent(path) for path, node in nodes.items() if node is None)
-        operations: list[Operation] = [Check(ids_path(group, lease.member_id), 0)]
-        for partition, offset in offsets.items():
-            operations.append(Check(self._owner_path(partition), _CLAIMED_VERSION))
-            operations.append(offset_write(group, partition, offset, nodes))
-        return operations
+        def taken_error(refused: Refused) -> Fenced | None:
+            if not isinstance(refused.operation, Check):
+                return None
+            return self._fenced_error(f"{refused.operation.path}: {refused.reason.value}")
+
+        write_offsets(zookeeper, self._joining.group, offsets, holds_partitions, taken_error)
+        if offsets:
+            logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
     # --- leave -------------------------------------------------------------------------
 
@@ -331,7 +314,7 @@ class ZooKeeperMember(BackendMembership):
         self,
         lease: _Lease,
         nodes: Mapping[str, Znode | None],
-        partitions: Mapping[Partition, int] | None = None,
+        partitions: Collection[Partition] | None = None,
     ) -> str | None:
         """Which partition this member no longer has, and why; None if it has all."""
         for partition in sorted(lease.claims if partitions is None else partitions):
@@ -368,10 +351,6 @@ class ZooKeeperMember(BackendMembership):
             do="check who joins and leaves it, then run again",
             group=group,
         )
-
-
-# One write after its creation.
-_CLAIMED_VERSION = 1
 
 
 def _waits() -> Iterator[float]:
