@@ -65,29 +65,18 @@ class BrokerRegistry:
         return f"{self.source} has brokers {brokers or 'none'}, {topics}{orphans}"
 
 
-def read_registry(
-    zookeeper: str,
-    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
-    *,
-    connect_ms: int = 10_000,
-) -> BrokerRegistry:
+def read_registry(access: ZooKeeperAccess) -> BrokerRegistry:
     """Reads the registry of brokers. Raises Unreachable; JobFileError for an invalid connect
     string, or if no broker has ever registered; RemoteProtocolError for a node that is neither
     Jafka's nor Kafka's."""
-    with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
+    with closing(connect(access)) as client:
         return registry_seen_by(client)
 
 
-def read_cleanup_policies(
-    zookeeper: str,
-    topics: Sequence[str],
-    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
-    *,
-    connect_ms: int = 10_000,
-) -> dict[str, str]:
+def read_cleanup_policies(access: ZooKeeperAccess, topics: Sequence[str]) -> dict[str, str]:
     """The ``cleanup.policy`` of the Kafka topics that override the brokers' default; the default
     itself is not in ZooKeeper. Raises Unreachable."""
-    with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
+    with closing(connect(access)) as client:
         nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
     by_topic = {t: nodes[f"{CONFIGS}/{t}"] for t in topics}
     policies = {t: parse_cleanup_policy(t, node.content) for t, node in by_topic.items() if node}

@@ -45,7 +45,7 @@ from rangeland.zookeeper.access_diagnosis import (
     login_error,
     missing_rights_error,
 )
-from rangeland.zookeeper.connect_string import ConnectString, read_ensemble
+from rangeland.zookeeper.connect_string import read_ensemble
 from rangeland.zookeeper.kazoo_connection import (
     KazooHandler,
     LastKazooMessage,
@@ -84,22 +84,19 @@ class ZooKeeper:
     """A client, opened by ``connect``. It reconnects by itself; if its session ends, a new one
     begins. Thread-safe."""
 
-    def __init__(
-        self, ensemble: ConnectString, access: ZooKeeperAccess, *, connect_ms: int, session_ms: int
-    ) -> None:
-        self.ensemble = ensemble
+    def __init__(self, access: ZooKeeperAccess, session_ms: int) -> None:
+        self.ensemble = read_ensemble(access.servers)
         self._access = access
-        self._timeout_s = connect_ms / 1000
+        self._timeout_s = access.connect_ms / 1000
         self._connected = threading.Event()
         self._session: tuple[int, bytes] | None = None
         self._has_login_failed = False
         self._kazoo_log = LastKazooMessage()
         self._is_closed = False
-        self._handler = KazooHandler(
-            self._timeout_s / len(ensemble.servers), access, self._on_failed_login
-        )
+        limit_s = self._timeout_s / len(self.ensemble.servers)
+        self._handler = KazooHandler(limit_s, access, self._on_failed_login)
         self._kazoo = KazooClient(
-            hosts=str(ensemble),
+            hosts=str(self.ensemble),
             timeout=session_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
             handler=self._handler,
@@ -339,23 +336,11 @@ class ZooKeeper:
             self._kazoo_log.last = str(error)
 
 
-def connect(
-    zookeeper: str,
-    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
-    *,
-    connect_ms: int = 10_000,
-    session_ms: int | None = None,
-) -> ZooKeeper:
-    """A session with ``host:port[,host:port...][/chroot]``. ``connect_ms`` is the deadline of
-    this and of each later call. ``session_ms`` matters for ephemeral nodes. Raises Unreachable;
-    JobFileError for an invalid text, a missing chroot, or a mistake about TLS or the login;
-    AccessDenied if the server refuses either."""
-    client = ZooKeeper(
-        read_ensemble(zookeeper),
-        access,
-        connect_ms=connect_ms,
-        session_ms=session_ms or connect_ms,
-    )
+def connect(access: ZooKeeperAccess, session_ms: int | None = None) -> ZooKeeper:
+    """A session. Its length matters for ephemeral nodes. Raises Unreachable; JobFileError for an
+    invalid address, a missing chroot, or a mistake about TLS or the login; AccessDenied if the
+    server refuses either."""
+    client = ZooKeeper(access, session_ms or access.connect_ms)
     client.start()
     return client
 

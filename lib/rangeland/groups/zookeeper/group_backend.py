@@ -23,26 +23,14 @@ from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
 
 class ZooKeeperGroups:
     """A ``GroupBackend``. ``job`` decides in ``view`` which drivers are ours. Raises
-    JobFileError if ``zookeeper`` is not a valid connect string."""
+    JobFileError if the address is not a valid connect string."""
 
-    def __init__(
-        self,
-        zookeeper: str,
-        job: str = "",
-        access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
-        *,
-        connect_ms: int = 10_000,
-    ) -> None:
-        self._zookeeper = str(read_ensemble(zookeeper))
+    def __init__(self, access: ZooKeeperAccess, job: str = "") -> None:
+        self.name = f"the ZooKeeper at {read_ensemble(access.servers)}"
         self._access = access
         self._job = job
-        self._connect_ms = connect_ms
         self._session: ZooKeeper | None = None
         self._memberships: list[ZooKeeperMember] = []
-
-    @property
-    def name(self) -> str:
-        return f"the ZooKeeper at {self._zookeeper}"
 
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         """The group's offsets. Raises RemoteProtocolError for a node without an offset."""
@@ -84,15 +72,7 @@ class ZooKeeperGroups:
     def join(self, joining: JoinRequest) -> ZooKeeperMember:
         """Joins the group. Raises JobFileError for an assignment other than range."""
         check_assignment_is_range(joining, "in ZooKeeper all members share by range")
-        membership = ZooKeeperMember(
-            lambda: connect(
-                self._zookeeper,
-                self._access,
-                connect_ms=self._connect_ms,
-                session_ms=joining.session_ms,
-            ),
-            joining,
-        )
+        membership = ZooKeeperMember(lambda: connect(self._access, joining.session_ms), joining)
         self._memberships.append(membership)
         try:
             membership.rejoin()
@@ -114,5 +94,5 @@ class ZooKeeperGroups:
 
     def _connect(self) -> ZooKeeper:
         if self._session is None:
-            self._session = connect(self._zookeeper, self._access, connect_ms=self._connect_ms)
+            self._session = connect(self._access)
         return self._session
