@@ -78,6 +78,12 @@ _REASONS: dict[type[KazooException], Reason] = {
     BadVersionError: Reason.CHANGED,
     NotEmptyError: Reason.NOT_EMPTY,
 }
+_ADD: dict[type[Operation], Callable[[Any, Any], None]] = {
+    Create: lambda t, o: t.create(o.path, o.content, ephemeral=o.ephemeral),
+    Write: lambda t, o: t.set_data(o.path, o.content),
+    Check: lambda t, o: t.check(o.path, o.version),
+    Delete: lambda t, o: t.delete(o.path, o.version),
+}
 
 
 class ZooKeeper:
@@ -357,11 +363,3 @@ def _node(response: Any) -> Znode | None:
         return None
     content, stat = response
     return Znode(content or b"", stat.version, stat.czxid, stat.ephemeralOwner)
-
-
-_ADD: dict[type[Operation], Callable[[Any, Any], None]] = {
-    Create: lambda t, o: t.create(o.path, o.content, ephemeral=o.ephemeral),
-    Write: lambda t, o: t.set_data(o.path, o.content),
-    Check: lambda t, o: t.check(o.path, o.version),
-    Delete: lambda t, o: t.delete(o.path, o.version),
-}

@@ -23,6 +23,11 @@ from rangeland.model import Address, Partition
 
 PATIENCE_MS: Final = 10_000
 """How long a master may be down or busy before a request fails."""
+_REMEDIES: Final = {
+    "NO_PERMISSION": "grant the user of source.security SUB on the group {group} and the topics",
+    "SUBSCRIPTION_GROUP_NOT_EXIST": "create the group {group}, or let the brokers do it"
+    " (autoCreateSubscriptionGroup)",
+}
 
 
 class _UnknownToSome(Unreachable):
@@ -171,13 +176,6 @@ def indexes_by_broker(requests: Sequence[m.RemotingRequest]) -> dict[str, list[i
 
 
 # --- errors -----------------------------------------------------------------------------
-
-
-_REMEDIES: Final = {
-    "NO_PERMISSION": "grant the user of source.security SUB on the group {group} and the topics",
-    "SUBSCRIPTION_GROUP_NOT_EXIST": "create the group {group}, or let the brokers do it"
-    " (autoCreateSubscriptionGroup)",
-}
 
 
 def masters_error(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:
