@@ -155,14 +155,13 @@ class GroupLease:
     ) -> dict[Partition, int]:
         """Mirrors this checkpoint, or a newer one if this driver was not a member for a while:
         others may have landed meanwhile. Returns the mirrored checkpoint."""
-        for tries_left in reversed(range(TRIES)):
+        for _ in range(TRIES - 1):
             try:
                 self._mirror_once(checkpoint, earlier)
-                break
+                return checkpoint
             except Fenced:
-                if not tries_left:
-                    raise
-            checkpoint = self._of_the_group(checkpoint_now())
+                checkpoint = self._of_the_group(checkpoint_now())
+        self._mirror_once(checkpoint, earlier)
         return checkpoint
 
     def _mirror_once(self, checkpoint: dict[Partition, int], earlier: EarlierMarks) -> None:

@@ -66,10 +66,7 @@ same files except for ids."""
 
 class _Cluster(NumberedCluster):
     """The base of both kinds: how a broker is started, and when it is ready. ``{node}`` in the
-    values of ``properties`` becomes the broker's id.
-
-    A temporary directory is made and removed unless ``directory`` is given; a given one
-    keeps configuration and logs, and loses the data at the end."""
+    values of ``properties`` becomes the broker's id."""
 
     kind = "Kafka"
     usual_version = ""

@@ -83,8 +83,10 @@ class RocketmqMember(Membership):
 
     def is_settled(self, view: RocketmqGroupView) -> bool:
         """Whether its assignment still matches the current members."""
-        is_agreed = view.is_agreed and view.lists_everywhere(self._id)
-        return self._holds and is_agreed and view.ids == self._ids
+        return self._holds and self._is_seen_by_all(view) and view.ids == self._ids
+
+    def _is_seen_by_all(self, view: RocketmqGroupView) -> bool:
+        return view.is_agreed and not view.brokers_without(self._id)
 
     # --- joining -----------------------------------------------------------------------
 
@@ -98,7 +100,7 @@ class RocketmqMember(Membership):
             misses = 0
             while True:
                 view = self._announce()
-                misses = 0 if view.lists_everywhere(self._id) else misses + 1
+                misses = misses + 1 if view.brokers_without(self._id) else 0
                 if misses >= _MISSES:
                     self.leave()
                     raise self._not_listed_error(view)
@@ -118,11 +120,8 @@ class RocketmqMember(Membership):
         """How long to wait for a lock: if nobody else is in the group, a dead client has left it,
         and it expires."""
         is_alone = not set(view.ids) - {self._id}
-        return self._orphans_ms if is_alone else self._joining.rebalance_ms
-
-    @property
-    def _orphans_ms(self) -> int:
-        return max(self._joining.rebalance_ms, LOCK_MS + SLACK_MS)
+        rebalance_ms = self._joining.rebalance_ms
+        return max(rebalance_ms, LOCK_MS + SLACK_MS) if is_alone else rebalance_ms
 
     def _announce(self) -> RocketmqGroupView:
         """Announces this member to all brokers, but only once all members are known to be drivers
@@ -177,7 +176,7 @@ class RocketmqMember(Membership):
             view = self._look(self.beat_ms)
             # Only its own heartbeats list it, and each follows such a check: a member that is
             # not listed was away for a while, and others have noticed.
-            if not view.lists_everywhere(self._id) or not self._is_locked_in_time:
+            if view.brokers_without(self._id) or not self._is_locked_in_time:
                 return self._mark_lost()
             self._send_heartbeats(self.beat_ms)
             asked_at_ms = self._masters.io.now_ms()
@@ -207,7 +206,7 @@ class RocketmqMember(Membership):
 
     def _why_lost(self, queues: Collection[Partition]) -> str | None:
         """Why the member no longer holds all of these queues; None if it does."""
-        if not self._look(PATIENCE_MS).lists_everywhere(self._id):
+        if self._look(PATIENCE_MS).brokers_without(self._id):
             return "a broker no longer lists it as a member"
         if not self._is_locked_in_time:
             return f"its locks were not renewed for {LOCK_MS} ms"
@@ -285,7 +284,7 @@ class RocketmqMember(Membership):
     # --- errors ------------------------------------------------------------------------
 
     def _unsettled_error(self, view: RocketmqGroupView) -> Conflict | None:
-        if view.is_agreed and view.lists_everywhere(self._id):
+        if self._is_seen_by_all(view):
             return None
         return Conflict(
             f"group {self._joining.group} did not settle",
@@ -313,9 +312,7 @@ class RocketmqMember(Membership):
 
     def _not_listed_error(self, view: RocketmqGroupView) -> JobFileError:
         group = self._joining.group
-        missing = [
-            b for b in self._brokers if not RocketmqGroupView({b: view.seen[b]}).ids.count(self._id)
-        ]
+        missing = view.brokers_without(self._id)
         return JobFileError(
             f"the brokers do not take members of group {group}",
             why=f"{', '.join(missing)} accepted {_MISSES} heartbeats and does not list the member",
