@@ -121,11 +121,8 @@ class ZooKeeper:
         a mistake about TLS or the login; AccessDenied if the server refuses either."""
         self._kazoo.start_async()
         try:
-            self._ask(
-                "connect to",
-                lambda: [self._kazoo.exists_async("/")],
-                check=self._check_chroot_exists,
-            )
+            (root,) = self._ask("connect to", lambda: [self._kazoo.exists_async("/")])
+            self._check_chroot_exists(root)
         except Unreachable as error:
             was_connected = self._session is not None
             self.close()
@@ -202,7 +199,8 @@ class ZooKeeper:
                 _ADD[type(operation)](transaction, operation)
             return [transaction.commit_async()]
 
-        results = self._ask("write to", send, check=self._check_all_succeeded)[0]
+        (results,) = self._ask("write to", send)
+        self._check_all_succeeded(results)
         for operation, result in zip(operations, results, strict=True):
             if type(result) in _REASONS:
                 return Refused(operation, _REASONS[type(result)])
@@ -225,11 +223,7 @@ class ZooKeeper:
         return responses
 
     def _ask(
-        self,
-        what: str,
-        send: Callable[[], list[Any]],
-        within_ms: int | None = None,
-        check: Callable[[list[Any]], None] | None = None,
+        self, what: str, send: Callable[[], list[Any]], within_ms: int | None = None
     ) -> list[Any]:
         """Sends until responses arrive or the time is up. A missing or an existing node is a
         response."""
@@ -239,7 +233,7 @@ class ZooKeeper:
             if not self._is_connected_within(left_s, what):
                 break
             try:
-                responses = [_value(sent, deadline) for sent in send()]
+                return [_value(sent, deadline) for sent in send()]
             except ConnectionClosedError:
                 if self._is_closed:
                     break
@@ -250,10 +244,6 @@ class ZooKeeper:
                 break
             except KazooException as error:
                 raise self._request_error(what, limit_s, error) from error
-            else:
-                if check is not None:
-                    check(responses)
-                return responses
         raise self._unreachable_error(what, limit_s)
 
     def _session_error(self, was_connected: bool) -> RangelandError | None:
@@ -269,8 +259,8 @@ class ZooKeeper:
             raise self._login_error(what)
         return is_connected
 
-    def _check_chroot_exists(self, responses: list[Any]) -> None:
-        if self.ensemble.chroot and responses[0] is None:
+    def _check_chroot_exists(self, root: Any) -> None:
+        if self.ensemble.chroot and root is None:
             raise JobFileError(
                 f"{self} has no {self.ensemble.chroot}",
                 why="the path does not exist",
@@ -278,8 +268,8 @@ class ZooKeeper:
                 zookeeper=str(self.ensemble),
             )
 
-    def _check_all_succeeded(self, responses: list[Any]) -> None:
-        for result in responses[0]:
+    def _check_all_succeeded(self, results: list[Any]) -> None:
+        for result in results:
             if isinstance(result, NoAuthError):
                 raise missing_rights_error("write to", str(self), self._access)
             unexpected = isinstance(result, KazooException) and type(result) not in _REASONS
