@@ -57,9 +57,9 @@ def join_servers(bootstrap: str | Sequence[str]) -> str:
     return bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
 
 
-def admin(bootstrap: str | Sequence[str], settings: dict[str, Any] | None = None) -> Any:
+def admin(bootstrap: str | Sequence[str]) -> Any:
     """An admin client of confluent-kafka."""
-    settings = {"bootstrap.servers": join_servers(bootstrap), **_QUIET, **(settings or {})}
+    settings = {"bootstrap.servers": join_servers(bootstrap), **_QUIET}
     return library("confluent_kafka.admin").AdminClient(settings)
 
 
