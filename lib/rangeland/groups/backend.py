@@ -117,7 +117,7 @@ class Membership(ABC):
     member that is fenced."""
 
     def __init__(self, joining: JoinRequest, generation: int = 0) -> None:
-        self._joining = joining
+        self.joining = joining
         self._generation = generation
 
     @property
@@ -154,10 +154,10 @@ class Membership(ABC):
     @property
     def beat_ms(self) -> int:
         """The interval between calls of ``beat``."""
-        return max(1, min(LONGEST_BEAT_MS, self._joining.session_ms // BEATS_PER_SESSION))
+        return max(1, min(LONGEST_BEAT_MS, self.joining.session_ms // BEATS_PER_SESSION))
 
     def _log_fields(self, partitions: int) -> dict[str, object]:
-        fields = {"group": self._joining.group, "member": self.member_id, "partitions": partitions}
+        fields = {"group": self.joining.group, "member": self.member_id, "partitions": partitions}
         return {**fields, "generation": self._generation}
 
     def _check_owned(self, offsets: Mapping[Partition, int], owned: Collection[Partition]) -> None:
@@ -166,7 +166,7 @@ class Membership(ABC):
             raise self._fenced_error(f"{foreign[0]} is not among its partitions")
 
     def _fenced_error(self, why: str) -> Fenced:
-        group = self._joining.group
+        group = self.joining.group
         member = self.member_id
         generation = self._generation
         facts: dict[str, Any] = {"group": group, "member": member, "generation": generation}

@@ -279,8 +279,7 @@ def _join(
         rebalance_ms=group.rebalance_ms,
     )
     try:
-        membership = backend.join(joining)
-        return HeartbeatThread(membership, group.session_ms, group=group.id)
+        return HeartbeatThread(backend.join(joining))
     except (Unreachable, RemoteProtocolError) as error:
         # RemoteProtocolError: the brokers are too old for this kind of group.
         warn(_alone(group, error))

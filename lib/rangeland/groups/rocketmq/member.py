@@ -120,7 +120,7 @@ class RocketmqMember(Membership):
         """How long to wait for a lock: if nobody else is in the group, a dead client has left it,
         and it expires."""
         is_alone = not set(view.ids) - {self._id}
-        rebalance_ms = self._joining.rebalance_ms
+        rebalance_ms = self.joining.rebalance_ms
         return max(rebalance_ms, LOCK_MS + SLACK_MS) if is_alone else rebalance_ms
 
     def _announce(self) -> RocketmqGroupView:
@@ -133,7 +133,7 @@ class RocketmqMember(Membership):
         return self._look(PATIENCE_MS)
 
     def _look(self, patience_ms: int) -> RocketmqGroupView:
-        joining = self._joining
+        joining = self.joining
         view = read_group(self._masters, joining.group, self._brokers, patience_ms)
         if not self._holds and (consumers := view.others(joining.job)):
             self.leave()
@@ -144,15 +144,15 @@ class RocketmqMember(Membership):
         return view
 
     def _send_heartbeats(self, patience_ms: int) -> None:
-        topics = {partition.topic for partition in self._joining.partitions}
-        request = g.heartbeat(self._id, self._joining.group, topics)
+        topics = {partition.topic for partition in self.joining.partitions}
+        request = g.heartbeat(self._id, self.joining.group, topics)
         for broker in self._brokers:
             self._ask(broker, request, "a member sent its heartbeat", patience_ms)
         self._send_to_slaves(self._masters.slaves(self._brokers), request)
 
     def _claim_or_error(self, view: RocketmqGroupView) -> Conflict | None:
         """Locks exactly the assigned queues, or returns what is in the way."""
-        share = shares(self._joining.partitions, view.ids).get(self._id, frozenset())
+        share = shares(self.joining.partitions, view.ids).get(self._id, frozenset())
         self._give_back(self._id, self._locked - share)
         self._locked = share
         asked_at_ms = self._masters.io.now_ms()
@@ -201,7 +201,7 @@ class RocketmqMember(Membership):
             if (why := self._why_lost(offsets)) is not None:
                 self._mark_lost()
                 raise self._fenced_error(why)
-            write_offsets(self._masters, self._joining.group, offsets, self._id)
+            write_offsets(self._masters, self.joining.group, offsets, self._id)
             logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
     def _why_lost(self, queues: Collection[Partition]) -> str | None:
@@ -233,8 +233,8 @@ class RocketmqMember(Membership):
             self._is_known = False
             slaves = self._masters.slaves(self._brokers)
             for broker, of_broker in _by_broker(queues):
-                self._send_best_effort(broker, g.unlock(self._id, self._joining.group, of_broker))
-            request = g.unregister(self._id, self._joining.group)
+                self._send_best_effort(broker, g.unlock(self._id, self.joining.group, of_broker))
+            request = g.unregister(self._id, self.joining.group)
             for broker in self._brokers:
                 self._send_best_effort(broker, request)
             self._send_to_slaves(slaves, request)
@@ -246,7 +246,7 @@ class RocketmqMember(Membership):
         """The queues that this member has locked now."""
         locked: frozenset[Partition] = frozenset()
         for broker, of_broker in _by_broker(queues):
-            request = g.lock(self._id, self._joining.group, of_broker)
+            request = g.lock(self._id, self.joining.group, of_broker)
             locked |= g.read_locked(
                 self._ask(broker, request, "a member locked its queues", patience_ms)
             )
@@ -254,7 +254,7 @@ class RocketmqMember(Membership):
 
     def _give_back(self, client: str, queues: Collection[Partition]) -> None:
         for broker, of_broker in _by_broker(queues):
-            request = g.unlock(client, self._joining.group, of_broker)
+            request = g.unlock(client, self.joining.group, of_broker)
             self._ask(broker, request, "a member gave queues back", PATIENCE_MS)
 
     def _ask(
@@ -262,7 +262,7 @@ class RocketmqMember(Membership):
     ) -> m.RemotingResponse:
         response, code = self._masters.ask(broker, self._brokers[broker], request, patience_ms)
         if response.code != SUCCESS:
-            raise masters_error(code, response.remark, self._joining.group, when)
+            raise masters_error(code, response.remark, self.joining.group, when)
         return response
 
     def _send_best_effort(self, broker: str, request: m.RemotingRequest) -> None:
@@ -287,17 +287,17 @@ class RocketmqMember(Membership):
         if self._is_seen_by_all(view):
             return None
         return Conflict(
-            f"group {self._joining.group} did not settle",
-            why=f"its brokers show different members, for {self._joining.rebalance_ms} ms; there"
+            f"group {self.joining.group} did not settle",
+            why=f"its brokers show different members, for {self.joining.rebalance_ms} ms; there"
             f" were {describe_clients(view.clients)}",
             do="check who joins and leaves it, and that all members reach all brokers",
-            group=self._joining.group,
+            group=self.joining.group,
             members=facts(view.clients),
         )
 
     def _blocked_error(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
         queue = min(queues)
-        group = self._joining.group
+        group = self.joining.group
         clients = [client for client in view.clients if client.client_id != self._id]
         described = describe_clients(clients) if clients else "none"
         return Conflict(
@@ -311,7 +311,7 @@ class RocketmqMember(Membership):
         )
 
     def _not_listed_error(self, view: RocketmqGroupView) -> JobFileError:
-        group = self._joining.group
+        group = self.joining.group
         missing = view.brokers_without(self._id)
         return JobFileError(
             f"the brokers do not take members of group {group}",

@@ -118,8 +118,8 @@ class ZooKeeperMember(Membership):
     def _status(self, zookeeper: ZooKeeper, lease: _Lease) -> HeartbeatStatus:
         if zookeeper.session != lease.session:
             return HeartbeatStatus.LOST
-        within_ms = max(1_000, self._joining.session_ms // BEATS_PER_SESSION)
-        ids = zookeeper.children(ids_path(self._joining.group), within_ms)
+        within_ms = max(1_000, self.joining.session_ms // BEATS_PER_SESSION)
+        ids = zookeeper.children(ids_path(self.joining.group), within_ms)
         is_whole = self._is_whole(zookeeper, lease, within_ms)
         is_registered = zookeeper.session == lease.session and lease.member_id in (ids or ())
         if not (is_whole and is_registered):
@@ -143,7 +143,7 @@ class ZooKeeperMember(Membership):
 
     def rejoin(self) -> None:
         self._lease = None
-        deadline = time.monotonic() + self._joining.rebalance_ms / 1000
+        deadline = time.monotonic() + self.joining.rebalance_ms / 1000
         if self._zookeeper is None:
             self._zookeeper = self._open()
         for wait_s in _waits():
@@ -168,7 +168,7 @@ class ZooKeeperMember(Membership):
         if me.member_id not in drivers:
             self._registration = None
             return self._unsettled_error("its own registration did not stay")
-        share = shares(self._joining.partitions, drivers)[me.member_id]
+        share = shares(self.joining.partitions, drivers)[me.member_id]
         claims = self._claim_or_error(zookeeper, me, share)
         if isinstance(claims, Conflict | Unreachable):
             return claims
@@ -186,14 +186,14 @@ class ZooKeeperMember(Membership):
             return old
         self._registration = None
         self._look(zookeeper)  # raises Conflict before anything is written
-        group = self._joining.group
+        group = self.joining.group
         now_ms = int(time.time() * 1000)
-        host = self._joining.host or platform.node()
-        name = member_name(group, self._joining.job, host, now_ms, uuid.uuid4().hex[:8])
+        host = self.joining.host or platform.node()
+        name = member_name(group, self.joining.job, host, now_ms, uuid.uuid4().hex[:8])
         path = ids_path(group, name)
-        owners = {parent(self._owner_path(p)) for p in self._joining.partitions}
+        owners = {parent(self._owner_path(p)) for p in self.joining.partitions}
         zookeeper.make([parent(path), *owners])
-        zookeeper.apply([Create(path, registration(self._joining.partitions, now_ms), True)])
+        zookeeper.apply([Create(path, registration(self.joining.partitions, now_ms), True)])
         node = zookeeper.read(path)
         if node is not None:
             self._registration = _Registration(node.session, name)
@@ -202,12 +202,12 @@ class ZooKeeperMember(Membership):
     def _look(self, zookeeper: ZooKeeper) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """All registered members, and the drivers of this job among them. If others are there, it
         leaves and raises Conflict."""
-        group = self._joining.group
-        job = self._joining.job
+        group = self.joining.group
+        job = self.joining.job
         view = read_group(zookeeper, group, job)
         if view is None:
             return (), ()
-        if consumers := view.others(self._joining.partitions):
+        if consumers := view.others(self.joining.partitions):
             self.leave()
             raise group_in_use_error(group, consumers, f"job {job} cannot claim its partitions")
         return view.ids, view.drivers()
@@ -236,7 +236,7 @@ class ZooKeeperMember(Membership):
     def _claim_operations(
         self, me: _Registration, partitions: Sequence[Partition]
     ) -> list[Operation]:
-        operations: list[Operation] = [Check(ids_path(self._joining.group, me.member_id), 0)]
+        operations: list[Operation] = [Check(ids_path(self.joining.group, me.member_id), 0)]
         for path in map(self._owner_path, partitions):
             content = (me.member_id + THREAD).encode()
             # Written twice, to get a version that upstream's owner nodes never have.
@@ -274,14 +274,14 @@ class ZooKeeperMember(Membership):
             if (why := self._why_taken(lease, owners, partitions)) is not None:
                 raise self._fenced_error(why)
             claims = [Check(self._owner_path(p), _CLAIMED_VERSION) for p in partitions]
-            return [Check(ids_path(self._joining.group, lease.member_id), 0), *claims]
+            return [Check(ids_path(self.joining.group, lease.member_id), 0), *claims]
 
         def taken_error(refused: Refused) -> Fenced | None:
             if not isinstance(refused.operation, Check):
                 return None
             return self._fenced_error(f"{refused.operation.path}: {refused.reason.value}")
 
-        write_offsets(zookeeper, self._joining.group, offsets, holds_partitions, taken_error)
+        write_offsets(zookeeper, self.joining.group, offsets, holds_partitions, taken_error)
         if offsets:
             logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
@@ -299,7 +299,7 @@ class ZooKeeperMember(Membership):
     # --- nodes and errors --------------------------------------------------------------
 
     def _owner_path(self, partition: Partition) -> str:
-        return owner_path(self._joining.group, partition)
+        return owner_path(self.joining.group, partition)
 
     def _own_node(
         self, me: _Registration, partition: Partition, nodes: Mapping[str, Znode | None]
@@ -326,17 +326,17 @@ class ZooKeeperMember(Membership):
         return None
 
     def _blocked_error(self, partition: Partition, owner: str) -> Conflict | Unreachable:
-        group = self._joining.group
-        if group_member(group, self._joining.job, owner, ()).is_ours:
+        group = self.joining.group
+        if group_member(group, self.joining.job, owner, ()).is_ours:
             return Unreachable(
                 f"{partition} could not be claimed in group {group}",
                 why=f"{owner}, a driver of this job, still owns it after "
-                f"{self._joining.rebalance_ms} ms: it may have been killed just now",
+                f"{self.joining.rebalance_ms} ms: it may have been killed just now",
                 do="run again when its session is over",
             )
         return Conflict(
             f"{partition} could not be claimed in group {group}",
-            why=f"{owner} still owns it after {self._joining.rebalance_ms} ms",
+            why=f"{owner} still owns it after {self.joining.rebalance_ms} ms",
             do="if that consumer is alive, stop it, or give the job its own group",
             group=group,
             partition=str(partition),
@@ -344,10 +344,10 @@ class ZooKeeperMember(Membership):
         )
 
     def _unsettled_error(self, why: str) -> Unreachable:
-        group = self._joining.group
+        group = self.joining.group
         return Unreachable(
             f"group {group} did not settle",
-            why=f"{why}, for {self._joining.rebalance_ms} ms",
+            why=f"{why}, for {self.joining.rebalance_ms} ms",
             do="check who joins and leaves it, then run again",
             group=group,
         )
