@@ -48,6 +48,8 @@ class ZooKeeperGroups:
         """All or nothing for up to 500 partitions; more take several transactions, each of which
         fails if anybody is registered: a node with children cannot be deleted, and nobody can
         register during the transaction."""
+        if not offsets:
+            return
         zookeeper = self._connect()
         ids = ids_path(group)
 
