@@ -171,21 +171,12 @@ class RecordCodec:
 
     def _field(self, kind: type, field: dataclasses.Field[Any], hint: Any) -> _Field:
         name = self._names.get(kind, {}).get(field.name, field.name)
-        inner, is_optional = _of_hint(hint)
-        is_nested = _is_dataclass(inner)
-        if is_nested:
-            column = self._nested_columns(inner)
-        else:
-            column = self._columns.get(name) or self._column(name, inner)
-        return _Field(
-            attribute=field.name,
-            name=next(iter(column.shape)) if is_nested else name,
-            column=column,
-            nested=inner if is_nested else None,
+        is_nested = _is_dataclass(_of_hint(hint)[0])
+        return dataclasses.replace(
+            self._typed(field.name, name, hint, is_nested=is_nested),
             default=_default(field),
             blank=None if is_nested else self._blank(name, field),
             is_written=field.name not in self._omitted.get(kind, ()),
-            is_optional=is_optional,
         )
 
     def _with_view(self, kind: type, view: str) -> _Columns:
@@ -207,32 +198,33 @@ class RecordCodec:
         name = renamed or attribute
         field = fields.get(attribute)
         source = kind if field is not None else _getter_of(kind, attribute)
-        hints = typing.get_type_hints(source)
-        inner, is_optional = _of_hint(hints[attribute if field is not None else "return"])
-        if text.startswith("*"):
-            column = self._nested_columns(inner)
-            return _Field(
-                attribute=attribute,
-                name=next(iter(column.shape)),
-                column=column,
-                nested=inner,
-                is_optional=is_optional,
-            )
-        column = self._columns.get(name) or self._column(name, inner)
-        if is_sparse := text.endswith("?"):
+        hint = typing.get_type_hints(source)[attribute if field is not None else "return"]
+        typed = self._typed(attribute, name, hint, is_nested=text.startswith("*"))
+        if typed.nested is not None:
+            return typed
+        if text.endswith("?"):
             default = None if field is None else _default(field)
             blank = False if default is None else default()
+            return dataclasses.replace(typed, default=default, blank=blank, is_sparse=True)
+        blank = None if field is None else self._blank(name, field)
+        return dataclasses.replace(
+            typed, default=None if blank is None else lambda: blank, blank=blank
+        )
+
+    def _typed(self, attribute: str, name: str, hint: Any, *, is_nested: bool) -> _Field:
+        """A field with the column, or the columns of a dataclass, that its type asks for."""
+        inner, is_optional = _of_hint(hint)
+        if is_nested:
+            column = self._nested_columns(inner)
+            name = next(iter(column.shape))
         else:
-            blank = None if field is None else self._blank(name, field)
-            default = None if blank is None else lambda: blank
+            column = self._columns.get(name) or self._column(name, inner)
         return _Field(
             attribute=attribute,
             name=name,
             column=column,
-            default=default,
-            blank=blank,
+            nested=inner if is_nested else None,
             is_optional=is_optional,
-            is_sparse=is_sparse,
         )
 
     def _blank(self, name: str, field: dataclasses.Field[Any]) -> object:

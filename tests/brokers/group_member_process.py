@@ -17,6 +17,7 @@ from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.znode_layout import partition_name, read_partition
 from rangeland.model import Partition
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 
 FENCED = 3
 TOPIC = "orders"
@@ -24,7 +25,7 @@ TOPIC = "orders"
 
 def main(zookeeper: str, group: str, job: str, session_ms: str, *names: str) -> int:
     partitions = tuple(p for name in names if (p := read_partition(TOPIC, name)) is not None)
-    membership = ZooKeeperGroups(zookeeper, job).join(
+    membership = ZooKeeperGroups(ZooKeeperAccess(zookeeper), job).join(
         JoinRequest(group, job, partitions, session_ms=int(session_ms))
     )
     _say("holds", membership.owned)

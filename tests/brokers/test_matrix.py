@@ -39,6 +39,7 @@ from rangeland.testing.producer import (
 )
 from rangeland.testing.zookeeper import Visitor
 from rangeland.zookeeper.broker_registry import read_cleanup_policies
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from tests.brokers.reading import (
     UNCOMMITTED,
     log_of,
@@ -360,7 +361,7 @@ def _told_of_compaction(cluster: Cluster, topic: str, settings: ClusterSettings)
     declared = read([slice_], settings, compacted=(topic,))
     assert declared.counts.compacted == 53 - declared.counts.landed
     assert isinstance(cluster, KafkaZooKeeperCluster)
-    found = read_cleanup_policies(cluster.zookeeper, [topic, "another"])
+    found = read_cleanup_policies(ZooKeeperAccess(cluster.zookeeper), [topic, "another"])
     assert found == {topic: "compact"}
     with pytest.raises(Unreachable, match="ZooKeeper could not be asked"):
         read([slice_], settings, asks_zookeeper=True)

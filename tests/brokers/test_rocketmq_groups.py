@@ -172,7 +172,7 @@ def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
         for host in ("host-1", "host-2"):
             _, backend = drivers.backend()
             joining = replace(drivers.joining(host), session_ms=3_000)
-            keepers.append(HeartbeatThread(backend.join(joining), joining.session_ms))
+            keepers.append(HeartbeatThread(backend.join(joining)))
         first, second = keepers
         assert (first.owned, second.owned) == (
             set(drivers.partitions[:2]),

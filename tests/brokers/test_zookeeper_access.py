@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,13 @@ WRONG = PASSWORD + "x"
 ORDERS = (Partition("orders", 0, "1"), Partition("orders", 1, "1"))
 
 
+def settings(
+    tls: TlsSettings | None = None, login: ZooKeeperLogin | None = None
+) -> ZooKeeperAccess:
+    """The settings for a server that ``Secured.open`` names."""
+    return ZooKeeperAccess("", tls, login)
+
+
 @dataclass(frozen=True)
 class Secured:
     server: SecuredZooKeeper
@@ -53,7 +60,7 @@ class Secured:
         connect_ms: int = CONNECT_MS,
     ) -> None:
         at = address or self.server.tls_address
-        connect(at, access, connect_ms=connect_ms).close()
+        connect(replace(access, servers=at, connect_ms=connect_ms)).close()
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +96,8 @@ def fails(
 
 @pytest.mark.slow
 def test_a_session_over_tls_outlives_the_server(secured: Secured) -> None:
-    client = connect(
-        secured.server.tls_address,
-        ZooKeeperAccess(secured.trusting, DIGEST),
-        connect_ms=60_000,
-        session_ms=60_000,
-    )
+    at = secured.server.tls_address
+    client = connect(ZooKeeperAccess(at, secured.trusting, DIGEST, 60_000), 60_000)
     session = client.session
     # More than a record of TLS holds, in one request and one response.
     names = [f"/many-{number:05}-{'x' * 200}" for number in range(500)]
@@ -115,20 +118,20 @@ def test_a_client_certificate_is_presented(tmp_path: Path) -> None:
     with SecuredZooKeeper(authority, authority.issue("server"), client_auth="need") as server:
         secured = Secured(server, authority, other)
         ca = str(authority.ca)
-        secured.open(ZooKeeperAccess(TlsSettings(ca, str(mine.certificate), str(mine.key))))
-        without = fails(secured, ZooKeeperAccess(secured.trusting))
+        secured.open(settings(TlsSettings(ca, str(mine.certificate), str(mine.key))))
+        without = fails(secured, settings(secured.trusting))
         assert "wants a client certificate" in str(without)
         assert "source.security.zookeeper.tls.certificate" in without.do
-        stranger = ZooKeeperAccess(TlsSettings(ca, str(strange.both)))
+        stranger = settings(TlsSettings(ca, str(strange.both)))
         refused = fails(secured, stranger, kind=AccessDenied)
         assert "refuses this client's certificate" in str(refused)
 
 
 def test_a_server_of_an_unknown_authority_is_refused(secured: Secured) -> None:
-    other = fails(secured, ZooKeeperAccess(TlsSettings(ca=str(secured.other.ca))))
+    other = fails(secured, settings(TlsSettings(ca=str(secured.other.ca))))
     assert "from an authority that is not trusted" in str(other)
     assert "source.security.zookeeper.tls.ca" in other.do
-    system = fails(secured, ZooKeeperAccess(TlsSettings()))
+    system = fails(secured, settings(TlsSettings()))
     assert "from an authority that is not trusted" in str(system)
 
 
@@ -138,18 +141,18 @@ def test_a_server_of_another_name_is_refused(tmp_path: Path) -> None:
     named = authority.issue("server", ["zk.example"])
     with SecuredZooKeeper(authority, named) as server:
         secured = Secured(server, authority, authority)
-        error = fails(secured, ZooKeeperAccess(secured.trusting))
+        error = fails(secured, settings(secured.trusting))
         assert "is for another host" in str(error)
         assert "source.zookeeper" in error.do
         any_name = TlsSettings(ca=str(authority.ca), verify_hostname=False)
-        secured.open(ZooKeeperAccess(any_name))
+        secured.open(settings(any_name))
 
 
 def test_the_wrong_port_is_named(secured: Secured) -> None:
-    plain = fails(secured, ZooKeeperAccess(secured.trusting), secured.server.address)
+    plain = fails(secured, settings(secured.trusting), secured.server.address)
     assert "does not speak TLS" in str(plain)
     assert "source.security.zookeeper.tls" in plain.do
-    tls = fails(secured, ZooKeeperAccess())
+    tls = fails(secured, settings())
     assert "speaks TLS, and the job does not" in str(tls)
     assert "set source.security.zookeeper.tls" in tls.do
 
@@ -158,18 +161,17 @@ def test_a_server_that_is_down_is_no_mistake(secured: Secured) -> None:
     """Beside one with the wrong port, too: it may be the one to use."""
     down = "127.0.0.1:1"
     with pytest.raises(Unreachable):
-        secured.open(ZooKeeperAccess(secured.trusting), down)
+        secured.open(settings(secured.trusting), down)
     with pytest.raises(Unreachable):
-        secured.open(ZooKeeperAccess(secured.trusting), f"{down},{secured.server.address}")
+        secured.open(settings(secured.trusting), f"{down},{secured.server.address}")
 
 
 # --- logins -------------------------------------------------------------------------------
 
 
 def groups(secured: Secured, chroot: str, login: ZooKeeperLogin | None) -> ZooKeeperGroups:
-    access = ZooKeeperAccess(secured.trusting, login)
     at = secured.server.tls_address + chroot
-    return ZooKeeperGroups(at, "hourly", access, connect_ms=CONNECT_MS)
+    return ZooKeeperGroups(ZooKeeperAccess(at, secured.trusting, login, CONNECT_MS), "hourly")
 
 
 @pytest.mark.parametrize("login", [DIGEST, SASL], ids=["digest", "sasl"])
@@ -220,7 +222,7 @@ def test_a_wrong_password_of_digest_has_no_rights(secured: Secured, topic: str) 
 @pytest.mark.usefixtures("needs_sasl")
 def test_a_login_that_is_refused_is_named_at_once(secured: Secured, login: ZooKeeperLogin) -> None:
     start = time.monotonic()
-    access = ZooKeeperAccess(secured.trusting, login)
+    access = settings(secured.trusting, login)
     error = fails(secured, access, connect_ms=PATIENT_MS, kind=AccessDenied)
     assert f"rejects the login of {login.username}" in str(error)
     assert "source.security.zookeeper.login" in error.do
@@ -240,7 +242,7 @@ def test_a_login_that_is_refused_before_anything_is_asked_is_named(
         return event
 
     monkeypatch.setattr(KazooClient, "start_async", ended)
-    wrong = ZooKeeperAccess(secured.trusting, ZooKeeperLogin(USER, WRONG, uses_sasl=True))
+    wrong = settings(secured.trusting, ZooKeeperLogin(USER, WRONG, uses_sasl=True))
     assert "rejects the login" in str(fails(secured, wrong, kind=AccessDenied))
 
 
@@ -250,10 +252,10 @@ def test_a_server_that_requires_a_login_says_so(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with SecuredZooKeeper(authority, authority.issue("server"), accepts_all=False) as server:
         secured = Secured(server, authority, authority)
-        secured.open(ZooKeeperAccess(secured.trusting, SASL))
-        nobody = fails(secured, ZooKeeperAccess(secured.trusting))
+        secured.open(settings(secured.trusting, SASL))
+        nobody = fails(secured, settings(secured.trusting))
         assert "requires a login, and the job has none" in str(nobody)
-        wrong = ZooKeeperAccess(secured.trusting, ZooKeeperLogin(USER, WRONG, uses_sasl=True))
+        wrong = settings(secured.trusting, ZooKeeperLogin(USER, WRONG, uses_sasl=True))
         assert "rejects the login" in str(fails(secured, wrong, kind=AccessDenied))
 
 
@@ -264,7 +266,7 @@ def test_a_server_without_sasl_is_not_asked_forever(tmp_path: Path) -> None:
     with SecuredZooKeeper(authority, authority.issue("server"), has_users=False) as server:
         secured = Secured(server, authority, authority)
         with pytest.raises(Unreachable, match="did not come to an end") as caught:
-            secured.open(ZooKeeperAccess(secured.trusting, SASL))
+            secured.open(settings(secured.trusting, SASL))
         assert "remove source.security.zookeeper.login.scheme" in caught.value.do
 
 

@@ -25,6 +25,7 @@ from rangeland.groups.zookeeper.znode_layout import member_name, partition_name
 from rangeland.model import Partition
 from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.zookeeper.znodes import Check, Operation, Refused
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
 from tests.brokers.group_member_process import FENCED
 from tests.servers.zookeeper_server import ZooKeeperServer
@@ -53,7 +54,7 @@ def chroot(server: ZooKeeperServer, topic: str) -> str:
 
 @pytest.fixture
 def backend(server: ZooKeeperServer, chroot: str) -> Iterator[ZooKeeperGroups]:
-    opened = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=5_000)
+    opened = ZooKeeperGroups(ZooKeeperAccess(server.address + chroot, connect_ms=5_000), JOB)
     yield opened
     opened.close()
 
@@ -203,7 +204,7 @@ def test_only_range_is_known_here(backend: ZooKeeperGroups) -> None:
 def test_whoever_joined_through_a_group_backend_has_left_when_it_is_closed(
     server: ZooKeeperServer, chroot: str
 ) -> None:
-    backend = ZooKeeperGroups(server.address + chroot, JOB)
+    backend = ZooKeeperGroups(ZooKeeperAccess(server.address + chroot), JOB)
     membership = backend.join(_joining(JOB, JAFKA))
     backend.close()
     assert membership.beat() is HeartbeatStatus.LOST
@@ -468,7 +469,7 @@ def test_a_restart_of_the_server_is_survived(
     chroot: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=2_000)
+    backend = ZooKeeperGroups(ZooKeeperAccess(server.address + chroot, connect_ms=2_000), JOB)
     member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
     backend.commit("other", {JAFKA[0]: 1})
     server.kill()
@@ -477,7 +478,7 @@ def test_a_restart_of_the_server_is_survived(
             with pytest.raises(Unreachable):
                 ask()
         with pytest.raises(Unreachable, match="refused"):
-            ZooKeeperGroups(server.address + chroot, connect_ms=300).view("g")
+            ZooKeeperGroups(ZooKeeperAccess(server.address + chroot, connect_ms=300)).view("g")
     finally:
         server.start()
     assert _response(member.beat) is HeartbeatStatus.HOLDS
@@ -491,7 +492,7 @@ def test_a_restart_of_the_server_is_survived(
 def test_a_connection_that_a_starting_server_never_answers_does_not_cost_the_session(
     server: ZooKeeperServer, chroot: str
 ) -> None:
-    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=2_000)
+    backend = ZooKeeperGroups(ZooKeeperAccess(server.address + chroot, connect_ms=2_000), JOB)
     member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=60_000))
     server.kill()
     with socket.create_server(("127.0.0.1", server.port)) as starting:
@@ -506,7 +507,7 @@ def test_a_connection_that_a_starting_server_never_answers_does_not_cost_the_ses
 
 
 def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot: str) -> None:
-    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=2_000)
+    backend = ZooKeeperGroups(ZooKeeperAccess(server.address + chroot, connect_ms=2_000), JOB)
     member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
     server.pause()
     try:
@@ -514,7 +515,7 @@ def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot:
         with pytest.raises(Unreachable, match="no response within"):
             member.commit({JAFKA[0]: 2})
         with pytest.raises(Unreachable, match="no response within"):
-            ZooKeeperGroups(server.address + chroot, connect_ms=500).view("g")
+            ZooKeeperGroups(ZooKeeperAccess(server.address + chroot, connect_ms=500)).view("g")
         member.leave()
         backend.close()
         assert time.monotonic() - began < 30
@@ -528,11 +529,11 @@ def test_another_server_is_asked_in_time_where_one_is_deaf(
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         servers = f"127.0.0.1:{deaf.getsockname()[1]},{server.address}"
         for _ in range(4):  # kazoo takes them in any order
-            backend = ZooKeeperGroups(servers + chroot, connect_ms=2_000)
+            backend = ZooKeeperGroups(ZooKeeperAccess(servers + chroot, connect_ms=2_000))
             assert backend.view("g").state == "absent"
             backend.close()
 
 
 def test_a_path_that_is_not_there_is_the_job_files_fault(server: ZooKeeperServer) -> None:
     with pytest.raises(JobFileError, match="has no /nowhere"):
-        ZooKeeperGroups(f"{server.address}/nowhere").view("g")
+        ZooKeeperGroups(ZooKeeperAccess(f"{server.address}/nowhere")).view("g")

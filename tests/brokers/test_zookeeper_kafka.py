@@ -18,6 +18,7 @@ from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.producer import create_topic, numbered_records, produce
 from rangeland.zookeeper.broker_registry import read_registry
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 
 pytestmark = pytest.mark.brokers
 
@@ -57,13 +58,13 @@ def test_an_old_consumer_and_a_driver_respect_each_other(
     create_topic(old_kafka.bootstrap, topic, partitions=3)
     for number in range(3):
         produce(old_kafka.bootstrap, topic, numbered_records(10 + number), partition=number)
-    seen = read_registry(old_kafka.zookeeper)
+    seen = read_registry(ZooKeeperAccess(old_kafka.zookeeper))
     assert seen.brokers == {"1": Address("127.0.0.1", old_kafka.ports[1])}
     partitions = seen.partitions(topic)
     assert partitions == tuple(Partition(topic, n) for n in range(3))
     ends = {p: 10 + p.number for p in partitions}
 
-    backend = ZooKeeperGroups(old_kafka.zookeeper, "hourly")
+    backend = ZooKeeperGroups(ZooKeeperAccess(old_kafka.zookeeper), "hourly")
     joining = JoinRequest(topic, "hourly", partitions)
     with _old_consumer(old_kafka, topic, tmp_path) as consumer:
         _wait_until(lambda: backend.view(topic).owners.keys() == set(partitions))

@@ -16,6 +16,7 @@ from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import produce
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.zookeeper.broker_registry import BrokerRegistry, read_registry
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from tests.servers.jafka_console import ConsoleConsumer, console_consume
 from tests.servers.zookeeper_server import ZooKeeperServer
 
@@ -44,7 +45,7 @@ def zookeeper(jafka: JafkaCluster) -> str:
 
 @pytest.fixture
 def backend(zookeeper: str) -> Iterator[ZooKeeperGroups]:
-    opened = ZooKeeperGroups(zookeeper, JOB)
+    opened = ZooKeeperGroups(ZooKeeperAccess(zookeeper), JOB)
     yield opened
     opened.close()
 
@@ -56,7 +57,7 @@ def _addresses(jafka: JafkaCluster) -> dict[str, Address]:
 def _registry(zookeeper: str, topic: str, brokers: int) -> BrokerRegistry:
     """Once so many brokers have told of the topic; they do so a moment after its first write."""
     deadline = time.monotonic() + PATIENCE_S
-    while len((seen := read_registry(zookeeper)).topics.get(topic, {})) != brokers:
+    while len((seen := read_registry(ZooKeeperAccess(zookeeper))).topics.get(topic, {})) != brokers:
         assert time.monotonic() < deadline, str(seen)
         time.sleep(0.05)
     return seen
@@ -93,7 +94,7 @@ def test_a_broker_that_is_stopped_is_not_there(
 
 def test_a_forgotten_path_is_found(jafka: JafkaCluster, server: ZooKeeperServer) -> None:
     with pytest.raises(JobFileError, match=f"{server.address}/jafka has brokers"):
-        read_registry(server.address)
+        read_registry(ZooKeeperAccess(server.address))
 
 
 def test_where_upstreams_consumer_stopped_is_read(

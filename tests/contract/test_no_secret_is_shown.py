@@ -469,9 +469,9 @@ def test_what_a_zookeeper_says_brings_no_secret_back(
 ) -> None:
     if uses_sasl:
         pytest.importorskip("puresasl")
-    access = ZooKeeperAccess(login=ZooKeeperLogin("me", SECRET, uses_sasl))
+    login = ZooKeeperLogin("me", SECRET, uses_sasl)
     with serving(response) as port, pytest.raises(RangelandError) as caught:
-        connect(f"127.0.0.1:{port}", access, connect_ms=300)
+        connect(ZooKeeperAccess(f"127.0.0.1:{port}", login=login, connect_ms=300))
     assert caught.value.exit_code == 75
     assert_error_is_silent(caught.value)
 

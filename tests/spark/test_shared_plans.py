@@ -266,7 +266,7 @@ def test_a_member_that_never_reads_is_not_waited_for_without_end(
     idle = InMemoryGroupBackend(backends.groups, "z")
     session_ms = GROUP["session_ms"]
     joining = JoinRequest("g", job.name, partitions, session_ms=session_ms, rebalance_ms=20_000)
-    keeper = HeartbeatThread(idle.join(joining), session_ms)
+    keeper = HeartbeatThread(idle.join(joining))
     try:
         result = run(job, spark, NoProgress())
         assert (result.state, result.counts.landed) == ("landed", 4 * COUNT)

@@ -134,7 +134,8 @@ def test_no_error_that_may_be_found_while_reading_says_that_nothing_was_read(
 def test_an_access_list_is_up_to_the_operator_of_zookeeper(
     login: ZooKeeperLogin | None, acts: str
 ) -> None:
-    assert missing_rights_error("read", "zk:2181", ZooKeeperAccess(login=login)).acts == acts
+    access = ZooKeeperAccess("zk:2181", login=login)
+    assert missing_rights_error("read", "zk:2181", access).acts == acts
 
 
 def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger() -> None:

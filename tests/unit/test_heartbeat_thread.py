@@ -43,7 +43,7 @@ class Drivers:
     def join(self, name: str) -> HeartbeatThread:
         backend = self.backends[name] = InMemoryGroupBackend(self.groups, name)
         joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=6_000)
-        keeper = HeartbeatThread(backend.join(joining), SESSION_MS)
+        keeper = HeartbeatThread(backend.join(joining))
         self.keepers.append(keeper)
         return keeper
 

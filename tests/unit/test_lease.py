@@ -22,7 +22,7 @@ class Seat:
     def __init__(self, groups: InMemoryGroups, name: str) -> None:
         self.backend = InMemoryGroupBackend(groups, name)
         joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=30_000)
-        self.keeper = HeartbeatThread(self.backend.join(joining), SESSION_MS)
+        self.keeper = HeartbeatThread(self.backend.join(joining))
         self.warnings: list[str] = []
         self.place = GroupLease(
             self.backend, "g", PARTITIONS, self.keeper, self.warnings.append, lambda _: None

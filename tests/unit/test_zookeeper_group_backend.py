@@ -12,6 +12,7 @@ from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.groups.zookeeper.znode_layout import offset_path
 from rangeland.model import Partition
 from rangeland.zookeeper.znodes import Znode
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 
 P = Partition("orders", 0, "1")
 
@@ -34,5 +35,5 @@ def test_a_server_that_lags_is_not_believed_that_a_group_has_no_offset(
 ) -> None:
     server: Any = LaggingServer()
     monkeypatch.setattr(group_backend, "connect", lambda *about, **settings: server)
-    backend = ZooKeeperGroups("127.0.0.1:2181")
+    backend = ZooKeeperGroups(ZooKeeperAccess("127.0.0.1:2181"))
     assert backend.offsets("g", [P]) == {P: 7}

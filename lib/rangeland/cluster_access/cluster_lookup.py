@@ -72,12 +72,7 @@ def look_up_cleanup(job: Job, settings: ReadSettings, topics: Iterable[str]) -> 
     from rangeland.zookeeper.broker_registry import read_cleanup_policies
 
     try:
-        policies = read_cleanup_policies(
-            source.zookeeper,
-            sorted(set(topics)),
-            zookeeper_access(job),
-            connect_ms=source.timeouts.connect_ms,
-        )
+        policies = read_cleanup_policies(zookeeper_access(job), sorted(set(topics)))
     except Unreachable:
         return replace(settings, asks_zookeeper=True)
     return replace(settings, asks_zookeeper=True, zookeeper_cleanup=tuple(policies.items()))
@@ -87,8 +82,4 @@ def look_up_broker_registry(job: Job) -> BrokerRegistry:
     """The brokers and topics that are currently registered in ZooKeeper."""
     from rangeland.zookeeper.broker_registry import read_registry
 
-    return read_registry(
-        job.source.zookeeper or "",
-        zookeeper_access(job),
-        connect_ms=job.source.timeouts.connect_ms,
-    )
+    return read_registry(zookeeper_access(job))

@@ -28,6 +28,10 @@ LONGEST_BEAT_MS: Final = 3_000
 """A joining member waits until the others learn of it with their next heartbeat."""
 BEATS_PER_SESSION: Final = 3
 """As Kafka's documentation advises: two heartbeats may be lost."""
+PAUSE_MS: Final = 250
+"""A coordinator that moves or loads is ready within seconds."""
+
+T = TypeVar("T")
 
 
 class HeartbeatStatus(Enum):
@@ -107,42 +111,13 @@ def check_assignment_is_range(joining: JoinRequest, why: str) -> None:
         )
 
 
-class Membership(Protocol):
-    """One driver's membership. Only ``beat`` may be called from a second thread."""
-
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def owned(self) -> frozenset[Partition]:
-        """The partitions of this generation; empty if there are fewer partitions than members."""
-
-    @property
-    def beat_ms(self) -> int:
-        """The interval between calls of ``beat``."""
-
-    def beat(self) -> HeartbeatStatus:
-        """Sends one heartbeat. Raises Unreachable while the backend does not answer."""
-
-    def rejoin(self) -> None:
-        """Takes part in the rebalance; the caller has given up all partitions. Returns
-        with a new generation and its partitions. Raises Unreachable or Conflict."""
-
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Writes the group's next offsets. Raises Fenced if this generation is over, and
-        Unreachable if the backend does not answer: what was written is then unknown."""
-
-    def leave(self) -> None:
-        """Releases its partitions at once, or when the session ends if that fails."""
-
-
-class BackendMembership(ABC):
-    """The base class of all backends' memberships: the number of the generation, the rhythm of
-    heartbeats, the fields of log lines, and the error of a member that is fenced."""
+class Membership(ABC):
+    """One driver's membership. Only ``beat`` may be called from a second thread. What all backends
+    have in common is here: the rhythm of heartbeats, the fields of log lines, and the error of a
+    member that is fenced."""
 
     def __init__(self, joining: JoinRequest, generation: int = 0) -> None:
-        self._joining = joining
+        self.joining = joining
         self._generation = generation
 
     @property
@@ -150,15 +125,39 @@ class BackendMembership(ABC):
     def member_id(self) -> str: ...
 
     @property
+    @abstractmethod
+    def owned(self) -> frozenset[Partition]:
+        """The partitions of this generation; empty if there are fewer partitions than members."""
+
+    @abstractmethod
+    def beat(self) -> HeartbeatStatus:
+        """Sends one heartbeat. Raises Unreachable while the backend does not answer."""
+
+    @abstractmethod
+    def rejoin(self) -> None:
+        """Takes part in the rebalance; the caller has given up all partitions. Returns
+        with a new generation and its partitions. Raises Unreachable or Conflict."""
+
+    @abstractmethod
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Writes the group's next offsets. Raises Fenced if this generation is over, and
+        Unreachable if the backend does not answer: what was written is then unknown."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Releases its partitions at once, or when the session ends if that fails."""
+
+    @property
     def generation(self) -> int:
         return self._generation
 
     @property
     def beat_ms(self) -> int:
-        return max(1, min(LONGEST_BEAT_MS, self._joining.session_ms // BEATS_PER_SESSION))
+        """The interval between calls of ``beat``."""
+        return max(1, min(LONGEST_BEAT_MS, self.joining.session_ms // BEATS_PER_SESSION))
 
     def _log_fields(self, partitions: int) -> dict[str, object]:
-        fields = {"group": self._joining.group, "member": self.member_id, "partitions": partitions}
+        fields = {"group": self.joining.group, "member": self.member_id, "partitions": partitions}
         return {**fields, "generation": self._generation}
 
     def _check_owned(self, offsets: Mapping[Partition, int], owned: Collection[Partition]) -> None:
@@ -167,7 +166,7 @@ class BackendMembership(ABC):
             raise self._fenced_error(f"{foreign[0]} is not among its partitions")
 
     def _fenced_error(self, why: str) -> Fenced:
-        group = self._joining.group
+        group = self.joining.group
         member = self.member_id
         generation = self._generation
         facts: dict[str, Any] = {"group": group, "member": member, "generation": generation}
@@ -219,13 +218,6 @@ class GroupIO(Protocol):
         """A monotonic clock; unrelated to the time of day."""
 
     def close(self) -> None: ...
-
-
-T = TypeVar("T")
-
-
-PAUSE_MS: Final = 250
-"""A coordinator that moves or loads is ready within seconds."""
 
 
 def ask_until_ready(io: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> T:

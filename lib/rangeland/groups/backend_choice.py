@@ -25,12 +25,7 @@ def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
     if groups_in_zookeeper(job):
         from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 
-        return ZooKeeperGroups(
-            job.source.zookeeper or "",
-            job.name,
-            zookeeper_access(job),
-            connect_ms=job.source.timeouts.connect_ms,
-        )
+        return ZooKeeperGroups(zookeeper_access(job), job.name)
     return broker_groups(settings)
 
 

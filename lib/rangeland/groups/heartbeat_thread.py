@@ -34,20 +34,12 @@ LAST_BEAT_S = 2
 class HeartbeatThread:
     """Keeps one membership alive. ``close`` leaves the group."""
 
-    def __init__(
-        self,
-        membership: Membership,
-        session_ms: int,
-        clock: Callable[[], float] = time.monotonic,
-        group: str = "",
-    ) -> None:
+    def __init__(self, membership: Membership) -> None:
         self._membership = membership
-        self._group = group
-        self.session_s = session_ms / 1000
-        self._clock = clock
+        self.session_s = membership.joining.session_ms / 1000
         self._lock = threading.RLock()
         self._status = HeartbeatStatus.HOLDS
-        self._answered_at = clock()
+        self._answered_at = time.monotonic()
         self._reading = False
         self._ended = threading.Event()
         self._error: RangelandError | None = None
@@ -81,7 +73,7 @@ class HeartbeatThread:
         with self._lock:
             if self._error is not None:
                 return self._error
-            silent_s = self._clock() - self._answered_at
+            silent_s = time.monotonic() - self._answered_at
         if silent_s <= self.session_s:
             return None
         return Unreachable(
@@ -168,11 +160,12 @@ class HeartbeatThread:
             before = self._status
             self._status = status
             if (before, status) == (HeartbeatStatus.HOLDS, HeartbeatStatus.REBALANCING):
-                name = {"group": self._group, "member": self._membership.member_id}
+                group = self._membership.joining.group
+                name = {"group": group, "member": self._membership.member_id}
                 fields = {**name, "generation": self._membership.generation}
                 logger.info("Found the group rebalancing", extra=fields)
             if status is HeartbeatStatus.HOLDS:
-                self._answered_at = self._clock()
+                self._answered_at = time.monotonic()
             elif not self._reading:
                 self._rejoin()
 
@@ -187,6 +180,6 @@ class HeartbeatThread:
         else:
             self._turn += 1
             self._status = HeartbeatStatus.HOLDS
-            self._answered_at = self._clock()
+            self._answered_at = time.monotonic()
             if self._ended.is_set():  # closed meanwhile by a caller that did not wait for this
                 self._membership.leave()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
 from rangeland.connection.cluster_settings import ClusterSettings
@@ -85,14 +85,9 @@ class GroupLease:
     def must_stop(self) -> bool:
         return self._heartbeat is not None and self._heartbeat.must_stop
 
-    @contextmanager
-    def hold_assignment(self) -> Iterator[None]:
+    def hold_assignment(self) -> AbstractContextManager[None]:
         """While this is open, the partitions stay assigned, as in ``HeartbeatThread``."""
-        if self._heartbeat is None:
-            yield
-            return
-        with self._heartbeat.hold_assignment():
-            yield
+        return nullcontext() if self._heartbeat is None else self._heartbeat.hold_assignment()
 
     def join_rebalance(self) -> None:
         """Takes part in a rebalance, if there is one."""
@@ -160,14 +155,13 @@ class GroupLease:
     ) -> dict[Partition, int]:
         """Mirrors this checkpoint, or a newer one if this driver was not a member for a while:
         others may have landed meanwhile. Returns the mirrored checkpoint."""
-        for tries_left in reversed(range(TRIES)):
+        for _ in range(TRIES - 1):
             try:
                 self._mirror_once(checkpoint, earlier)
-                break
+                return checkpoint
             except Fenced:
-                if not tries_left:
-                    raise
-            checkpoint = self._of_the_group(checkpoint_now())
+                checkpoint = self._of_the_group(checkpoint_now())
+        self._mirror_once(checkpoint, earlier)
         return checkpoint
 
     def _mirror_once(self, checkpoint: dict[Partition, int], earlier: EarlierMarks) -> None:
@@ -206,24 +200,27 @@ class GroupLease:
         return {p: offset for p, offset in checkpoint.items() if p in self.partitions}
 
     @property
+    def _reliable_heartbeat(self) -> HeartbeatThread | None:
+        """None once the group cannot be relied on."""
+        heartbeat = self._heartbeat
+        return heartbeat if heartbeat is not None and heartbeat.membership_error is None else None
+
+    @property
     def _patience_s(self) -> float:
         return 0.0 if self._heartbeat is None else self._heartbeat.session_s + GRACE_S
 
     def _not_mirrored(self, checkpoint: Mapping[Partition, int]) -> list[Partition]:
         """Other drivers' partitions whose group offsets have not reached the checkpoint yet."""
-        if (
-            not checkpoint
-            or self._heartbeat is None
-            or self._heartbeat.membership_error is not None
-        ):
+        heartbeat = self._reliable_heartbeat
+        if not checkpoint or heartbeat is None:
             return []
-        foreign = tuple(p for p in checkpoint if p not in self._heartbeat.owned)
-        offsets = self._heartbeat.exclusively(lambda: self.backend.offsets(self.group, foreign))
+        foreign = tuple(p for p in checkpoint if p not in heartbeat.owned)
+        offsets = heartbeat.exclusively(lambda: self.backend.offsets(self.group, foreign))
         return [p for p in foreign if (at := offsets.get(p)) is None or at < checkpoint[p]]
 
     def _commit(self, checkpoint: Mapping[Partition, int]) -> MirroredOffsets:
-        heartbeat = self._heartbeat
-        if heartbeat is None or heartbeat.membership_error is not None:
+        heartbeat = self._reliable_heartbeat
+        if heartbeat is None:
             return mirror(
                 self.backend, self.group, checkpoint, lambda o: self.backend.commit(self.group, o)
             )
@@ -282,8 +279,7 @@ def _join(
         rebalance_ms=group.rebalance_ms,
     )
     try:
-        membership = backend.join(joining)
-        return HeartbeatThread(membership, group.session_ms, group=group.id)
+        return HeartbeatThread(backend.join(joining))
     except (Unreachable, RemoteProtocolError) as error:
         # RemoteProtocolError: the brokers are too old for this kind of group.
         warn(_alone(group, error))

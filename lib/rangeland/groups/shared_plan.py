@@ -56,18 +56,14 @@ class GroupPlanReader:
         return self._lease.is_member
 
     def read(self, work: PlanToRead) -> SharedOutcome | LogsChanged:
-        shared = SharedRead(work, self._lease, self._progress)
-        outcome = shared.outcome()
-        if isinstance(outcome, LogsChanged):
-            return outcome
-        return SharedOutcome(outcome, shared.with_others)
+        return SharedRead(work, self._lease, self._progress).outcome()
 
 
 class SharedRead:
     """One plan, read by one driver of several."""
 
     def __init__(self, work: PlanToRead, lease: GroupLease, progress: Progress) -> None:
-        self.with_others = False
+        self._with_others = False
         """Whether other members held partitions while this one worked."""
         self._work = work
         self._plan = work.plan
@@ -79,11 +75,13 @@ class SharedRead:
         self._last_parts = 0
         self._stalled_at = Deadline(STALLED_S)
 
-    def outcome(self) -> OutcomeEvent | LogsChanged:
+    def outcome(self) -> SharedOutcome | LogsChanged:
         """The outcome of the plan, prepared here or by another driver, unless its logs change."""
         while True:
             parts, prepared = self._handed_in()
             outcome = prepared or self._step(parts)
+            if isinstance(outcome, OutcomeEvent):
+                return SharedOutcome(outcome, self._with_others)
             if outcome is not None:
                 return outcome
 
@@ -126,7 +124,7 @@ class SharedRead:
 
     def _note_others(self, slice_owners: SliceOwners) -> None:
         if any(owner != slice_owners.me for owner in slice_owners.owners.values()):
-            self.with_others = True
+            self._with_others = True
 
     def _read_slices(self, step: ReadSlices, done: dict[int, Receipt]) -> FinishedTasks:
         self._waits_for = ""

@@ -25,7 +25,14 @@ from rangeland.job.job_file import Job
 from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.secret_references import look_up
 from rangeland.job.source_section import Source
-from rangeland.job.source_security import Kerberos, Sasl, Security, Tls, Token
+from rangeland.job.source_security import (
+    Kerberos,
+    Sasl,
+    Security,
+    Tls,
+    Token,
+    ZooKeeperSecurity,
+)
 from rangeland.model import Address, Partition
 from rangeland.planning.bound_resolution import groups_asked, times_asked
 from rangeland.planning.incarnation import LogMark
@@ -88,13 +95,14 @@ def schema_registry_warnings(registry: SchemaRegistry) -> tuple[str, ...]:
 def zookeeper_access(job: Job) -> ZooKeeperAccess:
     """The access to the job's ZooKeeper. Raises JobFileError for a reference to a secret that does
     not exist."""
-    security = job.source.security.zookeeper
-    if security is None:
-        return ZooKeeperAccess()
+    source = job.source
+    security = source.security.zookeeper or ZooKeeperSecurity()
     login = None
     if (user := security.login) is not None:
         login = ZooKeeperLogin(user.username, look_up(user.password), user.scheme == "sasl")
-    return ZooKeeperAccess(_tls(security.tls), login)
+    return ZooKeeperAccess(
+        source.zookeeper or "", _tls(security.tls), login, source.timeouts.connect_ms
+    )
 
 
 def groups_in_zookeeper(job: Job) -> bool:

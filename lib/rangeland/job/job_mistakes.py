@@ -20,6 +20,8 @@ from rangeland.job.job_text import FieldPath, JobText, display_path
 from rangeland.job.section import MisplacedKey, UnneededKey
 from rangeland.wording import count_noun
 
+MIN_SIMILARITY: Final = 0.7
+
 
 @dataclass(frozen=True, slots=True)
 class JobFileMistake:
@@ -105,9 +107,6 @@ def _expectation(problem: Any) -> str:
             return "expected a name of lower-case letters, digits, '.', '_' and '-'"
         case _:
             return f"expected {problem['msg'].removeprefix('Input should be ')}"
-
-
-MIN_SIMILARITY: Final = 0.7
 
 
 def fields_of(model: type[BaseModel], prefix: FieldPath = ()) -> Iterator[FieldPath]:

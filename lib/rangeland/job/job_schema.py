@@ -17,9 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from rangeland.job.job_file import Job
 from rangeland.job.job_text import EXTENDS
-from rangeland.job.value_parsers import UNITS
-
-Schema = dict[str, Any]
+from rangeland.job.value_parsers import UNITS, Schema
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 EXTENDS_SCHEMA: Schema = {

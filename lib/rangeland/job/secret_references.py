@@ -16,12 +16,13 @@ from rangeland.errors import JobFileError
 from rangeland.job.value_parsers import Schema
 
 MAX_SECRET_BYTES = 1 << 16
+_REFERENCE = r"\$\{(env|file):[^}]+\}"
 
 
 def parse_secret(value: object) -> object:
     """The reference to a secret: a job file may not contain the secret itself. Raises
     ValueError."""
-    if isinstance(value, str) and re.fullmatch(r"\$\{(env|file):[^}]+\}", value):
+    if isinstance(value, str) and re.fullmatch(_REFERENCE, value):
         return value
     raise ValueError("a reference such as ${env:NAME} or ${file:PATH}, never the secret itself")
 
@@ -29,7 +30,7 @@ def parse_secret(value: object) -> object:
 SECRET: Schema = {
     "title": "reference to a secret",
     "type": "string",
-    "pattern": r"^\$\{(env|file):[^}]+\}$",
+    "pattern": rf"^{_REFERENCE}$",
     "examples": ["${env:KAFKA_PASSWORD}", "${file:/run/secrets/kafka}"],
 }
 SecretRef = Annotated[str, BeforeValidator(parse_secret), WithJsonSchema(SECRET)]
@@ -38,10 +39,9 @@ SecretRef = Annotated[str, BeforeValidator(parse_secret), WithJsonSchema(SECRET)
 def look_up(reference: str) -> str:
     """The secret behind ``${env:NAME}`` or ``${file:PATH}``, without a trailing newline. An error
     names the reference; neither it nor its causes contain any part of the secret."""
-    match = re.fullmatch(r"\$\{(env|file):([^}]+)\}", reference)
-    if match is None:
+    if re.fullmatch(_REFERENCE, reference) is None:
         raise JobFileError("a secret must be a reference", do="write ${env:NAME} or ${file:PATH}")
-    kind, name = match.groups()
+    kind, _, name = reference[2:-1].partition(":")
     if kind == "file":
         return _secret_in(name, reference)
     if name not in os.environ:

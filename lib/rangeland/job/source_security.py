@@ -14,6 +14,13 @@ from pydantic import ConfigDict, Field, model_validator
 from rangeland.job.secret_references import SecretRef
 from rangeland.job.section import MisplacedKey, Section
 
+# Which keys a mechanism needs, and which it has no use for.
+_NAMED = (("username", "password"), ("token", "extensions", "kerberos"))
+_BY_MECHANISM = {
+    "OAUTHBEARER": (("token",), ("username", "password", "kerberos")),
+    "GSSAPI": ((), ("username", "password", "token", "extensions")),
+}
+
 
 class Tls(Section):
     """TLS to brokers; `true` if trusting the system's certificate authorities is enough."""
@@ -184,14 +191,6 @@ class Sasl(Section):
             if not re.fullmatch(r"[\x20-\x7e\t\r\n]*", text):
                 raise MisplacedKey("printable ASCII", "extensions", name)
         return self
-
-
-# Which keys a mechanism needs, and which it has no use for.
-_NAMED = (("username", "password"), ("token", "extensions", "kerberos"))
-_BY_MECHANISM = {
-    "OAUTHBEARER": (("token",), ("username", "password", "kerberos")),
-    "GSSAPI": ((), ("username", "password", "token", "extensions")),
-}
 
 
 class Acl(Section):

@@ -38,10 +38,20 @@ Whole = Annotated[int, Field(strict=True)]
 # At most a week: protocols have 32 bits for it, and sockets have their own limits.
 Milliseconds = Annotated[int, Field(strict=True, gt=0, le=7 * 86_400_000)]
 
-# --- sizes ------------------------------------------------------------------------------
-
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+WORDS: dict[str, Bound] = {
+    "checkpoint": FromCheckpoint(),
+    "earliest": Earliest(),
+    "latest": Latest(),
+}
+EXPECTED_BOUND = (
+    "checkpoint, earliest, latest, an ISO time, group:<id>, or {topic: {partition: offset}}"
+)
+_DAY = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+
+# --- sizes ------------------------------------------------------------------------------
 
 
 def parse_size(value: object) -> object:
@@ -96,15 +106,6 @@ def without_secrets(uri: str) -> str:
 
 
 # --- bounds -----------------------------------------------------------------------------
-
-WORDS: dict[str, Bound] = {
-    "checkpoint": FromCheckpoint(),
-    "earliest": Earliest(),
-    "latest": Latest(),
-}
-EXPECTED_BOUND = (
-    "checkpoint, earliest, latest, an ISO time, group:<id>, or {topic: {partition: offset}}"
-)
 
 
 def parse_time_ms(text: str) -> int:
@@ -195,10 +196,6 @@ def parse_first(value: object) -> Bound:
     if isinstance(bound, FromCheckpoint | AtOffset):
         raise ValueError("earliest, latest, an ISO time or group:<id>")
     return bound
-
-
-_DAY = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-_CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 
 
 def _word_schemas(*words: str) -> list[Schema]:

@@ -30,6 +30,7 @@ from rich.text import Text
 from rangeland.grouping import sum_by_key
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
+from rangeland.progress_events import NoProgress
 from rangeland.render.text_drawing import biggest, plain, safe_text
 from rangeland.wording import capitalise, count_noun, duration, number, sentence
 
@@ -97,7 +98,7 @@ def _headline(plan: Plan, recovered: bool) -> str:
     return f"reading {sizes} of {partitions}{origin}"
 
 
-class _Records:
+class _Records(NoProgress):
     """Shows progress to machines: a log record per step. The progress of reading is not logged."""
 
     def step(self, text: str) -> None:
@@ -106,10 +107,6 @@ class _Records:
     def planned(self, plan: Plan, recovered: bool) -> None:
         sizes = {"sequence": plan.sequence, "offsets": plan.width, "slices": len(plan.slices)}
         logger.info(capitalise(_headline(plan, recovered)), extra=sizes)
-
-    def read(self, read_widths: dict[Partition, int]) -> None: ...
-
-    def done(self) -> None: ...
 
     def warn(self, text: str) -> None:
         logger.warning(sentence(text))

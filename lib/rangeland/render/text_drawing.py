@@ -25,6 +25,19 @@ MAX_LINES = 5
 MAX_NAME = 29
 MAX_WIDTH = 1_000
 WIDTH_WITHOUT_TERMINAL = 100
+# kind -> (sign, ASCII sign, style, text of the legend); later kinds cover earlier ones.
+KINDS: dict[str, tuple[str, str, str, str]] = {
+    "before": ("·", ".", "dim", "before the range"),
+    "later": ("░", "-", "dim", "left for later"),
+    "waiting": ("▫", "~", "yellow", "behind an open transaction"),
+    "already": ("▒", "=", "cyan", "landed already"),
+    "land": ("█", "#", "green", "to land"),
+    "skipped": ("-", "_", "yellow", "passed over"),
+    "twice": ("▓", "2", "bold yellow", "more than once"),
+    "lost": ("x", "x", "bold red", "lost"),
+}
+FLEXIBLE = {"log": 8, "why": 24}
+"""The columns that may be narrower than their contents, and how narrow."""
 
 
 def console_for(stream: IO[str]) -> Console:
@@ -109,19 +122,6 @@ class LogBar:
         return max(kinds, key=list(KINDS).index, default="before")
 
 
-# kind -> (sign, ASCII sign, style, text of the legend); later kinds cover earlier ones.
-KINDS: dict[str, tuple[str, str, str, str]] = {
-    "before": ("·", ".", "dim", "before the range"),
-    "later": ("░", "-", "dim", "left for later"),
-    "waiting": ("▫", "~", "yellow", "behind an open transaction"),
-    "already": ("▒", "=", "cyan", "landed already"),
-    "land": ("█", "#", "green", "to land"),
-    "skipped": ("-", "_", "yellow", "passed over"),
-    "twice": ("▓", "2", "bold yellow", "more than once"),
-    "lost": ("x", "x", "bold red", "lost"),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Legend:
     """One line that explains the signs of the bars, as ``(kind, text)``."""
@@ -185,10 +185,6 @@ def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], l
 def rest_name(hidden: Sequence[object]) -> Text:
     """The first cell of the row that stands for everything ``biggest`` hides."""
     return Text(f"+ {number(len(hidden))} more", "dim")
-
-
-FLEXIBLE = {"log": 8, "why": 24}
-"""The columns that may be narrower than their contents, and how narrow."""
 
 
 class _UncutTable(Table):

@@ -30,6 +30,19 @@ _WORDS = {
     "twice": "more rows than landed",
     "lost": "missing",
 }
+_STATES = {
+    FindState.LANDED: "landed",
+    FindState.NO_ROW: "accounted for without a row: a marker, an aborted or compacted record, "
+    "or inside an entry that begins before it",
+    FindState.QUARANTINED: "in quarantine; `rangeland redrive JOB.yaml` lands it once it can be "
+    "decoded",
+    FindState.LOST: "left out by a policy",
+    FindState.HOLE: "landed, but its row is missing from the table",
+    FindState.NO_ROW_OR_HOLE: "landed without a row, or its row is missing: the ledger only has "
+    "counts",
+    FindState.NOT_LANDED: "not landed in this table",
+    FindState.UNKNOWN_ROW: "in the table, but not landed by this library",
+}
 
 
 def render_verify(result: VerifyResult) -> RenderableType:
@@ -101,21 +114,6 @@ def _wrong_cells(result: VerifyResult, partitions: set[Partition]) -> list[Text]
 
 def _lines(ranges: Sequence[Range]) -> list[str]:
     return [f"{r}, {count_noun(r.width, 'offset')}" for r in ranges]
-
-
-_STATES = {
-    FindState.LANDED: "landed",
-    FindState.NO_ROW: "accounted for without a row: a marker, an aborted or compacted record, "
-    "or inside an entry that begins before it",
-    FindState.QUARANTINED: "in quarantine; `rangeland redrive JOB.yaml` lands it once it can be "
-    "decoded",
-    FindState.LOST: "left out by a policy",
-    FindState.HOLE: "landed, but its row is missing from the table",
-    FindState.NO_ROW_OR_HOLE: "landed without a row, or its row is missing: the ledger only has "
-    "counts",
-    FindState.NOT_LANDED: "not landed in this table",
-    FindState.UNKNOWN_ROW: "in the table, but not landed by this library",
-}
 
 
 def render_find(finding: Finding) -> RenderableType:

@@ -74,9 +74,9 @@ def main(
 
 def result_line(result: RunResult) -> str:
     """The result in one line, for people."""
-    version = "" if result.table_version is None else f", {result.table} version "
-    version += "" if result.table_version is None else str(result.table_version)
-    return f"{result.job}: {result.state}, {result.counts.landed} records{version}"
+    version = result.table_version
+    where = "" if version is None else f", {result.table} version {version}"
+    return f"{result.job}: {result.state}, {result.counts.landed} records{where}"
 
 
 class _Parser(argparse.ArgumentParser):

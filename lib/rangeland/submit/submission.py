@@ -24,6 +24,10 @@ from rangeland.submit.packed_environment import ENVIRONMENT
 
 NOT_AGAIN = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_DEPLOY = {
+    "client": "the driver runs here, so it reads this machine's job file and environment",
+    "cluster": "the driver runs on a host of the cluster, with only what is shipped",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +155,6 @@ def submission(
         SubmitFlag((str(shipped.entry), where, *arguments), "the script and its arguments")
     )
     return Submission(tuple(flags), tuple(_notes(job, choices, shipped)))
-
-
-_DEPLOY = {
-    "client": "the driver runs here, so it reads this machine's job file and environment",
-    "cluster": "the driver runs on a host of the cluster, with only what is shipped",
-}
 
 
 def _conf(setting: str, why: str) -> SubmitFlag:

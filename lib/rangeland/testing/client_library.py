@@ -22,6 +22,19 @@ _QUIET = {"log_level": 0, "log.connection.close": False}
 
 _WITHOUT_VERSIONS = ("0.8.", "0.9.")
 _REACHES_BACK = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
+# Errors that brokers return while leaders change; requests can be retried.
+_PASSING = {
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "REQUEST_TIMED_OUT",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "OFFSET_NOT_AVAILABLE",
+    "BROKER_NOT_AVAILABLE",
+    "NOT_CONTROLLER",
+}
 
 
 def reaching_back(version: str) -> dict[str, Any]:
@@ -44,9 +57,9 @@ def join_servers(bootstrap: str | Sequence[str]) -> str:
     return bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
 
 
-def admin(bootstrap: str | Sequence[str], settings: dict[str, Any] | None = None) -> Any:
+def admin(bootstrap: str | Sequence[str]) -> Any:
     """An admin client of confluent-kafka."""
-    settings = {"bootstrap.servers": join_servers(bootstrap), **_QUIET, **(settings or {})}
+    settings = {"bootstrap.servers": join_servers(bootstrap), **_QUIET}
     return library("confluent_kafka.admin").AdminClient(settings)
 
 
@@ -58,21 +71,6 @@ def producer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
 def consumer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
     """A consumer of confluent-kafka, to be closed by the caller."""
     return library().Consumer({"bootstrap.servers": join_servers(bootstrap), **_QUIET, **settings})
-
-
-# Errors that brokers return while leaders change; requests can be retried.
-_PASSING = {
-    "LEADER_NOT_AVAILABLE",
-    "NOT_LEADER_FOR_PARTITION",
-    "REQUEST_TIMED_OUT",
-    "COORDINATOR_NOT_AVAILABLE",
-    "NOT_COORDINATOR",
-    "NOT_ENOUGH_REPLICAS",
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    "OFFSET_NOT_AVAILABLE",
-    "BROKER_NOT_AVAILABLE",
-    "NOT_CONTROLLER",
-}
 
 
 @contextmanager

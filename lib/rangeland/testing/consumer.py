@@ -14,7 +14,6 @@ from typing import Any
 from rangeland.errors import Unreachable
 from rangeland.testing.client_library import (
     TIMEOUT_S,
-    admin,
     consumer,
     library,
     our_errors,
@@ -42,10 +41,9 @@ def offsets(
     """Partition -> (log start, high watermark). A leader that is too new to know its high
     watermark is asked again. For a fraction of a second, until its followers have caught up, a new
     leader may still report a lower one than was acknowledged."""
-    settings = reaching_back(version)
-    reader = consumer(bootstrap, {"group.id": "rangeland-testing", **settings})
+    reader = consumer(bootstrap, {"group.id": "rangeland-testing", **reaching_back(version)})
     try:
-        numbers = _partitions(bootstrap, topic, settings)
+        numbers = _partitions(reader, topic)
         return {number: _watermarks(reader, topic, number) for number in numbers}
     finally:
         reader.close()
@@ -115,9 +113,9 @@ def consume(
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
-def _partitions(bootstrap: str | Sequence[str], topic: str, settings: dict[str, Any]) -> list[int]:
+def _partitions(reader: Any, topic: str) -> list[int]:
     with our_errors(f"The partitions of {topic} were not read"):
-        metadata = admin(bootstrap, settings).list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        metadata = reader.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
         if metadata.error is not None:
             raise library().KafkaException(metadata.error)
     return sorted(metadata.partitions)

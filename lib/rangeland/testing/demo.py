@@ -129,7 +129,7 @@ def _tell_story(
         )
     with story.step("Start Spark with Delta, and write a job file"):
         stage = Stage(servers, folder, open_local_spark("rangeland demo", folder), output)
-        _write_job_file(story, stage)
+        _write_job_file(story, stage, JOB_FILE, stage.job_file, table=stage.table)
     _land_it(story, stage, first_records)
     new_records, version = _land_what_is_new(story, stage, more)
     _backfill_it(story, stage, version)
@@ -141,11 +141,12 @@ def _tell_story(
     _land_columns(story, stage, first_records + new_records)
 
 
-def _write_job_file(story: Story, stage: Stage) -> None:
-    text = JOB_FILE.format(
-        servers=stage.servers[0], topic=TOPIC, table=json.dumps(str(stage.table))
-    )
-    stage.job_file.write_text(text, encoding="utf-8")
+def _write_job_file(
+    story: Story, stage: Stage, template: str, job_file: Path, **paths: Path
+) -> None:
+    quoted = {name: json.dumps(str(path)) for name, path in paths.items()}
+    text = template.format(servers=stage.servers[0], topic=TOPIC, **quoted)
+    job_file.write_text(text, encoding="utf-8")
     story.tell(Text(indent(text.rstrip(), "   "), "dim"))
 
 
@@ -235,15 +236,9 @@ def _land_columns(story: Story, stage: Stage, total: Written) -> None:
         stage.schema_file.write_text(f"{sample_result.schema}\n", encoding="utf-8")
         story.tell(render_sample(sample_result, stage.schema_file.name))
     with story.step("Name these fields in another job file, and run it: values become columns"):
-        text = TYPED_FILE.format(
-            servers=stage.servers[0],
-            topic=TOPIC,
-            schema=json.dumps(str(stage.schema_file)),
-            table=json.dumps(str(stage.typed_table)),
-        )
-        stage.typed_file.write_text(text, encoding="utf-8")
-        story.tell(Text(indent(text.rstrip(), "   "), "dim"))
-        result = stage.run_typed(run)
+        paths = {"schema": stage.schema_file, "table": stage.typed_table}
+        _write_job_file(story, stage, TYPED_FILE, stage.typed_file, **paths)
+        result = stage.run(run, job_file=stage.typed_file)
         story.tell(render_result(result))
         claim = "every visible record is a row of that table too"
         story.promise(claim, f"landed {total.visible}", _in_short(result))

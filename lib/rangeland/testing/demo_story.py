@@ -15,7 +15,6 @@ from rich.text import Text
 
 from rangeland.cli.command_output import CommandOutput
 from rangeland.errors import Bug
-from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.render.text_drawing import safe_text
 from rangeland.spark.spark_session import open_spark
@@ -92,50 +91,31 @@ def open_local_spark(app_name: str, folder: Path) -> SparkSession:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class Stage:
-    """The setting of the demo: broker, folder, Spark, and how to run a command."""
+    """The setting of the demo: broker, files, Spark, and how to run a command."""
 
-    servers: list[str]
-    folder: Path
-    spark: SparkSession
-    output: CommandOutput
+    def __init__(
+        self, servers: list[str], folder: Path, spark: SparkSession, output: CommandOutput
+    ) -> None:
+        self.servers = servers
+        self.job_file = folder / "orders.yaml"
+        self.table = folder / "lake" / "orders"
+        self.schema_file = folder / "orders.ddl"
+        self.typed_file = folder / "typed.yaml"
+        self.typed_table = folder / "lake" / "orders_typed"
+        self._spark = spark
+        self._output = output
 
-    @property
-    def job_file(self) -> Path:
-        return self.folder / "orders.yaml"
-
-    @property
-    def typed_file(self) -> Path:
-        return self.folder / "typed.yaml"
-
-    @property
-    def schema_file(self) -> Path:
-        return self.folder / "orders.ddl"
-
-    @property
-    def table(self) -> Path:
-        return self.folder / "lake" / "orders"
-
-    @property
-    def typed_table(self) -> Path:
-        return self.folder / "lake" / "orders_typed"
-
-    def run(self, command: Callable[..., Any], *bounds: str) -> Any:
-        """Runs a command on the job file, as the command line does."""
-        return self._run(command, load_job(self.job_file, (), *bounds)[0])
-
-    def run_typed(self, command: Callable[..., Any]) -> Any:
-        return self._run(command, load_job(self.typed_file)[0])
-
-    def _run(self, command: Callable[..., Any], job: Job) -> Any:
-        with self.output.progress() as progress:
-            return command(job, self.spark, progress)
+    def run(self, command: Callable[..., Any], *bounds: str, job_file: Path | None = None) -> Any:
+        """Runs a command on a job file, as the command line does."""
+        job, _ = load_job(job_file or self.job_file, (), *bounds)
+        with self._output.progress() as progress:
+            return command(job, self._spark, progress)
 
     def sql(self, query: str) -> list[Any]:
         """The rows of a query in which {table}, {ledger} and {typed} are placeholders."""
         tables = {"table": self.table, "typed": self.typed_table}
         tables["ledger"] = self.table / "_rangeland" / "ledger"
         names = {name: f"delta.`{path}`" for name, path in tables.items()}
-        rows: list[Any] = self.spark.sql(query.format(**names)).collect()
+        rows: list[Any] = self._spark.sql(query.format(**names)).collect()
         return rows

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rangeland.errors import Unreachable
 from rangeland.testing.clusters import NumberedCluster
-from rangeland.testing.probe import ephemeral_nodes
+from rangeland.testing.probe import is_registered
 from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
 
@@ -112,14 +112,14 @@ class JafkaCluster(NumberedCluster):
         process = self._nodes[name]
         process.wait_for_port(self.ports[name])
         process.wait_until(
-            lambda: not self.zookeeper or self._is_registered(name),
+            lambda: not self.zookeeper or is_registered(self.zookeeper, name),
             "it to be registered in ZooKeeper",
         )
 
     def _wait_to_be_gone(self, broker: int) -> None:
         """A broker ends at once if the session of its crashed process still holds its id."""
         deadline = time.monotonic() + PATIENCE_S
-        while self.zookeeper and self._is_registered(broker):
+        while self.zookeeper and is_registered(self.zookeeper, broker):
             if time.monotonic() > deadline:
                 raise Unreachable(
                     f"Broker {broker} was not restarted",
@@ -127,9 +127,3 @@ class JafkaCluster(NumberedCluster):
                     do="restart it once the session has expired",
                 )
             time.sleep(0.1)
-
-    def _is_registered(self, broker: int) -> bool:
-        address, _, chroot = (self.zookeeper or "").partition("/")
-        root = f"/{chroot}".rstrip("/")
-        nodes = ephemeral_nodes(int(address.rpartition(":")[2]))
-        return f"{root}/brokers/ids/{broker}" in nodes

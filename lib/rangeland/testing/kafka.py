@@ -19,7 +19,7 @@ from pathlib import Path
 from rangeland.errors import Unreachable
 from rangeland.testing.clusters import NumberedCluster
 from rangeland.testing.ports import free_ports, is_listening
-from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
+from rangeland.testing.probe import brokers_seen_by, is_registered
 from rangeland.testing.processes import Process
 from rangeland.testing.producer import wait_for_topic
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
@@ -59,14 +59,14 @@ appender.stdout.layout.pattern=%d %p %m (%c)%n
 rootLogger.level=info
 rootLogger.appenderRef.stdout.ref=stdout
 """
+_formatted: dict[str, dict[str, bytes]] = {}
+"""The files that the tool has written, by version. It takes a JVM for each node, and writes the
+same files except for ids."""
 
 
 class _Cluster(NumberedCluster):
     """The base of both kinds: how a broker is started, and when it is ready. ``{node}`` in the
-    values of ``properties`` becomes the broker's id.
-
-    A temporary directory is made and removed unless ``directory`` is given; a given one
-    keeps configuration and logs, and loses the data at the end."""
+    values of ``properties`` becomes the broker's id."""
 
     kind = "Kafka"
     usual_version = ""
@@ -189,10 +189,6 @@ class KafkaCluster(_Cluster):
         return {str(path.relative_to(data)): path.read_bytes() for path in files}
 
 
-# By version. The tool takes a JVM for each node, and writes the same files except for ids.
-_formatted: dict[str, dict[str, bytes]] = {}
-
-
 def _new_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
@@ -255,15 +251,14 @@ class KafkaZooKeeperCluster(_Cluster):
             return super()._seen_by(node)
         if not is_listening(self.ports[node]):
             return set()
-        nodes = ephemeral_nodes(int(self.zookeeper.rpartition(":")[2]))
-        return {broker for broker in self.ids if f"/brokers/ids/{broker}" in nodes}
+        return {broker for broker in self.ids if is_registered(self.zookeeper, broker)}
 
     def _start_one(self, name: int) -> Process:
         """A broker ends at once if the session of its crashed process still holds its id."""
         assert self._keeper is not None
-        port = int(self.zookeeper.rpartition(":")[2])
-        path = f"/brokers/ids/{name}"
-        self._keeper.wait_until(lambda: _is_free(path, port), f"{path} to expire")
+        self._keeper.wait_until(
+            lambda: _is_gone(self.zookeeper, name), f"/brokers/ids/{name} to expire"
+        )
         return super()._start_one(name)
 
     def _start_zookeeper(self) -> None:
@@ -284,9 +279,9 @@ class KafkaZooKeeperCluster(_Cluster):
         self._keeper.wait_for_port(port)
 
 
-def _is_free(node: str, port: int) -> bool:
-    """Whether no session holds the node; False while the ZooKeeper is starting."""
+def _is_gone(zookeeper: str, broker: int) -> bool:
+    """Whether no session holds the broker's node; False while the ZooKeeper is starting."""
     try:
-        return node not in ephemeral_nodes(port)
+        return not is_registered(zookeeper, broker)
     except Unreachable:
         return False

@@ -32,6 +32,14 @@ def leaders_seen_by(address: str, topic: str) -> dict[int, int] | None:
     return _leaders(response).get(topic, {}) if response else None
 
 
+def is_registered(zookeeper: str, broker: int) -> bool:
+    """Whether a session holds the broker's node in the ZooKeeper at ``host:port``, which may have
+    a chroot. Raises `Unreachable`."""
+    address, _, chroot = zookeeper.partition("/")
+    root = f"/{chroot}".rstrip("/")
+    return f"{root}/brokers/ids/{broker}" in ephemeral_nodes(int(address.rpartition(":")[2]))
+
+
 def ephemeral_nodes(zookeeper_port: int) -> set[str]:
     """The paths that sessions of this ZooKeeper hold. Raises `Unreachable`."""
     try:

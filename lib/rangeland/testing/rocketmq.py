@@ -180,13 +180,14 @@ class RocketmqCluster(LocalCluster[str]):
         if name in self.name_servers:
             settings: dict[str, object] = {"listenPort": self.ports[name], **self._name_server}
         else:
+            broker, number = _identity(name)
             store = self.store(name)
             store.mkdir(parents=True, exist_ok=True)
             settings = {
                 **_SETTINGS,
-                "brokerName": name.removesuffix(SLAVE),
-                "brokerId": 1 if name.endswith(SLAVE) else MASTER,
-                "brokerRole": "SLAVE" if name.endswith(SLAVE) else "ASYNC_MASTER",
+                "brokerName": broker,
+                "brokerId": number,
+                "brokerRole": "ASYNC_MASTER" if number == MASTER else "SLAVE",
                 "namesrvAddr": ";".join(self.servers),
                 "listenPort": self.ports[name],
                 "haListenPort": self._ha_ports[name],
@@ -228,8 +229,7 @@ class RocketmqCluster(LocalCluster[str]):
             self._wait_for_route(self._nodes[name], server, name.removesuffix(SLAVE), name)
 
     def _wait_for_route(self, process: Process, server: str, topic: str, name: str) -> None:
-        broker = name.removesuffix(SLAVE)
-        number = 1 if name.endswith(SLAVE) else MASTER
+        broker, number = _identity(name)
         process.wait_until(
             lambda: number in self._route(server, topic).get(broker, ()),
             f"{name} to be registered for {topic} at {server}",
@@ -245,6 +245,11 @@ class RocketmqCluster(LocalCluster[str]):
         if response.code != SUCCESS:
             return {}
         return {name: list(at) for name, (_, at) in read_route(response.body).brokers.items()}
+
+
+def _identity(name: str) -> tuple[str, int]:
+    """The name and the number under which a process is a broker: a slave has its master's name."""
+    return name.removesuffix(SLAVE), 1 if name.endswith(SLAVE) else MASTER
 
 
 def _port_of_two() -> int:

@@ -53,9 +53,7 @@ class RocketmqClient(FrameClient):
         raises `Unreachable`."""
         response = self.receive(self.send(request))
         if check and isinstance(request, RemotingRequest) and response.code != SUCCESS:
-            reason = f"{error_code_of(response.code).name}: {response.remark}"
-            what = f"{self.address} refused request {request.code}"
-            raise Unreachable(what, why=reason, do=READ_LOG)
+            raise _refused_error(f"{self.address} refused request {request.code}", response)
         return response
 
 
@@ -83,12 +81,16 @@ def produce(
             ]
             for response in map(client.receive, ids):
                 if response.code != SUCCESS:
-                    reason = f"{error_code_of(response.code).name}: {response.remark}"
-                    raise Unreachable(f"{address} refused a message", why=reason, do=READ_LOG)
+                    raise _refused_error(f"{address} refused a message", response)
                 offsets.append(number_of(response, "queueOffset"))
         if offsets and DELAY not in (properties or {}):
             _wait_for(client, about, max(offsets))
     return offsets
+
+
+def _refused_error(what: str, response: Any) -> Unreachable:
+    reason = f"{error_code_of(response.code).name}: {response.remark}"
+    return Unreachable(what, why=reason, do=READ_LOG)
 
 
 def _wait_for(client: RocketmqClient, queue: Partition, offset: int) -> None:

@@ -11,8 +11,8 @@ One function reads nodes; pure functions parse their contents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -65,29 +65,18 @@ class BrokerRegistry:
         return f"{self.source} has brokers {brokers or 'none'}, {topics}{orphans}"
 
 
-def read_registry(
-    zookeeper: str,
-    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
-    *,
-    connect_ms: int = 10_000,
-) -> BrokerRegistry:
+def read_registry(access: ZooKeeperAccess) -> BrokerRegistry:
     """Reads the registry of brokers. Raises Unreachable; JobFileError for an invalid connect
     string, or if no broker has ever registered; RemoteProtocolError for a node that is neither
     Jafka's nor Kafka's."""
-    with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
+    with closing(connect(access)) as client:
         return registry_seen_by(client)
 
 
-def read_cleanup_policies(
-    zookeeper: str,
-    topics: Sequence[str],
-    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
-    *,
-    connect_ms: int = 10_000,
-) -> dict[str, str]:
+def read_cleanup_policies(access: ZooKeeperAccess, topics: Sequence[str]) -> dict[str, str]:
     """The ``cleanup.policy`` of the Kafka topics that override the brokers' default; the default
     itself is not in ZooKeeper. Raises Unreachable."""
-    with closing(connect(zookeeper, access, connect_ms=connect_ms)) as client:
+    with closing(connect(access)) as client:
         nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
     by_topic = {t: nodes[f"{CONFIGS}/{t}"] for t in topics}
     policies = {t: parse_cleanup_policy(t, node.content) for t, node in by_topic.items() if node}
@@ -148,20 +137,16 @@ def parse_partition_count(topic: str, broker: str, content: bytes) -> int:
     """The number of a topic's partitions on a Jafka broker. Raises RemoteProtocolError."""
     path = f"{TOPICS}/{topic}/{broker}"
     text = _text(path, content)
-    try:
+    with _expecting(f"a number of partitions, {MAX_PARTITIONS} at most", path, text):
         return decimal(text, "its text", 0, MAX_PARTITIONS)
-    except Unreadable:
-        _reject(path, text, f"a number of partitions, {MAX_PARTITIONS} at most")
 
 
 def parse_kafka_topic(topic: str, content: bytes) -> int:
     """The number of partitions of a Kafka topic. Raises RemoteProtocolError."""
     path = f"{TOPICS}/{topic}"
     text = _text(path, content)
-    try:
+    with _expecting("a map of partitions", path, text):
         partitions = _json(path, text).fields("partitions")
-    except Unreadable:
-        _reject(path, text, "a map of partitions")
     if set(partitions) != {str(n) for n in range(len(partitions))}:
         _reject(path, text, "partitions numbered from 0")
     return len(partitions)
@@ -172,10 +157,8 @@ def parse_cleanup_policy(topic: str, content: bytes) -> str:
     default. Raises RemoteProtocolError."""
     path = f"{CONFIGS}/{topic}"
     text = _text(path, content)
-    try:
+    with _expecting("a topic's configuration", path, text):
         policy = _json(path, text).fields("config").text("cleanup.policy", "")
-    except Unreadable:
-        _reject(path, text, "a topic's configuration")
     return policy.replace(" ", "")
 
 
@@ -186,23 +169,19 @@ def _jafka_broker(path: str, text: str) -> Address:
     if len(parts) not in (3, 4):
         _reject(path, text, expected)
     host = parts[1].removeprefix("[").removesuffix("]")
-    try:
+    with _expecting(expected, path, text):
         return _address(host, decimal(parts[2], "the port", 1, MAX_PORT))
-    except Unreadable:
-        _reject(path, text, expected)
 
 
 def _kafka_broker(path: str, text: str) -> Address:
     fields = _json(path, text)
-    try:
+    with _expecting("a host and a port", path, text):
         host, port = fields.text("host", ""), fields.number("port", -1, MAX_PORT, default=-1)
         endpoints = fields.values("endpoints", ())
         if (not host or port == -1) and endpoints:
             # Only the plain listener has its own fields.
             host, port = _endpoint(endpoints[0])
         return _address(host, whole(port, "the port", 1, MAX_PORT))
-    except Unreadable:
-        _reject(path, text, "a host and a port")
 
 
 def _endpoint(text: object) -> tuple[str, int]:
@@ -221,10 +200,8 @@ def _address(host: str, port: int) -> Address:
 
 
 def _json(path: str, text: str) -> JsonFields:
-    try:
+    with _expecting("a JSON object", path, text):
         return JsonFields.parse(text)
-    except Unreadable:
-        _reject(path, text, "a JSON object")
 
 
 def _text(path: str, content: bytes) -> str:
@@ -232,6 +209,15 @@ def _text(path: str, content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError:
         _reject(path, content.hex(), "text")
+
+
+@contextmanager
+def _expecting(expected: str, path: str, text: str) -> Iterator[None]:
+    """Raises RemoteProtocolError if what is read of the text is not there."""
+    try:
+        yield
+    except Unreadable:
+        _reject(path, text, expected)
 
 
 def _reject(path: str, text: str, expected: str) -> NoReturn:

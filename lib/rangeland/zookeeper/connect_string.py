@@ -27,12 +27,8 @@ class ConnectString:
     servers: tuple[Address, ...]
     chroot: str = ""
 
-    @property
-    def hosts(self) -> str:
-        return ",".join(map(str, self.servers))
-
     def __str__(self) -> str:
-        return self.hosts + self.chroot
+        return ",".join(map(str, self.servers)) + self.chroot
 
 
 def read_ensemble(text: str) -> ConnectString:

@@ -1,4 +1,4 @@
-"""The settings and the login for a ZooKeeper: values only."""
+"""The address, the settings and the login for a ZooKeeper: values only."""
 
 from __future__ import annotations
 
@@ -24,5 +24,9 @@ class ZooKeeperLogin:
 class ZooKeeperAccess:
     """The settings with which a ZooKeeper is reached; by default without TLS or login."""
 
+    servers: str
+    """``host:port[,host:port...][/chroot]``."""
     tls: TlsSettings | None = None
     login: ZooKeeperLogin | None = None
+    connect_ms: int = 10_000
+    """The deadline of the connection, and of each later request."""

@@ -45,7 +45,7 @@ from rangeland.zookeeper.access_diagnosis import (
     login_error,
     missing_rights_error,
 )
-from rangeland.zookeeper.connect_string import ConnectString, read_ensemble
+from rangeland.zookeeper.connect_string import read_ensemble
 from rangeland.zookeeper.kazoo_connection import (
     KazooHandler,
     LastKazooMessage,
@@ -78,28 +78,31 @@ _REASONS: dict[type[KazooException], Reason] = {
     BadVersionError: Reason.CHANGED,
     NotEmptyError: Reason.NOT_EMPTY,
 }
+_ADD: dict[type[Operation], Callable[[Any, Any], None]] = {
+    Create: lambda t, o: t.create(o.path, o.content, ephemeral=o.ephemeral),
+    Write: lambda t, o: t.set_data(o.path, o.content),
+    Check: lambda t, o: t.check(o.path, o.version),
+    Delete: lambda t, o: t.delete(o.path, o.version),
+}
 
 
 class ZooKeeper:
     """A client, opened by ``connect``. It reconnects by itself; if its session ends, a new one
     begins. Thread-safe."""
 
-    def __init__(
-        self, ensemble: ConnectString, access: ZooKeeperAccess, *, connect_ms: int, session_ms: int
-    ) -> None:
-        self.ensemble = ensemble
+    def __init__(self, access: ZooKeeperAccess, session_ms: int) -> None:
+        self.ensemble = read_ensemble(access.servers)
         self._access = access
-        self._timeout_s = connect_ms / 1000
+        self._timeout_s = access.connect_ms / 1000
         self._connected = threading.Event()
         self._session: tuple[int, bytes] | None = None
         self._has_login_failed = False
         self._kazoo_log = LastKazooMessage()
         self._is_closed = False
-        self._handler = KazooHandler(
-            self._timeout_s / len(ensemble.servers), access, self._on_failed_login
-        )
+        limit_s = self._timeout_s / len(self.ensemble.servers)
+        self._handler = KazooHandler(limit_s, access, self._on_failed_login)
         self._kazoo = KazooClient(
-            hosts=str(ensemble),
+            hosts=str(self.ensemble),
             timeout=session_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
             handler=self._handler,
@@ -118,11 +121,8 @@ class ZooKeeper:
         a mistake about TLS or the login; AccessDenied if the server refuses either."""
         self._kazoo.start_async()
         try:
-            self._ask(
-                "connect to",
-                lambda: [self._kazoo.exists_async("/")],
-                check=self._check_chroot_exists,
-            )
+            (root,) = self._ask("connect to", lambda: [self._kazoo.exists_async("/")])
+            self._check_chroot_exists(root)
         except Unreachable as error:
             was_connected = self._session is not None
             self.close()
@@ -199,7 +199,8 @@ class ZooKeeper:
                 _ADD[type(operation)](transaction, operation)
             return [transaction.commit_async()]
 
-        results = self._ask("write to", send, check=self._check_all_succeeded)[0]
+        (results,) = self._ask("write to", send)
+        self._check_all_succeeded(results)
         for operation, result in zip(operations, results, strict=True):
             if type(result) in _REASONS:
                 return Refused(operation, _REASONS[type(result)])
@@ -222,11 +223,7 @@ class ZooKeeper:
         return responses
 
     def _ask(
-        self,
-        what: str,
-        send: Callable[[], list[Any]],
-        within_ms: int | None = None,
-        check: Callable[[list[Any]], None] | None = None,
+        self, what: str, send: Callable[[], list[Any]], within_ms: int | None = None
     ) -> list[Any]:
         """Sends until responses arrive or the time is up. A missing or an existing node is a
         response."""
@@ -236,7 +233,7 @@ class ZooKeeper:
             if not self._is_connected_within(left_s, what):
                 break
             try:
-                responses = [_value(sent, deadline) for sent in send()]
+                return [_value(sent, deadline) for sent in send()]
             except ConnectionClosedError:
                 if self._is_closed:
                     break
@@ -247,10 +244,6 @@ class ZooKeeper:
                 break
             except KazooException as error:
                 raise self._request_error(what, limit_s, error) from error
-            else:
-                if check is not None:
-                    check(responses)
-                return responses
         raise self._unreachable_error(what, limit_s)
 
     def _session_error(self, was_connected: bool) -> RangelandError | None:
@@ -266,8 +259,8 @@ class ZooKeeper:
             raise self._login_error(what)
         return is_connected
 
-    def _check_chroot_exists(self, responses: list[Any]) -> None:
-        if self.ensemble.chroot and responses[0] is None:
+    def _check_chroot_exists(self, root: Any) -> None:
+        if self.ensemble.chroot and root is None:
             raise JobFileError(
                 f"{self} has no {self.ensemble.chroot}",
                 why="the path does not exist",
@@ -275,8 +268,8 @@ class ZooKeeper:
                 zookeeper=str(self.ensemble),
             )
 
-    def _check_all_succeeded(self, responses: list[Any]) -> None:
-        for result in responses[0]:
+    def _check_all_succeeded(self, results: list[Any]) -> None:
+        for result in results:
             if isinstance(result, NoAuthError):
                 raise missing_rights_error("write to", str(self), self._access)
             unexpected = isinstance(result, KazooException) and type(result) not in _REASONS
@@ -339,23 +332,11 @@ class ZooKeeper:
             self._kazoo_log.last = str(error)
 
 
-def connect(
-    zookeeper: str,
-    access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
-    *,
-    connect_ms: int = 10_000,
-    session_ms: int | None = None,
-) -> ZooKeeper:
-    """A session with ``host:port[,host:port...][/chroot]``. ``connect_ms`` is the deadline of
-    this and of each later call. ``session_ms`` matters for ephemeral nodes. Raises Unreachable;
-    JobFileError for an invalid text, a missing chroot, or a mistake about TLS or the login;
-    AccessDenied if the server refuses either."""
-    client = ZooKeeper(
-        read_ensemble(zookeeper),
-        access,
-        connect_ms=connect_ms,
-        session_ms=session_ms or connect_ms,
-    )
+def connect(access: ZooKeeperAccess, session_ms: int | None = None) -> ZooKeeper:
+    """A session. Its length matters for ephemeral nodes. Raises Unreachable; JobFileError for an
+    invalid address, a missing chroot, or a mistake about TLS or the login; AccessDenied if the
+    server refuses either."""
+    client = ZooKeeper(access, session_ms or access.connect_ms)
     client.start()
     return client
 
@@ -372,11 +353,3 @@ def _node(response: Any) -> Znode | None:
         return None
     content, stat = response
     return Znode(content or b"", stat.version, stat.czxid, stat.ephemeralOwner)
-
-
-_ADD: dict[type[Operation], Callable[[Any, Any], None]] = {
-    Create: lambda t, o: t.create(o.path, o.content, ephemeral=o.ephemeral),
-    Write: lambda t, o: t.set_data(o.path, o.content),
-    Check: lambda t, o: t.check(o.path, o.version),
-    Delete: lambda t, o: t.delete(o.path, o.version),
-}

@@ -19,6 +19,14 @@ from rangeland.groups import backend
 from rangeland.groups.backend import GroupIO
 from rangeland.model import Address
 
+_REMEDIES: Final = {
+    "GROUP_AUTHORIZATION_FAILED": "grant the user of source.security READ on the group {group}",
+    "TOPIC_AUTHORIZATION_FAILED": "grant the user of source.security READ on the topics",
+    "INVALID_SESSION_TIMEOUT": "keep the session between the brokers' group.min.session.timeout.ms"
+    " and group.max.session.timeout.ms",
+    "INVALID_GROUP_ID": "use another group.id",
+}
+
 
 def coordinator_request(group: str) -> BrokerRequest:
     return BrokerRequest(m.FindCoordinatorRequest(key=group))
@@ -93,15 +101,6 @@ class CoordinatorClient:
             group=group,
             tried=failures,
         )
-
-
-_REMEDIES: Final = {
-    "GROUP_AUTHORIZATION_FAILED": "grant the user of source.security READ on the group {group}",
-    "TOPIC_AUTHORIZATION_FAILED": "grant the user of source.security READ on the topics",
-    "INVALID_SESSION_TIMEOUT": "keep the session between the brokers' group.min.session.timeout.ms"
-    " and group.max.session.timeout.ms",
-    "INVALID_GROUP_ID": "use another group.id",
-}
 
 
 def coordinator_error(code: ErrorCode, group: str, when: str) -> RangelandError:

@@ -23,9 +23,9 @@ from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups.backend import (
     BEATS_PER_SESSION,
     PAUSE_MS,
-    BackendMembership,
     HeartbeatStatus,
     JoinRequest,
+    Membership,
 )
 from rangeland.groups.kafka.assignment import Assignment, assign
 from rangeland.groups.kafka.coordinator import CoordinatorClient, coordinator_error
@@ -49,8 +49,8 @@ Explain = Callable[[ErrorCode], RangelandError]
 """Makes a Conflict that names the group's members from the code that refused us."""
 
 
-class KafkaMember(BackendMembership):
-    """A ``Membership``. Holds nothing before its first ``rejoin``."""
+class KafkaMember(Membership):
+    """Holds nothing before its first ``rejoin``."""
 
     def __init__(
         self,
@@ -81,23 +81,23 @@ class KafkaMember(BackendMembership):
         with self._lock:
             self._holds = False
             io = self._coordinators.io
-            deadline_ms = io.now_ms() + 2 * self._joining.rebalance_ms
+            deadline_ms = io.now_ms() + 2 * self.joining.rebalance_ms
             while not self._holds:
                 joined = self._join()
                 if joined is not None and self._sync(joined):
                     return
                 if io.now_ms() >= deadline_ms:
                     raise Unreachable(
-                        f"group {self._joining.group} did not settle",
-                        why=f"members came and went for {2 * self._joining.rebalance_ms} ms",
+                        f"group {self.joining.group} did not settle",
+                        why=f"members came and went for {2 * self.joining.rebalance_ms} ms",
                         do="try again in a moment",
-                        group=self._joining.group,
+                        group=self.joining.group,
                         member=self._member_id,
                     )
 
     def _join(self) -> m.JoinGroupResponse | None:
         """Sends one request to join. None: join again, with the member id that is stored now."""
-        joining = self._joining
+        joining = self.joining
         topics = {partition.topic for partition in joining.partitions}
         subscription = subscription_bytes(
             topics, self._held, self._generation, owner_of(joining.job)
@@ -126,23 +126,23 @@ class KafkaMember(BackendMembership):
         leads = joined.leader == joined.member_id and not joined.skip_assignment
         shares = self._shares(joined) if leads else {}
         request = m.SyncGroupRequest(
-            group_id=self._joining.group,
+            group_id=self.joining.group,
             generation_id=joined.generation_id,
             member_id=self._member_id,
             protocol_type=m.PROTOCOL_TYPE,
-            protocol_name=joined.protocol_name or self._joining.assignment,
+            protocol_name=joined.protocol_name or self.joining.assignment,
             assignments=tuple(
                 m.SyncGroupAssignment(member_id=member, assignment=assignment_bytes(share))
                 for member, share in shares.items()
             ),
         )
-        response, code = self._ask(request, self._joining.rebalance_ms, self._joining.rebalance_ms)
+        response, code = self._ask(request, self.joining.rebalance_ms, self.joining.rebalance_ms)
         if code.meaning is not ErrorMeaning.OK:
             self._rejoin_or_raise(code, "a member asked for its assignment")
             return False
         self._generation = joined.generation_id
         # If another client leads, it may assign partitions that the job leaves out.
-        self._held = read_assignment(response.assignment) & frozenset(self._joining.partitions)
+        self._held = read_assignment(response.assignment) & frozenset(self.joining.partitions)
         self._holds = True
         logger.info("Joined the group", extra=self._log_fields(len(self._held)))
         return True
@@ -156,13 +156,13 @@ class KafkaMember(BackendMembership):
             case meaning if meaning.ends_membership:
                 self._forget(code)
             case _:
-                raise coordinator_error(code, self._joining.group, when)
+                raise coordinator_error(code, self.joining.group, when)
         self._coordinators.io.pause(PAUSE_MS)
 
     def _shares(self, joined: m.JoinGroupResponse) -> Assignment:
         """The assignment of all members. Consumers that are not our drivers expect all their
         topics: partitions that the job leaves out are assigned only among them."""
-        joining = self._joining
+        joining = self.joining
         strategy = joined.protocol_name or joining.assignment
         members = {
             x.member_id: read_subscription(x.metadata, strategy, x.group_instance_id)
@@ -185,8 +185,8 @@ class KafkaMember(BackendMembership):
     def _partitions_of(self, topics: set[str]) -> set[Partition]:
         requested = tuple(m.MetadataRequestTopic(name=topic) for topic in sorted(topics))
         request = BrokerRequest(m.MetadataRequest(topics=requested))
-        group = self._joining.group
-        patience_ms = self._joining.rebalance_ms
+        group = self.joining.group
+        patience_ms = self.joining.rebalance_ms
         response, _ = self._coordinators.ask(group, request, lambda _: 0, patience_ms)
         return {
             Partition(topic.name, part.partition_index)
@@ -201,7 +201,7 @@ class KafkaMember(BackendMembership):
             if not self._holds:
                 return HeartbeatStatus.LOST
             request = m.HeartbeatRequest(
-                group_id=self._joining.group,
+                group_id=self.joining.group,
                 generation_id=self._generation,
                 member_id=self._member_id,
             )
@@ -213,7 +213,7 @@ class KafkaMember(BackendMembership):
             if code.group_meaning.ends_membership:
                 self._forget(code)
                 return HeartbeatStatus.LOST
-            raise coordinator_error(code, self._joining.group, "a member sent its heartbeat")
+            raise coordinator_error(code, self.joining.group, "a member sent its heartbeat")
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         with self._lock:
@@ -221,10 +221,10 @@ class KafkaMember(BackendMembership):
                 raise self._fenced_error("it is no longer a member")
             if not offsets:
                 return
-            group = self._joining.group
+            group = self.joining.group
             request = commit_request(group, offsets, self._generation, self._member_id)
             # No heartbeat is sent meanwhile, so this must end well within the session.
-            patience_ms = self._joining.session_ms // BEATS_PER_SESSION
+            patience_ms = self.joining.session_ms // BEATS_PER_SESSION
             deadline_ms = self._coordinators.io.now_ms() + patience_ms
             while True:
                 _, code = self._coordinators.ask(group, request, code_of_commit, patience_ms)
@@ -251,7 +251,7 @@ class KafkaMember(BackendMembership):
             self._member_id = m.UNKNOWN_MEMBER
             if leaving == m.UNKNOWN_MEMBER:
                 return
-            request = m.LeaveGroupRequest(group_id=self._joining.group, member_id=leaving)
+            request = m.LeaveGroupRequest(group_id=self.joining.group, member_id=leaving)
             try:
                 self._ask(request, self.beat_ms)
             except RangelandError:
@@ -265,7 +265,7 @@ class KafkaMember(BackendMembership):
     ) -> tuple[Any, ErrorCode]:
         wait_ms = None if rebalance_ms is None else rebalance_ms + JOIN_SLACK_MS
         return self._coordinators.ask(
-            self._joining.group,
+            self.joining.group,
             BrokerRequest(request, wait_ms=wait_ms),
             lambda response: response.error_code,
             patience_ms,

@@ -47,7 +47,7 @@ class RocketmqGroups:
         self._io = io
         self._masters = MasterBrokers(io)
         self._lock = threading.RLock()
-        self._joined: dict[str, tuple[JoinRequest, RocketmqMember]] = {}
+        self._members: dict[str, RocketmqMember] = {}  # by group
         self._asked: dict[str, set[Partition]] = {}  # by group
 
     @property
@@ -89,7 +89,7 @@ class RocketmqGroups:
         me = client_id(joining.host, os.getpid(), joining.job, uuid.uuid4().hex[:8])
         with self._lock:
             member = RocketmqMember(self._masters, self._lock, joining, me)
-            self._joined[joining.group] = joining, member
+            self._members[joining.group] = member
             try:
                 member.rejoin()
             except BaseException:
@@ -105,8 +105,8 @@ class RocketmqGroups:
     def _brokers(self, group: str) -> tuple[bool, dict[str, str]]:
         """Whether any broker has ever had a member of the group, and the brokers to ask for it:
         after a join only those of the joined partitions."""
-        if group in self._joined:
-            return True, brokers_of(self._joined[group][0].partitions)
+        if group in self._members:
+            return True, brokers_of(self._members[group].joining.partitions)
         retries = f"{g.RETRY_PREFIX}{group}"
         route = self._masters.route(retries)
         brokers = dict.fromkeys(route.brokers if route else (), retries)
@@ -115,25 +115,25 @@ class RocketmqGroups:
     def _queues(self, group: str, view: RocketmqGroupView) -> Iterable[Partition]:
         """The queues that the members share: the partitions of a joined driver, or all queues of
         the subscribed topics."""
-        if group in self._joined:
-            return self._joined[group][0].partitions
+        if group in self._members:
+            return self._members[group].joining.partitions
         routes = {topic: self._masters.route(topic) for topic in sorted(view.topics)}
         return [q for topic, route in routes.items() if route for q in route.leaders(topic)]
 
     def _state(self, group: str, view: RocketmqGroupView) -> GroupState:
-        _, member = self._joined.get(group, (None, None))
+        member = self._members.get(group)
         is_stable = view.is_agreed if member is None else member.is_settled(view)
         return GroupState.STABLE if is_stable else GroupState.REBALANCING
 
     def _member(self, group: str, client: g.GroupClient, held: Iterable[Partition]) -> GroupMember:
-        joining, _ = self._joined.get(group, (None, None))
+        member = self._members.get(group)
         job = job_of(client.client_id)
         return GroupMember(
             member_id=client.client_id,
             client_id=client.client_id,
             host=client.host,
             partitions=frozenset(held),
-            is_ours=job == joining.job if joining else job != "",
+            is_ours=job == member.joining.job if member else job != "",
         )
 
 

@@ -7,16 +7,15 @@ that a request names: both facts are used.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from rangeland.dialects.rocketmq.messages import RemotingRequest, RemotingResponse, fields_of
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable
-
-T = TypeVar("T")
 
 QUERY_OFFSET, UPDATE_OFFSET = 14, 15
 HEARTBEAT, UNREGISTER = 34, 35
@@ -104,19 +103,16 @@ def unregister(client: str, group: str) -> RemotingRequest:
 
 def read_connections(response: RemotingResponse) -> GroupConnections:
     """Raises RemoteProtocolError."""
-    return _reading(response, _read_clients)
-
-
-def _read_clients(body: JsonFields) -> GroupConnections:
-    clients = tuple(
-        GroupClient(
-            client.text("clientId"),
-            client.text("clientAddr", "").rpartition(":")[0].strip("[]"),
-            client.text("language", ""),
+    with _body_of(response) as body:
+        clients = tuple(
+            GroupClient(
+                client.text("clientId"),
+                client.text("clientAddr", "").rpartition(":")[0].strip("[]"),
+                client.text("language", ""),
+            )
+            for client in body.each("connectionSet", ())
         )
-        for client in body.each("connectionSet", ())
-    )
-    topics = body.fields("subscriptionTable", {})
+        topics = body.fields("subscriptionTable", {})
     return GroupConnections(clients, frozenset(t for t in topics if not t.startswith(RETRY_PREFIX)))
 
 
@@ -143,14 +139,11 @@ def _lock_body(client: str, group: str, queues: Collection[Partition]) -> bytes:
 
 def read_locked(response: RemotingResponse) -> frozenset[Partition]:
     """Raises RemoteProtocolError."""
-    return _reading(response, _read_queues)
-
-
-def _read_queues(body: JsonFields) -> frozenset[Partition]:
-    return frozenset(
-        Partition(q.text("topic"), q.number("queueId", 0, MAX_INT32), q.text("brokerName"))
-        for q in body.each("lockOKMQSet", ())
-    )
+    with _body_of(response) as body:
+        return frozenset(
+            Partition(q.text("topic"), q.number("queueId", 0, MAX_INT32), q.text("brokerName"))
+            for q in body.each("lockOKMQSet", ())
+        )
 
 
 # --- JSON -------------------------------------------------------------------------------
@@ -160,9 +153,11 @@ def _json(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _reading(response: RemotingResponse, read: Callable[[JsonFields], T]) -> T:
+@contextmanager
+def _body_of(response: RemotingResponse) -> Iterator[JsonFields]:
+    """The fields of a response, while they are read."""
     try:
-        return read(JsonFields.parse(response.body))
+        yield JsonFields.parse(response.body)
     except Unreadable as error:
         raise RemoteProtocolError(
             f"the response to request {response.request.code} cannot be read",

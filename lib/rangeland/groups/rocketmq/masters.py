@@ -17,12 +17,18 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import REQUEST_NOT_SUPPORTED, SUCCESS, error_code_of
 from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
 from rangeland.errors import RangelandError, Unreachable
+from rangeland.grouping import group_by
 from rangeland.groups import backend
 from rangeland.groups.backend import GroupIO
 from rangeland.model import Address, Partition
 
 PATIENCE_MS: Final = 10_000
 """How long a master may be down or busy before a request fails."""
+_REMEDIES: Final = {
+    "NO_PERMISSION": "grant the user of source.security SUB on the group {group} and the topics",
+    "SUBSCRIPTION_GROUP_NOT_EXIST": "create the group {group}, or let the brokers do it"
+    " (autoCreateSubscriptionGroup)",
+}
 
 
 class _UnknownToSome(Unreachable):
@@ -164,20 +170,10 @@ def queue_of(request: m.RemotingRequest | m.Pull) -> Partition:
 
 def indexes_by_broker(requests: Sequence[m.RemotingRequest]) -> dict[str, list[int]]:
     """The indexes of the requests."""
-    indexes: dict[str, list[int]] = {}
-    for index, request in enumerate(requests):
-        indexes.setdefault(queue_of(request).broker, []).append(index)
-    return indexes
+    return group_by(range(len(requests)), lambda index: queue_of(requests[index]).broker)
 
 
 # --- errors -----------------------------------------------------------------------------
-
-
-_REMEDIES: Final = {
-    "NO_PERMISSION": "grant the user of source.security SUB on the group {group} and the topics",
-    "SUBSCRIPTION_GROUP_NOT_EXIST": "create the group {group}, or let the brokers do it"
-    " (autoCreateSubscriptionGroup)",
-}
 
 
 def masters_error(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:

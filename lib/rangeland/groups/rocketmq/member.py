@@ -26,7 +26,7 @@ from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict, JobFileError, RangelandError
-from rangeland.groups.backend import BackendMembership, HeartbeatStatus, JoinRequest
+from rangeland.groups.backend import HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import job_of
@@ -54,8 +54,8 @@ _MISSES: Final = 3
 """A broker may take a moment to list a member whose heartbeat it has just accepted."""
 
 
-class RocketmqMember(BackendMembership):
-    """A ``Membership``. Holds nothing before its first ``rejoin``."""
+class RocketmqMember(Membership):
+    """Holds nothing before its first ``rejoin``."""
 
     def __init__(
         self, masters: MasterBrokers, lock: threading.RLock, joining: JoinRequest, client_id: str
@@ -83,8 +83,10 @@ class RocketmqMember(BackendMembership):
 
     def is_settled(self, view: RocketmqGroupView) -> bool:
         """Whether its assignment still matches the current members."""
-        is_agreed = view.is_agreed and view.lists_everywhere(self._id)
-        return self._holds and is_agreed and view.ids == self._ids
+        return self._holds and self._is_seen_by_all(view) and view.ids == self._ids
+
+    def _is_seen_by_all(self, view: RocketmqGroupView) -> bool:
+        return view.is_agreed and not view.brokers_without(self._id)
 
     # --- joining -----------------------------------------------------------------------
 
@@ -98,7 +100,7 @@ class RocketmqMember(BackendMembership):
             misses = 0
             while True:
                 view = self._announce()
-                misses = 0 if view.lists_everywhere(self._id) else misses + 1
+                misses = misses + 1 if view.brokers_without(self._id) else 0
                 if misses >= _MISSES:
                     self.leave()
                     raise self._not_listed_error(view)
@@ -118,11 +120,8 @@ class RocketmqMember(BackendMembership):
         """How long to wait for a lock: if nobody else is in the group, a dead client has left it,
         and it expires."""
         is_alone = not set(view.ids) - {self._id}
-        return self._orphans_ms if is_alone else self._joining.rebalance_ms
-
-    @property
-    def _orphans_ms(self) -> int:
-        return max(self._joining.rebalance_ms, LOCK_MS + SLACK_MS)
+        rebalance_ms = self.joining.rebalance_ms
+        return max(rebalance_ms, LOCK_MS + SLACK_MS) if is_alone else rebalance_ms
 
     def _announce(self) -> RocketmqGroupView:
         """Announces this member to all brokers, but only once all members are known to be drivers
@@ -134,7 +133,7 @@ class RocketmqMember(BackendMembership):
         return self._look(PATIENCE_MS)
 
     def _look(self, patience_ms: int) -> RocketmqGroupView:
-        joining = self._joining
+        joining = self.joining
         view = read_group(self._masters, joining.group, self._brokers, patience_ms)
         if not self._holds and (consumers := view.others(joining.job)):
             self.leave()
@@ -145,15 +144,15 @@ class RocketmqMember(BackendMembership):
         return view
 
     def _send_heartbeats(self, patience_ms: int) -> None:
-        topics = {partition.topic for partition in self._joining.partitions}
-        request = g.heartbeat(self._id, self._joining.group, topics)
+        topics = {partition.topic for partition in self.joining.partitions}
+        request = g.heartbeat(self._id, self.joining.group, topics)
         for broker in self._brokers:
             self._ask(broker, request, "a member sent its heartbeat", patience_ms)
         self._send_to_slaves(self._masters.slaves(self._brokers), request)
 
     def _claim_or_error(self, view: RocketmqGroupView) -> Conflict | None:
         """Locks exactly the assigned queues, or returns what is in the way."""
-        share = shares(self._joining.partitions, view.ids).get(self._id, frozenset())
+        share = shares(self.joining.partitions, view.ids).get(self._id, frozenset())
         self._give_back(self._id, self._locked - share)
         self._locked = share
         asked_at_ms = self._masters.io.now_ms()
@@ -177,7 +176,7 @@ class RocketmqMember(BackendMembership):
             view = self._look(self.beat_ms)
             # Only its own heartbeats list it, and each follows such a check: a member that is
             # not listed was away for a while, and others have noticed.
-            if not view.lists_everywhere(self._id) or not self._is_locked_in_time:
+            if view.brokers_without(self._id) or not self._is_locked_in_time:
                 return self._mark_lost()
             self._send_heartbeats(self.beat_ms)
             asked_at_ms = self._masters.io.now_ms()
@@ -202,12 +201,12 @@ class RocketmqMember(BackendMembership):
             if (why := self._why_lost(offsets)) is not None:
                 self._mark_lost()
                 raise self._fenced_error(why)
-            write_offsets(self._masters, self._joining.group, offsets, self._id)
+            write_offsets(self._masters, self.joining.group, offsets, self._id)
             logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
     def _why_lost(self, queues: Collection[Partition]) -> str | None:
         """Why the member no longer holds all of these queues; None if it does."""
-        if not self._look(PATIENCE_MS).lists_everywhere(self._id):
+        if self._look(PATIENCE_MS).brokers_without(self._id):
             return "a broker no longer lists it as a member"
         if not self._is_locked_in_time:
             return f"its locks were not renewed for {LOCK_MS} ms"
@@ -234,8 +233,8 @@ class RocketmqMember(BackendMembership):
             self._is_known = False
             slaves = self._masters.slaves(self._brokers)
             for broker, of_broker in _by_broker(queues):
-                self._send_best_effort(broker, g.unlock(self._id, self._joining.group, of_broker))
-            request = g.unregister(self._id, self._joining.group)
+                self._send_best_effort(broker, g.unlock(self._id, self.joining.group, of_broker))
+            request = g.unregister(self._id, self.joining.group)
             for broker in self._brokers:
                 self._send_best_effort(broker, request)
             self._send_to_slaves(slaves, request)
@@ -247,7 +246,7 @@ class RocketmqMember(BackendMembership):
         """The queues that this member has locked now."""
         locked: frozenset[Partition] = frozenset()
         for broker, of_broker in _by_broker(queues):
-            request = g.lock(self._id, self._joining.group, of_broker)
+            request = g.lock(self._id, self.joining.group, of_broker)
             locked |= g.read_locked(
                 self._ask(broker, request, "a member locked its queues", patience_ms)
             )
@@ -255,7 +254,7 @@ class RocketmqMember(BackendMembership):
 
     def _give_back(self, client: str, queues: Collection[Partition]) -> None:
         for broker, of_broker in _by_broker(queues):
-            request = g.unlock(client, self._joining.group, of_broker)
+            request = g.unlock(client, self.joining.group, of_broker)
             self._ask(broker, request, "a member gave queues back", PATIENCE_MS)
 
     def _ask(
@@ -263,7 +262,7 @@ class RocketmqMember(BackendMembership):
     ) -> m.RemotingResponse:
         response, code = self._masters.ask(broker, self._brokers[broker], request, patience_ms)
         if response.code != SUCCESS:
-            raise masters_error(code, response.remark, self._joining.group, when)
+            raise masters_error(code, response.remark, self.joining.group, when)
         return response
 
     def _send_best_effort(self, broker: str, request: m.RemotingRequest) -> None:
@@ -285,20 +284,20 @@ class RocketmqMember(BackendMembership):
     # --- errors ------------------------------------------------------------------------
 
     def _unsettled_error(self, view: RocketmqGroupView) -> Conflict | None:
-        if view.is_agreed and view.lists_everywhere(self._id):
+        if self._is_seen_by_all(view):
             return None
         return Conflict(
-            f"group {self._joining.group} did not settle",
-            why=f"its brokers show different members, for {self._joining.rebalance_ms} ms; there"
+            f"group {self.joining.group} did not settle",
+            why=f"its brokers show different members, for {self.joining.rebalance_ms} ms; there"
             f" were {describe_clients(view.clients)}",
             do="check who joins and leaves it, and that all members reach all brokers",
-            group=self._joining.group,
+            group=self.joining.group,
             members=facts(view.clients),
         )
 
     def _blocked_error(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
         queue = min(queues)
-        group = self._joining.group
+        group = self.joining.group
         clients = [client for client in view.clients if client.client_id != self._id]
         described = describe_clients(clients) if clients else "none"
         return Conflict(
@@ -312,10 +311,8 @@ class RocketmqMember(BackendMembership):
         )
 
     def _not_listed_error(self, view: RocketmqGroupView) -> JobFileError:
-        group = self._joining.group
-        missing = [
-            b for b in self._brokers if not RocketmqGroupView({b: view.seen[b]}).ids.count(self._id)
-        ]
+        group = self.joining.group
+        missing = view.brokers_without(self._id)
         return JobFileError(
             f"the brokers do not take members of group {group}",
             why=f"{', '.join(missing)} accepted {_MISSES} heartbeats and does not list the member",

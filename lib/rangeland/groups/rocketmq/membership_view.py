@@ -48,8 +48,10 @@ class RocketmqGroupView:
         lists = {frozenset(c.client_id for c in x.clients) for x in self.seen.values()}
         return len(lists - {frozenset()}) <= 1
 
-    def lists_everywhere(self, client: str) -> bool:
-        return all(any(c.client_id == client for c in x.clients) for x in self.seen.values())
+    def brokers_without(self, client: str) -> list[str]:
+        """The brokers that do not list the client."""
+        lists = {broker: {c.client_id for c in x.clients} for broker, x in self.seen.items()}
+        return [broker for broker, listed in lists.items() if client not in listed]
 
     def others(self, job: str) -> list[g.GroupClient]:
         """Members that are not drivers of the job. A group has one set of subscriptions, so the

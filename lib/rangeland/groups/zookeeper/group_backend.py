@@ -8,46 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rangeland.errors import Conflict
 from rangeland.groups.backend import GroupState, GroupView, JoinRequest, check_assignment_is_range
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.membership_view import group_in_use_error, read_group
-from rangeland.groups.zookeeper.offset_commits import (
-    offset_write,
-    offsets_not_written_error,
-    transaction_sized,
-)
-from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, parent, read_offset
+from rangeland.groups.zookeeper.offset_commits import write_offsets
+from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, read_offset
 from rangeland.model import Partition
 from rangeland.zookeeper.connect_string import read_ensemble
 from rangeland.zookeeper.znodes import Create, Delete, Operation, Reason, Refused
 from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
 
-_TRIES = 10
-
 
 class ZooKeeperGroups:
     """A ``GroupBackend``. ``job`` decides in ``view`` which drivers are ours. Raises
-    JobFileError if ``zookeeper`` is not a valid connect string."""
+    JobFileError if the address is not a valid connect string."""
 
-    def __init__(
-        self,
-        zookeeper: str,
-        job: str = "",
-        access: ZooKeeperAccess = ZooKeeperAccess(),  # noqa: B008  # frozen
-        *,
-        connect_ms: int = 10_000,
-    ) -> None:
-        self._zookeeper = str(read_ensemble(zookeeper))
+    def __init__(self, access: ZooKeeperAccess, job: str = "") -> None:
+        self.name = f"the ZooKeeper at {read_ensemble(access.servers)}"
         self._access = access
         self._job = job
-        self._connect_ms = connect_ms
         self._session: ZooKeeper | None = None
         self._memberships: list[ZooKeeperMember] = []
-
-    @property
-    def name(self) -> str:
-        return f"the ZooKeeper at {self._zookeeper}"
 
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         """The group's offsets. Raises RemoteProtocolError for a node without an offset."""
@@ -62,9 +45,25 @@ class ZooKeeperGroups:
         return committed
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """All or nothing for up to 500 partitions; more take several transactions."""
-        for part in transaction_sized(sorted(offsets)):
-            self._commit(group, {p: offsets[p] for p in part})
+        """All or nothing for up to 500 partitions; more take several transactions, each of which
+        fails if anybody is registered: a node with children cannot be deleted, and nobody can
+        register during the transaction."""
+        if not offsets:
+            return
+        zookeeper = self._connect()
+        ids = ids_path(group)
+
+        def has_no_members(partitions: Sequence[Partition]) -> list[Operation]:
+            zookeeper.make([ids])
+            return [Delete(ids), Create(ids)]
+
+        def in_use_error(refused: Refused) -> Conflict | None:
+            if refused.reason is not Reason.NOT_EMPTY:
+                return None
+            members = self.view(group).members
+            return group_in_use_error(group, members, "the offsets were not written")
+
+        write_offsets(zookeeper, group, offsets, has_no_members, in_use_error)
 
     def view(self, group: str) -> GroupView:
         view = read_group(self._connect(), group, self._job)
@@ -75,15 +74,7 @@ class ZooKeeperGroups:
     def join(self, joining: JoinRequest) -> ZooKeeperMember:
         """Joins the group. Raises JobFileError for an assignment other than range."""
         check_assignment_is_range(joining, "in ZooKeeper all members share by range")
-        membership = ZooKeeperMember(
-            lambda: connect(
-                self._zookeeper,
-                self._access,
-                connect_ms=self._connect_ms,
-                session_ms=joining.session_ms,
-            ),
-            joining,
-        )
+        membership = ZooKeeperMember(lambda: connect(self._access, joining.session_ms), joining)
         self._memberships.append(membership)
         try:
             membership.rejoin()
@@ -105,27 +96,5 @@ class ZooKeeperGroups:
 
     def _connect(self) -> ZooKeeper:
         if self._session is None:
-            self._session = connect(self._zookeeper, self._access, connect_ms=self._connect_ms)
+            self._session = connect(self._access)
         return self._session
-
-    def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        refused: Refused | None = None
-        for _ in range(_TRIES):
-            refused = self._connect().apply(self._commit_operations(group, offsets))
-            if refused is None:
-                return
-            if refused.reason is Reason.NOT_EMPTY:
-                members = self.view(group).members
-                raise group_in_use_error(group, members, "the offsets were not written")
-        raise offsets_not_written_error(group, refused, _TRIES)
-
-    def _commit_operations(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
-        """Operations that fail if anybody is registered, since a node with children cannot be
-        deleted. Nobody can register during the transaction."""
-        zookeeper = self._connect()
-        ids = ids_path(group)
-        nodes = zookeeper.read_all(offset_path(group, p) for p in offsets)
-        missing = [parent(path) for path, node in nodes.items() if node is None]
-        zookeeper.make([ids, *missing])
-        has_no_members: list[Operation] = [Delete(ids), Create(ids)]
-        return has_no_members + [offset_write(group, p, o, nodes) for p, o in offsets.items()]

@@ -20,29 +20,25 @@ import logging
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import (
     BEATS_PER_SESSION,
-    BackendMembership,
+    Fenced,
     HeartbeatStatus,
     JoinRequest,
+    Membership,
 )
 from rangeland.groups.zookeeper.assignment import shares
 from rangeland.groups.zookeeper.membership_view import group_in_use_error, read_group
-from rangeland.groups.zookeeper.offset_commits import (
-    offset_write,
-    offsets_not_written_error,
-    transaction_sized,
-)
+from rangeland.groups.zookeeper.offset_commits import TRIES, transaction_sized, write_offsets
 from rangeland.groups.zookeeper.znode_layout import (
     THREAD,
     group_member,
     ids_path,
     member_name,
-    offset_path,
     owner_path,
     parent,
     read_owner,
@@ -54,7 +50,8 @@ from rangeland.zookeeper.zookeeper_client import ZooKeeper
 
 logger = logging.getLogger(__name__)
 
-_TRIES = 10
+_CLAIMED_VERSION = 1
+"""The version of an owner's node after one write since its creation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +71,9 @@ class _Lease(_Registration):
     claims: Mapping[Partition, int]
 
 
-class ZooKeeperMember(BackendMembership):
-    """A ``Membership``. It is a member only after ``rejoin`` has returned once. Its session stays
-    alive without heartbeats: they only notice changes early."""
+class ZooKeeperMember(Membership):
+    """It is a member only after ``rejoin`` has returned once. Its session stays alive without
+    heartbeats: they only notice changes early."""
 
     def __init__(self, open_session: Callable[[], ZooKeeper], joining: JoinRequest) -> None:
         super().__init__(joining)
@@ -121,8 +118,8 @@ class ZooKeeperMember(BackendMembership):
     def _status(self, zookeeper: ZooKeeper, lease: _Lease) -> HeartbeatStatus:
         if zookeeper.session != lease.session:
             return HeartbeatStatus.LOST
-        within_ms = max(1_000, self._joining.session_ms // BEATS_PER_SESSION)
-        ids = zookeeper.children(ids_path(self._joining.group), within_ms)
+        within_ms = max(1_000, self.joining.session_ms // BEATS_PER_SESSION)
+        ids = zookeeper.children(ids_path(self.joining.group), within_ms)
         is_whole = self._is_whole(zookeeper, lease, within_ms)
         is_registered = zookeeper.session == lease.session and lease.member_id in (ids or ())
         if not (is_whole and is_registered):
@@ -146,7 +143,7 @@ class ZooKeeperMember(BackendMembership):
 
     def rejoin(self) -> None:
         self._lease = None
-        deadline = time.monotonic() + self._joining.rebalance_ms / 1000
+        deadline = time.monotonic() + self.joining.rebalance_ms / 1000
         if self._zookeeper is None:
             self._zookeeper = self._open()
         for wait_s in _waits():
@@ -171,7 +168,7 @@ class ZooKeeperMember(BackendMembership):
         if me.member_id not in drivers:
             self._registration = None
             return self._unsettled_error("its own registration did not stay")
-        share = shares(self._joining.partitions, drivers)[me.member_id]
+        share = shares(self.joining.partitions, drivers)[me.member_id]
         claims = self._claim_or_error(zookeeper, me, share)
         if isinstance(claims, Conflict | Unreachable):
             return claims
@@ -189,14 +186,14 @@ class ZooKeeperMember(BackendMembership):
             return old
         self._registration = None
         self._look(zookeeper)  # raises Conflict before anything is written
-        group = self._joining.group
+        group = self.joining.group
         now_ms = int(time.time() * 1000)
-        host = self._joining.host or platform.node()
-        name = member_name(group, self._joining.job, host, now_ms, uuid.uuid4().hex[:8])
+        host = self.joining.host or platform.node()
+        name = member_name(group, self.joining.job, host, now_ms, uuid.uuid4().hex[:8])
         path = ids_path(group, name)
-        owners = {parent(self._owner_path(p)) for p in self._joining.partitions}
+        owners = {parent(self._owner_path(p)) for p in self.joining.partitions}
         zookeeper.make([parent(path), *owners])
-        zookeeper.apply([Create(path, registration(self._joining.partitions, now_ms), True)])
+        zookeeper.apply([Create(path, registration(self.joining.partitions, now_ms), True)])
         node = zookeeper.read(path)
         if node is not None:
             self._registration = _Registration(node.session, name)
@@ -205,12 +202,12 @@ class ZooKeeperMember(BackendMembership):
     def _look(self, zookeeper: ZooKeeper) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """All registered members, and the drivers of this job among them. If others are there, it
         leaves and raises Conflict."""
-        group = self._joining.group
-        job = self._joining.job
+        group = self.joining.group
+        job = self.joining.job
         view = read_group(zookeeper, group, job)
         if view is None:
             return (), ()
-        if consumers := view.others(self._joining.partitions):
+        if consumers := view.others(self.joining.partitions):
             self.leave()
             raise group_in_use_error(group, consumers, f"job {job} cannot claim its partitions")
         return view.ids, view.drivers()
@@ -239,7 +236,7 @@ class ZooKeeperMember(BackendMembership):
     def _claim_operations(
         self, me: _Registration, partitions: Sequence[Partition]
     ) -> list[Operation]:
-        operations: list[Operation] = [Check(ids_path(self._joining.group, me.member_id), 0)]
+        operations: list[Operation] = [Check(ids_path(self.joining.group, me.member_id), 0)]
         for path in map(self._owner_path, partitions):
             content = (me.member_id + THREAD).encode()
             # Written twice, to get a version that upstream's owner nodes never have.
@@ -249,7 +246,7 @@ class ZooKeeperMember(BackendMembership):
     def _release(self, zookeeper: ZooKeeper) -> None:
         """Releases only what this session holds."""
         me = self._registration
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             if me is None or not self._held:
                 break
             nodes = zookeeper.read_all(map(self._owner_path, self._held))
@@ -271,36 +268,22 @@ class ZooKeeperMember(BackendMembership):
         if zookeeper is None or lease is None or zookeeper.session != lease.session:
             raise self._fenced_error("its session in ZooKeeper has ended")
         self._check_owned(offsets, lease.claims.keys())
-        for part in transaction_sized(sorted(offsets)):
-            self._commit(zookeeper, lease, {p: offsets[p] for p in part})
 
-    def _commit(
-        self, zookeeper: ZooKeeper, lease: _Lease, offsets: Mapping[Partition, int]
-    ) -> None:
-        refused: Refused | None = None
-        for _ in range(_TRIES):
-            refused = zookeeper.apply(self._commit_operations(zookeeper, lease, offsets))
-            if refused is None:
-                logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
-                return
-            if isinstance(refused.operation, Check):
-                raise self._fenced_error(f"{refused.operation.path}: {refused.reason.value}")
-        raise offsets_not_written_error(self._joining.group, refused, _TRIES)
+        def holds_partitions(partitions: Sequence[Partition]) -> list[Operation]:
+            owners = zookeeper.read_all(map(self._owner_path, partitions))
+            if (why := self._why_taken(lease, owners, partitions)) is not None:
+                raise self._fenced_error(why)
+            claims = [Check(self._owner_path(p), _CLAIMED_VERSION) for p in partitions]
+            return [Check(ids_path(self.joining.group, lease.member_id), 0), *claims]
 
-    def _commit_operations(
-        self, zookeeper: ZooKeeper, lease: _Lease, offsets: Mapping[Partition, int]
-    ) -> list[Operation]:
-        group = self._joining.group
-        owners = zookeeper.read_all(map(self._owner_path, offsets))
-        if (why := self._why_taken(lease, owners, offsets)) is not None:
-            raise self._fenced_error(why)
-        nodes = zookeeper.read_all(offset_path(group, p) for p in offsets)
-        zookeeper.make(parent(path) for path, node in nodes.items() if node is None)
-        operations: list[Operation] = [Check(ids_path(group, lease.member_id), 0)]
-        for partition, offset in offsets.items():
-            operations.append(Check(self._owner_path(partition), _CLAIMED_VERSION))
-            operations.append(offset_write(group, partition, offset, nodes))
-        return operations
+        def taken_error(refused: Refused) -> Fenced | None:
+            if not isinstance(refused.operation, Check):
+                return None
+            return self._fenced_error(f"{refused.operation.path}: {refused.reason.value}")
+
+        write_offsets(zookeeper, self.joining.group, offsets, holds_partitions, taken_error)
+        if offsets:
+            logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
 
     # --- leave -------------------------------------------------------------------------
 
@@ -316,7 +299,7 @@ class ZooKeeperMember(BackendMembership):
     # --- nodes and errors --------------------------------------------------------------
 
     def _owner_path(self, partition: Partition) -> str:
-        return owner_path(self._joining.group, partition)
+        return owner_path(self.joining.group, partition)
 
     def _own_node(
         self, me: _Registration, partition: Partition, nodes: Mapping[str, Znode | None]
@@ -331,7 +314,7 @@ class ZooKeeperMember(BackendMembership):
         self,
         lease: _Lease,
         nodes: Mapping[str, Znode | None],
-        partitions: Mapping[Partition, int] | None = None,
+        partitions: Collection[Partition] | None = None,
     ) -> str | None:
         """Which partition this member no longer has, and why; None if it has all."""
         for partition in sorted(lease.claims if partitions is None else partitions):
@@ -343,17 +326,17 @@ class ZooKeeperMember(BackendMembership):
         return None
 
     def _blocked_error(self, partition: Partition, owner: str) -> Conflict | Unreachable:
-        group = self._joining.group
-        if group_member(group, self._joining.job, owner, ()).is_ours:
+        group = self.joining.group
+        if group_member(group, self.joining.job, owner, ()).is_ours:
             return Unreachable(
                 f"{partition} could not be claimed in group {group}",
                 why=f"{owner}, a driver of this job, still owns it after "
-                f"{self._joining.rebalance_ms} ms: it may have been killed just now",
+                f"{self.joining.rebalance_ms} ms: it may have been killed just now",
                 do="run again when its session is over",
             )
         return Conflict(
             f"{partition} could not be claimed in group {group}",
-            why=f"{owner} still owns it after {self._joining.rebalance_ms} ms",
+            why=f"{owner} still owns it after {self.joining.rebalance_ms} ms",
             do="if that consumer is alive, stop it, or give the job its own group",
             group=group,
             partition=str(partition),
@@ -361,17 +344,13 @@ class ZooKeeperMember(BackendMembership):
         )
 
     def _unsettled_error(self, why: str) -> Unreachable:
-        group = self._joining.group
+        group = self.joining.group
         return Unreachable(
             f"group {group} did not settle",
-            why=f"{why}, for {self._joining.rebalance_ms} ms",
+            why=f"{why}, for {self.joining.rebalance_ms} ms",
             do="check who joins and leaves it, then run again",
             group=group,
         )
-
-
-# One write after its creation.
-_CLAIMED_VERSION = 1
 
 
 def _waits() -> Iterator[float]:
