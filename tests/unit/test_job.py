@@ -248,6 +248,10 @@ def _lines(extra: str) -> str:
     return LEAST + extra
 
 
+def _secured(security: str) -> str:
+    return LEAST.replace("sink:", f"  security: {security}\nsink:")
+
+
 MISTAKES = [
     # (text, line, field, words of what was expected)
     (LEAST.replace("job: orders", "job: Orders!"), 1, "job", "lower-case"),
@@ -268,6 +272,36 @@ MISTAKES = [
     (LEAST.replace("lake/orders", "file://h/lake/x"), 5, "sink.table", "without a host"),
     (LEAST.replace("lake/orders", "' '"), 5, "sink.table", "a path, a URI or the name"),
     (LEAST.replace("lake/orders", "https://host/x"), 5, "sink.table", "not https:"),
+    (
+        _lines("decode: {value: {format: protobuf, schema: o.proto, message: a b}}\n"),
+        6,
+        "decode.value.message",
+        "the full name of a message",
+    ),
+    (
+        _secured("{sasl: {mechanism: OAUTHBEARER, token: {callable: fetch}}}"),
+        5,
+        "source.security.sasl.token.callable",
+        "a module and a function",
+    ),
+    (
+        _secured("{sasl: {mechanism: OAUTHBEARER, token: {endpoint: 'https://u:p@h/x'}}}"),
+        5,
+        "source.security.sasl.token.endpoint",
+        "a URL without a user",
+    ),
+    (
+        _secured("{sasl: {mechanism: GSSAPI, kerberos: {service_name: kafka/b1}}}"),
+        5,
+        "source.security.sasl.kerberos.service_name",
+        "a name without spaces, '@' and '/'",
+    ),
+    (
+        _secured("{zookeeper: {login: {username: 'a:b', password: '${env:P}'}}}"),
+        5,
+        "source.security.zookeeper.login.username",
+        "a name without ':'",
+    ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  topic_pattern: x.*"),
         2,

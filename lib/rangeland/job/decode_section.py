@@ -15,6 +15,7 @@ from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField
 from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.section import MisplacedKey, Section, UnneededKey
+from rangeland.job.text_patterns import MESSAGE_NAME
 
 _WITHOUT_SCHEMA = ("bytes", "string")
 _FILES = {"json": (".ddl", ".json"), "avro": (".avsc",), "protobuf": (".proto", ".desc", ".pb")}
@@ -47,7 +48,7 @@ class PayloadSpec(Section):
     )
     message: str | None = Field(
         default=None,
-        pattern=r"^\w+(\.\w+)*$",
+        pattern=MESSAGE_NAME,
         json_schema_extra={"examples": ["shop.v1.Order"]},
         description="The Protobuf message, if the schema's file has several.",
     )

@@ -27,6 +27,7 @@ from rangeland.job.range_section import LimitSpec, RangeSpec, SliceSpec
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.sink_section import Sink
 from rangeland.job.source_section import Source
+from rangeland.job.text_patterns import JOB_NAME
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Policy, TopicRule
@@ -39,7 +40,7 @@ class Job(Section):
 
     name: str = Field(
         alias="job",
-        pattern=r"^[a-z0-9][a-z0-9._-]*$",
+        pattern=JOB_NAME,
         description="Names the checkpoint: a renamed job starts over, at `range.first_run`.",
     )
     source: Source

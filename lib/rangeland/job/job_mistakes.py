@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from rangeland.errors import JobFileError
 from rangeland.job.job_text import FieldPath, JobText, display_path
 from rangeland.job.section import MisplacedKey, UnneededKey
+from rangeland.job.text_patterns import EXPECTED
 from rangeland.wording import count_noun
 
 MIN_SIMILARITY: Final = 0.7
@@ -104,7 +105,7 @@ def _expectation(problem: Any) -> str:
         case "too_short":
             return "expected at least one; omit the field for all"
         case "string_pattern_mismatch":
-            return "expected a name of lower-case letters, digits, '.', '_' and '-'"
+            return f"expected {EXPECTED[problem['ctx']['pattern']]}"
         case _:
             return f"expected {problem['msg'].removeprefix('Input should be ')}"
 

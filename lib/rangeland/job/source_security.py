@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from rangeland.job.secret_references import SecretRef
 from rangeland.job.section import MisplacedKey, Section
+from rangeland.job.text_patterns import FUNCTION_NAME, HTTP_URL, SERVICE_NAME, ZOOKEEPER_USER
 
 # Which keys a mechanism needs, and which it has no use for.
 _NAMED = (("username", "password"), ("token", "extensions", "kerberos"))
@@ -67,14 +68,14 @@ class Token(Section):
     )
     callable: str | None = Field(
         default=None,
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        pattern=FUNCTION_NAME,
         json_schema_extra={"examples": ["my_module:kafka_token"]},
         description="A Python function without arguments that returns the token.",
     )
     endpoint: str | None = Field(
         default=None,
         repr=False,
-        pattern=r"^https?://(\[[^\]\s]+\]|[^\s/@?#%:\[\]]+)(:[0-9]{1,5})?([/?#][^\s@]*)?$",
+        pattern=HTTP_URL,
         json_schema_extra={"examples": ["https://login.example/oauth2/token"]},
         description="The token endpoint of an OAuth 2 server, called with the client credentials "
         "grant. `http` is only allowed to this host.",
@@ -114,7 +115,7 @@ class Kerberos(Section):
 
     service_name: str = Field(
         default="kafka",
-        pattern=r"^[^\s@/]+$",
+        pattern=SERVICE_NAME,
         description="The first part of the brokers' principal, their `sasl.kerberos.service.name`.",
     )
     principal: str | None = Field(
@@ -209,7 +210,7 @@ class ZooKeeperUser(Section):
         "with a list of users, and needs the extra `zookeeper`. `digest` sends the password as it "
         "is, so use it with TLS only; ZooKeeper only compares it with access lists.",
     )
-    username: str = Field(pattern=r"^[^:\x00]+$", description="The name in access lists.")
+    username: str = Field(pattern=ZOOKEEPER_USER, description="The name in access lists.")
     password: SecretRef = Field(description="Looked up in the driver.")
 
 
