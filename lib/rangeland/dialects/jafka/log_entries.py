@@ -200,6 +200,6 @@ def is_packed_set(value: memoryview) -> bool:
     return True
 
 
-def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
-    """The raw bytes at ``[first, until)``, for quarantine."""
-    return fetched.data[first - fetched.from_offset : until - fetched.from_offset]
+def cut_out(fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
+    """The raw bytes at ``[from_offset, until_offset)``, for quarantine."""
+    return fetched.data[from_offset - fetched.from_offset : until_offset - fetched.from_offset]

@@ -135,9 +135,8 @@ class _EntryWalker:
     def _go_to(self, last_start: int, end: int) -> None:
         self.byte_index = end
         if end > self.width:
-            raise beyond_range_error(
-                self.from_offset + self.width, self.from_offset + last_start, self.from_offset + end
-            )
+            begin = self.from_offset
+            raise beyond_range_error(begin + self.width, begin + last_start, begin + end)
 
     def finish(self) -> DecodedChunk:
         """The chunk of all entries that were taken. Raises BadRecord if one cannot be decoded, and
@@ -187,8 +186,10 @@ class _EntryWalker:
         return entry_fault_error(self.records, byte_index, self.from_offset, fault)
 
 
-def beyond_range_error(offset: int, start: int, end: int) -> BadRecord:
-    """The error for an entry at ``[start, end)`` in a range that ends at ``offset``: a plan's
-    ranges end where entries end, so the length of this one, or of an earlier one, is damaged."""
-    why = f"it occupies [{start}, {end}), but the range ends at {offset}, where an entry began"
-    return entry_error(start, why, entry_end=end)
+def beyond_range_error(range_end: int, from_offset: int, until_offset: int) -> BadRecord:
+    """The error for an entry at ``[from_offset, until_offset)`` in a range that ends before it
+    does: a plan's ranges end where entries end, so the length of this one, or of an earlier one, is
+    damaged."""
+    occupied = f"it occupies [{from_offset}, {until_offset})"
+    why = f"{occupied}, but the range ends at {range_end}, where an entry began"
+    return entry_error(from_offset, why, entry_end=until_offset)

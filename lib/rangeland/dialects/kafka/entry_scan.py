@@ -230,25 +230,26 @@ def _is_before(records: memoryview, offset: int) -> bool:
     return base + delta < offset
 
 
-def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
-    """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
-    damaged entry begins where the one before it ends, so at most its header is needed."""
+def cut_out(fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
+    """The raw bytes of the complete entries with offsets in ``[from_offset, until_offset)``, for
+    quarantine. A damaged entry begins where the one before it ends, so at most its header is
+    needed."""
     records = fetched.data
-    begins = _begin(fetched, first)
+    begins = _begin(fetched, from_offset)
     ends = begins
     for start, end in spans(records[begins:]):
-        if start > 0 and first_of(records, begins + start) >= until:
+        if start > 0 and first_of(records, begins + start) >= until_offset:
             break
         ends = begins + end
     return records[begins:ends]
 
 
-def _begin(fetched: FetchedRecords, first: int) -> int:
-    """The byte at which the entry with the offset ``first`` begins, or the first damaged one."""
+def _begin(fetched: FetchedRecords, from_offset: int) -> int:
+    """The byte at which the entry with this offset begins, or the first damaged one."""
     begins = 0
     try:
-        for byte_index, end, entry in locate_entries(fetched, first, join_messages=False):
-            if entry.last_offset >= first:
+        for byte_index, end, entry in locate_entries(fetched, from_offset, join_messages=False):
+            if entry.last_offset >= from_offset:
                 return byte_index
             begins = end
     except BadRecord:  # this is the damaged entry

@@ -89,25 +89,27 @@ def message_error(offset: int, why: str, next_offset: int | None = None, **facts
     )
 
 
-def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
-    """The raw bytes, for quarantine, of messages with offsets in ``[first, until)``, and of batches
-    that contain one of them, up to the first bytes that cannot be walked over."""
+def cut_out(fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
+    """The raw bytes, for quarantine, of messages with offsets in ``[from_offset, until_offset)``,
+    and of batches that contain one of them, up to the first bytes that cannot be walked over."""
     result = pull_result_of(fetched)
     if not fetched.context.spans:
-        return _walk(result.messages, first, until)
+        return _walk(result.messages, from_offset, until_offset)
     for placed in placed_messages(result):
-        if first < placed.until_offset:
-            return _walk(result.messages[placed.start : placed.end], first, until)
+        if from_offset < placed.until_offset:
+            return _walk(result.messages[placed.start : placed.end], from_offset, until_offset)
         message = placed.misplaced
-        if message is not None and (message.until_offset is None or first < message.until_offset):
+        if message is None:
+            continue
+        if message.until_offset is None or from_offset < message.until_offset:
             return result.messages[message.start : message.end]
     return result.messages[:0]
 
 
-def _walk(messages: memoryview, first: int, until: int) -> memoryview:
+def _walk(messages: memoryview, from_offset: int, until_offset: int) -> memoryview:
     begins, ends = 0, 0
-    for entry in EntryTotals(messages).entries(until):
-        if entry.until_offset <= first:
+    for entry in EntryTotals(messages).entries(until_offset):
+        if entry.until_offset <= from_offset:
             begins = entry.end
         ends = entry.end
     return messages[begins:ends]
