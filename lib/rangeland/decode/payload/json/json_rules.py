@@ -38,6 +38,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from rangeland.decode.payload.column_buffers import children_of
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
 from rangeland.decode.payload.schema_ddl import INSTANT, LOCAL_TIME, MAX_SCHEMA_DEPTH
 
@@ -79,15 +80,6 @@ def check_schema_fits_json(schema: pa.DataType) -> None:
         raise PayloadSchemaError(
             f"the schema has {count:,} fields; {MAX_SCHEMA_FIELDS:,} are allowed"
         )
-
-
-def children_of(kind: pa.DataType) -> list[pa.Field]:
-    """The fields of a struct, the element of an array, the value of a map."""
-    if pa.types.is_struct(kind):
-        return [kind.field(i) for i in range(kind.num_fields)]
-    if pa.types.is_list(kind):
-        return [kind.value_field]
-    return [kind.item_field] if pa.types.is_map(kind) else []
 
 
 def most_cells(length: int) -> int:
