@@ -102,7 +102,7 @@ def grouped_entries(
             yield BatchGroup(records, heads)
         if walk.is_all:
             return
-    for _, _, entry in _one_by_one(fetched, begin, floor, from_offset):
+    for _, _, entry in locate_entries(fetched, from_offset, begin=begin, floor=floor):
         yield entry
 
 
@@ -119,24 +119,18 @@ def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchWalk, H
 
 
 def locate_entries(
-    fetched: FetchedRecords, from_offset: int, *, join_messages: bool = True
-) -> Iterator[tuple[int, int, LogEntry]]:
-    """Like ``entries``, with the bytes at which each begins and ends."""
-    floor = fetched.floor or 0
-    return _one_by_one(fetched, 0, floor, from_offset, join_messages=join_messages)
-
-
-def _one_by_one(
     fetched: FetchedRecords,
-    begin: int,
-    floor: int,
     from_offset: int,
     *,
+    begin: int = 0,
+    floor: int | None = None,
     join_messages: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """Like ``locate_entries``, from the byte ``begin`` on; the entries before it end at the offset
-    ``floor``."""
+    """Like ``entries``, with the bytes at which each begins and ends. ``begin``: the byte from
+    which on they are found, if the entries before it, which end at the offset ``floor``, were found
+    by other means."""
     records = fetched.data
+    floor = fetched.floor or 0 if floor is None else floor
     max_bytes = fetched.max_batch_bytes
     requested = fetched.requested_offset or 0
     base = first_of(records, begin)
