@@ -12,6 +12,7 @@ Pure: no I/O, no state between calls. The bytes do not contain the offset at whi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -78,23 +79,21 @@ def decode_chunk(
     return walk.finish()
 
 
+@dataclass(slots=True)
 class _EntryWalker:
     """Takes entries from the beginning of ``records``, which is at ``from_offset``, up to ``width``
     bytes. All before ``byte_index`` are in ``sets``."""
 
-    def __init__(
-        self, records: memoryview, from_offset: int, width: int, max_batch_bytes: int
-    ) -> None:
-        self.max_batch_bytes = max_batch_bytes
-        self.records = records
-        self.from_offset = from_offset
-        self.width = width
-        self.byte_index = 0
-        self.sets: list[MessageSet] = []
-        self.ends: list[int] = []
-        """The offset at which the packed entry of each set ends; -1 for plain sets."""
-        self.messages = 0
-        self.unpacked_bytes = 0
+    records: memoryview
+    from_offset: int
+    width: int
+    max_batch_bytes: int
+    byte_index: int = 0
+    sets: list[MessageSet] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """The offset at which the packed entry of each set ends; -1 for plain sets."""
+    messages: int = 0
+    unpacked_bytes: int = 0
 
     def take(self, max_bytes: int) -> bool:
         """Takes consecutive plain entries, then a packed one. False: there is neither."""
