@@ -36,7 +36,7 @@ class FinalizedFeature:
 
 @struct
 class ApiVersionsResponse:
-    """With error 35 the broker answers in version 0, whatever the version of the request.
+    """A broker sends error 35 in version 0, whatever the version of the request.
     ``finalized_features_epoch`` -1: unknown."""
 
     error_code: Int16
@@ -188,8 +188,8 @@ class LogDir:
 
 @struct
 class DescribeLogDirsResponse:
-    """Without the permission to describe the cluster there is an error code from version 3 on, and
-    before that only an empty list."""
+    """Clients without the permission to describe the cluster get an error code from version 3 on,
+    and before that only an empty list."""
 
     throttle_time_ms: Int32
     error_code: Int16 = since(3, default=0, ignorable=True)

@@ -294,8 +294,8 @@ class ConsumerGroupDescribeResponse:
 
 @message(key=69, versions=(0, 1), flexible_from=0, response=ConsumerGroupDescribeResponse)
 class ConsumerGroupDescribeRequest:
-    """For groups of the newer kind, in which the coordinator assigns partitions; DescribeGroups
-    does not show them."""
+    """Asks about groups of the newer kind, in which the coordinator assigns partitions;
+    DescribeGroups does not show them."""
 
     group_ids: Array[String]
     include_authorized_operations: Bool = False

@@ -13,7 +13,7 @@ from rangeland.wire.declarations import *
 
 @struct
 class SaslHandshakeResponse:
-    """With error 33 ``mechanisms`` lists the supported ones."""
+    """``mechanisms`` lists the supported ones, also with error 33."""
 
     error_code: Int16
     mechanisms: Array[String]
@@ -21,7 +21,7 @@ class SaslHandshakeResponse:
 
 @message(key=17, versions=(0, 1), response=SaslHandshakeResponse)
 class SaslHandshakeRequest:
-    """With version 1 tokens are sent in SaslAuthenticate."""
+    """Version 1 has tokens sent in SaslAuthenticate."""
 
     mechanism: String
 
