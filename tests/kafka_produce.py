@@ -1,8 +1,7 @@
 """Produce of Kafka, for tests that write entries as bytes: the library sends none.
 
-Upstream: ProduceRequest.json, ProduceResponse.json. Brokers of version 4 list Produce from version
-0 on, for the sake of an old client, but close the connection on versions 0 to 2, so their lower
-bound cannot be trusted.
+Brokers of version 4 list Produce from version 0 on, for the sake of an old client, but close the
+connection on versions 0 to 2, so their lower bound cannot be trusted.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class ProducedTopic:
 
 @struct
 class ProduceResponse:
-    """Source: ProduceResponse.json. There is no response to a request with ``acks`` 0."""
+    """There is no response to a request with ``acks`` 0."""
 
     responses: Array[ProducedTopic]
     throttle_time_ms: Int32 = 0
@@ -69,7 +68,7 @@ class ProduceTopic:
 
 @message(key=0, versions=(3, 9), flexible_from=9, response=ProduceResponse)
 class ProduceRequest:
-    """Source: ProduceRequest.json. ``acks`` -1: all in-sync replicas; 1: the leader."""
+    """``acks`` -1: all in-sync replicas; 1: the leader."""
 
     transactional_id: String | None = None
     acks: Int16

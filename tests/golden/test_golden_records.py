@@ -116,7 +116,7 @@ def test_a_log_read_from_the_middle_becomes_the_rest(stored: Stored) -> None:
 def test_a_log_is_packed_as_its_name_says(stored: Stored) -> None:
     codec = stored.path.stem.partition("-")[2]
     found = entries(fetched_at(stored.data))
-    flags = [entry.header.attributes & 7 for entry in found]  # type: ignore[attr-defined]
+    flags = [entry.header.attributes & 7 for entry in found]  # type: ignore[union-attr]
     assert set(flags) == {CODEC_NUMBERS[codec]}
 
 

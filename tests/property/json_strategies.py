@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from rangeland.decode.payload.json.json_rules import children_of
+from rangeland.decode.payload.column_buffers import children_of
 from rangeland.decode.payload.schema_ddl import INSTANT, LOCAL_TIME
 
 NAMES = ["a", "b", "id", "name", "field_with_a_long_name", "ä", 'q"', "back\\slash", "", "\n"]

@@ -236,19 +236,19 @@ damaged = st.builds(
 
 
 @tried(100)
-@given(data=damaged, first=st.integers(0, 12), until=st.integers(0, 14))
+@given(data=damaged, from_offset=st.integers(0, 12), until_offset=st.integers(0, 14))
 def test_whatever_a_byte_is_there_are_rows_or_a_refusal(
-    data: bytes, first: int, until: int
+    data: bytes, from_offset: int, until_offset: int
 ) -> None:
     for entry in EntryTotals(memoryview(data)).entries():
         fields_of(memoryview(data)[entry.start : entry.end])
     offsets: list[int] = []
     with suppress(BadRecord):
         # Not whole rows: a time may be of a year that Python does not have.
-        for batch in batches_of(data, first, until):
+        for batch in batches_of(data, from_offset, until_offset):
             offsets += batch.column("offset").to_pylist()
     assert offsets == sorted(set(offsets))
-    assert all(first <= offset < until for offset in offsets)
+    assert all(from_offset <= offset < until_offset for offset in offsets)
 
 
 def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:

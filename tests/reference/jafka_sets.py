@@ -36,11 +36,11 @@ class _Message(NamedTuple):
 class JafkaReference:
     """The functions of ``JafkaKernel``."""
 
-    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
+    def walk_entries(self, data: Any, width: int, *, plain_only: bool = False) -> EntryWalk:
         raw = bytes(data)
         entries, start, end = 0, 0, 0
         fault = None
-        while end < until:
+        while end < width:
             length, fault = _length(raw, end)
             if fault is None and plain_only:
                 fault = _kind(raw, end)

@@ -14,13 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from rangeland.decode.payload.column_buffers import children_of
 from rangeland.decode.payload.json.json_parser import (
     JsonMismatch,
     JsonNumber,
     JsonObject,
     parse_payload,
 )
-from rangeland.decode.payload.json.json_rules import cells_of, children_of, most_cells
+from rangeland.decode.payload.json.json_rules import cells_of, most_cells
 from rangeland.decode.payload.json.json_scalars import read_scalar
 from rangeland.decode.payload.payload_decoder import (
     DecodedPayloads,

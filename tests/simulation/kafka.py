@@ -377,17 +377,17 @@ def _limited(records: memoryview, size: int, is_first: bool) -> memoryview:
     return records[:size]
 
 
-def _aborted(log: Log, first: int, until: int) -> tuple[m.AbortedTransaction, ...]:
+def _aborted(log: Log, from_offset: int, until_offset: int) -> tuple[m.AbortedTransaction, ...]:
     """Those that overlap what is sent, by where they began: a cleaner may have taken their first
     records since. Without any of their records they do not matter."""
     if not log.ended:
         return ()
-    markers = {entry.base for entry in log.entries if entry.is_marker and entry.until > first}
+    markers = {entry.base for entry in log.entries if entry.is_marker and entry.until > from_offset}
     aborted = [(entry.producer_id, entry.base) for entry in log.entries if entry.is_aborted]
     return tuple(
         m.AbortedTransaction(producer_id=one.producer, first_offset=one.first)
         for marker, one in log.ended.items()
-        if one.aborts and one.first < until and marker in markers
+        if one.aborts and one.first < until_offset and marker in markers
         if any(of == one.producer and one.first <= base < marker for of, base in aborted)
     )
 

@@ -21,12 +21,15 @@ THREE = [encode(Batch(base, [Record(b"k", b"v" * base)] * 4)) for base in (4, 8,
 
 
 @pytest.mark.parametrize(
-    ("first", "until", "expected"),
+    ("from_offset", "until_offset", "expected"),
     [(8, 12, THREE[1]), (9, 10, THREE[1]), (4, 8, THREE[0]), (12, 16, THREE[2]), (16, 20, b"")],
 )
-def test_a_batch_of_kafka_is_cut_out_whole(first: int, until: int, expected: bytes) -> None:
+def test_a_batch_of_kafka_is_cut_out_whole(
+    from_offset: int, until_offset: int, expected: bytes
+) -> None:
     records = memoryview(b"".join(THREE) + THREE[0][:30])
-    assert bytes(load_dialect("kafka").cut_out(fetched_at(records, 4), first, until)) == expected
+    cut = load_dialect("kafka").cut_out(fetched_at(records, 4), from_offset, until_offset)
+    assert bytes(cut) == expected
 
 
 def test_an_entry_of_jafka_is_cut_out_by_its_position() -> None:

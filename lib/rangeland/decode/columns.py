@@ -108,11 +108,6 @@ def _constant(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
     return _cached_constant(value, kind, size).slice(0, row_count)
 
 
-@lru_cache(maxsize=32)
-def _cached_constant(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
-    return _repeat(value, kind, row_count)
-
-
 def _repeat(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
     """An array of one value. ``pa.scalar`` and ``pa.array`` import pandas, which takes a new Python
     worker longer than to read a small slice."""
@@ -123,6 +118,9 @@ def _repeat(value: str | int, kind: pa.DataType, row_count: int) -> pa.Array:
     offsets = np.arange(row_count + 1, dtype=np.int32) * len(text)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * row_count)]
     return pa.Array.from_buffers(kind, row_count, buffers)
+
+
+_cached_constant = lru_cache(maxsize=32)(_repeat)
 
 
 def header_key(raw: bytes) -> str:

@@ -179,15 +179,15 @@ class Dialect(ABC):
         return target, target + 1
 
     @abstractmethod
-    def cut_out(self, fetched: FetchedRecords, first: int, until: int) -> memoryview:
-        """The bytes of the entries with offsets in ``[first, until)``, one of which could not be
-        decoded."""
+    def cut_out(self, fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
+        """The bytes of the entries with offsets in ``[from_offset, until_offset)``, one of which
+        could not be decoded."""
 
     def aborted_within(
-        self, fetched: FetchedRecords, first: int, until: int
+        self, fetched: FetchedRecords, from_offset: int, until_offset: int
     ) -> tuple[tuple[int, int], ...]:
-        """The aborted transactions that are needed to decode the entries of ``[first, until)``
-        without the others."""
+        """The aborted transactions that are needed to decode the entries of
+        ``[from_offset, until_offset)`` without the others."""
         return ()
 
     @abstractmethod

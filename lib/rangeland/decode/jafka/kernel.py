@@ -68,12 +68,12 @@ class JafkaKernel:
         self._walk = KernelFunction(library, "rangeland_walk_entries", walk, _Walked)
         self._decode = KernelFunction(library, "rangeland_decode_sets", decode, _Decoded)
 
-    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
-        """Walks over complete entries that begin before ``until``; an incomplete entry ends the
-        walk without a fault. ``plain_only``: a compressed entry ends it with a fault."""
+    def walk_entries(self, data: Any, width: int, *, plain_only: bool = False) -> EntryWalk:
+        """Walks over complete entries that begin in the first ``width`` bytes; an incomplete entry
+        ends the walk without a fault. ``plain_only``: a compressed entry ends it with a fault."""
         buffer = as_buffer(data)
-        until = max(-1, as_int64(until))
-        walk, fault = self._walk(buffer.address, buffer.size, until, plain_only)
+        width = max(-1, as_int64(width))
+        walk, fault = self._walk(buffer.address, buffer.size, width, plain_only)
         return EntryWalk(walk.entries, walk.start, walk.end, SetFault(fault) if fault else None)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:

@@ -147,22 +147,9 @@ class _Call:
         size = buffer.size
         self.bytes += size
         self.rows += max(0, min(records, size // _SMALLEST_ROW))
-        stamp, stamped = (0, 0) if append_ms is None else (append_ms, 1)
-        address = buffer.address
-        row = (
-            address,
-            size,
-            base_offset,
-            base_ms,
-            stamp,
-            stamped,
-            records,
-            last_delta,
-            form,
-            shift,
-            headers,
-        )
-        self.table.extend(row)
+        stamp = (0, 0) if append_ms is None else (append_ms, 1)
+        self.table.extend((buffer.address, size, base_offset, base_ms, *stamp))
+        self.table.extend((records, last_delta, form, shift, headers))
 
     def _add_stored(self, stored: StoredBatches) -> None:
         buffer = pa.py_buffer(stored.records)

@@ -272,6 +272,15 @@ def list_type(item: pa.DataType) -> pa.DataType:
     return pa.list_(pa.field("element", item))
 
 
+def children_of(kind: pa.DataType) -> list[pa.Field]:
+    """The fields of a struct, the element of an array, the value of a map."""
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_list(kind):
+        return [kind.value_field]
+    return [kind.item_field] if pa.types.is_map(kind) else []
+
+
 def decimal_type(precision: int, scale: int) -> pa.DataType:
     if not 0 < precision <= 38 or not 0 <= scale <= precision:
         raise PayloadSchemaError(

@@ -52,7 +52,8 @@ _ALIASES: Final = {
     "TIMESTAMP_LTZ": "TIMESTAMP",
 }
 _DECIMALS: Final = ("DECIMAL", "DEC", "NUMERIC")
-_TYPE_NAMES: Final = {kind: name for name, kind in _NAMED_TYPES.items()}
+TYPE_NAMES: Final = {kind: name for name, kind in _NAMED_TYPES.items()}
+"""The types without anything inside them, apart from decimals."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 _TOKEN: Final = re.compile(
@@ -77,7 +78,7 @@ def parse_ddl(text: str) -> pa.StructType:
 def print_ddl(schema: pa.StructType) -> str:
     """The DDL of fields on one line; ``parse_ddl`` reads it back. Raises PayloadSchemaError for a
     type that Spark's DDL does not have."""
-    return ", ".join(_print_field(schema.field(i), " ") for i in range(schema.num_fields))
+    return ", ".join(_print_field(field, " ") for field in schema)
 
 
 # --- Reading ----------------------------------------------------------------------------
@@ -303,14 +304,13 @@ def _quote(text: str) -> str:
 def print_type(kind: pa.DataType) -> str:
     """One type in DDL, e.g. ``ARRAY<STRING>``."""
     if pa.types.is_struct(kind):
-        fields = (kind.field(i) for i in range(kind.num_fields))
-        return f"STRUCT<{', '.join(_print_field(field, ': ') for field in fields)}>"
+        return f"STRUCT<{', '.join(_print_field(field, ': ') for field in kind)}>"
     if pa.types.is_list(kind):
         return f"ARRAY<{print_type(kind.value_type)}>"
     if pa.types.is_map(kind):
         return f"MAP<{print_type(kind.key_type)}, {print_type(kind.item_type)}>"
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
-    if kind not in _TYPE_NAMES:
+    if kind not in TYPE_NAMES:
         raise PayloadSchemaError(f"Spark's DDL has no type for Arrow's {kind}")
-    return _TYPE_NAMES[kind]
+    return TYPE_NAMES[kind]

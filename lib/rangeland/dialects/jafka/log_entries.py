@@ -17,6 +17,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Any, Final
 
 from rangeland.decode import jafka_decoder
@@ -42,6 +43,7 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 LENGTH_BYTES: Final = ENTRY_HEADER.byte_index_of("magic")
 KIND_BYTES: Final = ENTRY_HEADER.byte_index_of("crc")
 """The bytes of an entry that show its kind."""
+_KIND: Final = Struct(">iBB")
 
 CODECS: Final[Mapping[int, Codec]] = {1: Codec.GZIP}
 """The codecs, by their numbers in the attributes of an entry. 0 is none."""
@@ -105,32 +107,35 @@ def entry_fault_error(
     """The error for the entry at the byte ``byte_index``. Its end is believed if another entry may
     begin there, or if the fetched bytes end there."""
     offset = from_offset + byte_index
-    facts: dict[str, Any] = {"reason": fault.reason}
-    length = int.from_bytes(records[byte_index : byte_index + LENGTH_BYTES], "big", signed=True)
-    why = fault.reason
-    if len(records) >= byte_index + KIND_BYTES:
-        header = records[byte_index + LENGTH_BYTES : byte_index + KIND_BYTES]
-        facts |= {"length": length, "magic": header[0], "codec": header[1] & CODEC_MASK}
-        why += f" (length {length}, magic {header[0]}, codec {header[1] & CODEC_MASK})"
+    reason = fault.reason
+    if byte_index + KIND_BYTES > len(records):
+        return entry_error(offset, reason, reason=reason)
+    length, magic, codec = _kind_at(records, byte_index)
     end = byte_index + LENGTH_BYTES + length
     is_known = length >= HEADER_BYTES and end <= len(records) and _may_begin(records, end)
-    return entry_error(offset, why, from_offset + end if is_known else None, **facts)
+    why = f"{reason} (length {length}, magic {magic}, codec {codec})"
+    next_offset = from_offset + end if is_known else None
+    facts = {"reason": reason, "length": length, "magic": magic, "codec": codec}
+    return entry_error(offset, why, next_offset, **facts)
+
+
+def _kind_at(records: memoryview, byte_index: int) -> tuple[int, int, int]:
+    """Length, magic and codec of the entry there."""
+    length, magic, attributes = _KIND.unpack_from(records, byte_index)
+    return length, magic, attributes & CODEC_MASK
 
 
 def _may_begin(records: memoryview, byte_index: int) -> bool:
     if byte_index + KIND_BYTES > len(records):
         return True
-    length = int.from_bytes(records[byte_index : byte_index + LENGTH_BYTES], "big", signed=True)
-    magic, attributes = records[byte_index + LENGTH_BYTES], records[byte_index + LENGTH_BYTES + 1]
-    codec = attributes & CODEC_MASK
+    length, magic, codec = _kind_at(records, byte_index)
     return length >= HEADER_BYTES and magic == MAGIC and (codec == 0 or codec in CODECS)
 
 
 def _kind_fault(records: memoryview, byte_index: int) -> SetFault:
-    length = int.from_bytes(records[byte_index : byte_index + LENGTH_BYTES], "big", signed=True)
+    length, magic, _ = _kind_at(records, byte_index)
     if length < HEADER_BYTES:
         return SetFault.ENTRY_TOO_SHORT
-    magic = records[byte_index + LENGTH_BYTES]
     return SetFault.UNKNOWN_MAGIC if magic != MAGIC else SetFault.NOT_PLAIN
 
 
@@ -200,6 +205,6 @@ def is_packed_set(value: memoryview) -> bool:
     return True
 
 
-def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
-    """The raw bytes at ``[first, until)``, for quarantine."""
-    return fetched.data[first - fetched.from_offset : until - fetched.from_offset]
+def cut_out(fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
+    """The raw bytes at ``[from_offset, until_offset)``, for quarantine."""
+    return fetched.data[from_offset - fetched.from_offset : until_offset - fetched.from_offset]

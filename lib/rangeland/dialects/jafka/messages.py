@@ -171,15 +171,10 @@ class _OffsetList:
 def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tuple[Response, int]:
     """The response to ``request`` at ``offset``, and where it ends. The response to a plain fetch
     extends to the end of the buffer."""
-    name = type(request).__name__.replace("Request", "Response")
-    return _name_errors(name, lambda: _READERS[type(request)](request, buffer, offset))
-
-
-def _name_errors(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[Response, int]:
-    """What ``read`` returns. Its errors name the message."""
     try:
-        return read()
+        return _READERS[type(request)](request, buffer, offset)
     except RemoteProtocolError as error:
+        name = type(request).__name__.replace("Request", "Response")
         named_error = error.with_words(
             what=f"{name} cannot be read",
             why=error.why or error.what,

@@ -12,6 +12,7 @@ Pure: no I/O, no state between calls. The bytes do not contain the offset at whi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -78,23 +79,21 @@ def decode_chunk(
     return walk.finish()
 
 
+@dataclass(slots=True)
 class _EntryWalker:
     """Takes entries from the beginning of ``records``, which is at ``from_offset``, up to ``width``
     bytes. All before ``byte_index`` are in ``sets``."""
 
-    def __init__(
-        self, records: memoryview, from_offset: int, width: int, max_batch_bytes: int
-    ) -> None:
-        self.max_batch_bytes = max_batch_bytes
-        self.records = records
-        self.from_offset = from_offset
-        self.width = width
-        self.byte_index = 0
-        self.sets: list[MessageSet] = []
-        self.ends: list[int] = []
-        """The offset at which the packed entry of each set ends; -1 for plain sets."""
-        self.messages = 0
-        self.unpacked_bytes = 0
+    records: memoryview
+    from_offset: int
+    width: int
+    max_batch_bytes: int
+    byte_index: int = 0
+    sets: list[MessageSet] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """The offset at which the packed entry of each set ends; -1 for plain sets."""
+    messages: int = 0
+    unpacked_bytes: int = 0
 
     def take(self, max_bytes: int) -> bool:
         """Takes consecutive plain entries, then a packed one. False: there is neither."""
@@ -135,9 +134,8 @@ class _EntryWalker:
     def _go_to(self, last_start: int, end: int) -> None:
         self.byte_index = end
         if end > self.width:
-            raise beyond_range_error(
-                self.from_offset + self.width, self.from_offset + last_start, self.from_offset + end
-            )
+            begin = self.from_offset
+            raise beyond_range_error(begin + self.width, begin + last_start, begin + end)
 
     def finish(self) -> DecodedChunk:
         """The chunk of all entries that were taken. Raises BadRecord if one cannot be decoded, and
@@ -187,8 +185,10 @@ class _EntryWalker:
         return entry_fault_error(self.records, byte_index, self.from_offset, fault)
 
 
-def beyond_range_error(offset: int, start: int, end: int) -> BadRecord:
-    """The error for an entry at ``[start, end)`` in a range that ends at ``offset``: a plan's
-    ranges end where entries end, so the length of this one, or of an earlier one, is damaged."""
-    why = f"it occupies [{start}, {end}), but the range ends at {offset}, where an entry began"
-    return entry_error(start, why, entry_end=end)
+def beyond_range_error(range_end: int, from_offset: int, until_offset: int) -> BadRecord:
+    """The error for an entry at ``[from_offset, until_offset)`` in a range that ends before it
+    does: a plan's ranges end where entries end, so the length of this one, or of an earlier one, is
+    damaged."""
+    occupied = f"it occupies [{from_offset}, {until_offset})"
+    why = f"{occupied}, but the range ends at {range_end}, where an entry began"
+    return entry_error(from_offset, why, entry_end=until_offset)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from rangeland.decode.jafka.layout import POSITION
@@ -97,15 +98,15 @@ def find_leaders(
     return ClusterView(addresses, {view.name: view for view in views}, unreachable)
 
 
+@dataclass(slots=True)
 class _BrokerSearch:
     """One broker's answers about one topic. ``code`` is the error code of the partition at which
     counting ended; NONE if that is the one after the last. ``written``: a partition has a log."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_counted = False
-        self.code = NONE
-        self.written = False
+    count: int = 0
+    is_counted: bool = False
+    code: int = NONE
+    written: bool = False
 
     def take(self, responses: Sequence[m.FetchResponse]) -> None:
         """Takes the responses about the next partitions, in order."""

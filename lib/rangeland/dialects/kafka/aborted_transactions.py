@@ -65,18 +65,20 @@ class AbortedTransactions:
         return (*self._open.items(), *pending)
 
 
-def aborted_within(fetched: FetchedRecords, first: int, until: int) -> tuple[Aborted, ...]:
-    """The aborted transactions that can affect the offsets ``[first, until)``: they do not end
-    before these offsets, or begin after them."""
+def aborted_within(
+    fetched: FetchedRecords, from_offset: int, until_offset: int
+) -> tuple[Aborted, ...]:
+    """The aborted transactions that can affect the offsets ``[from_offset, until_offset)``: they do
+    not end before these offsets, or begin after them."""
     transactions = AbortedTransactions(fetched.aborted)
     try:
-        for entry in entries(fetched, first):
-            if entry.last_offset >= first:
+        for entry in entries(fetched, from_offset):
+            if entry.last_offset >= from_offset:
                 break
             transactions.is_aborted(entry, is_passed=True)
-    except BadRecord:  # the entry at ``first``: all before it have been read
+    except BadRecord:  # the entry at ``from_offset``: all before it have been read
         pass
-    return transactions.open_at(until)
+    return transactions.open_at(until_offset)
 
 
 def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:

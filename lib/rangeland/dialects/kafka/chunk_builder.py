@@ -46,28 +46,29 @@ class ChunkBuilder:
     cut_width: int = 0
     """The offsets of the other payloads: the range cuts through them, and they have gaps."""
 
-    def add_control(self, entry: LogEntry, first: int, until: int) -> None:
-        """Adds the offsets ``[first, until)`` of a batch of transaction markers."""
-        self.control += self._count(entry, first, until)
+    def add_control(self, entry: LogEntry, from_offset: int, until_offset: int) -> None:
+        """Adds the offsets ``[from_offset, until_offset)`` of a batch of transaction markers."""
+        self.control += self._count(entry, from_offset, until_offset)
 
-    def add_aborted(self, entry: LogEntry, first: int, until: int) -> None:
-        """Adds the offsets ``[first, until)`` of an entry in an aborted transaction."""
-        self.aborted += self._count(entry, first, until)
+    def add_aborted(self, entry: LogEntry, from_offset: int, until_offset: int) -> None:
+        """Adds the offsets ``[from_offset, until_offset)`` of an entry of an aborted
+        transaction."""
+        self.aborted += self._count(entry, from_offset, until_offset)
 
-    def add_records(self, entry: LogEntry, first: int, until: int) -> None:
-        """Adds the offsets ``[first, until)`` of an entry to land. Raises BadRecord if the entry
-        cannot be opened."""
+    def add_records(self, entry: LogEntry, from_offset: int, until_offset: int) -> None:
+        """Adds the offsets ``[from_offset, until_offset)`` of an entry to land. Raises BadRecord if
+        the entry cannot be opened."""
         payload = entry.payload(self.max_batch_bytes)
         if isinstance(entry, StoredMessages):
-            self.ends[len(self.payloads)] = entry.after
+            self.ends[len(self.payloads)] = entry.next_offset
         self.payloads.append(payload)
         self.unpacked_bytes += len(payload.data) + RECORD_BYTES * entry.record_count
-        count = _records_within(entry, first, until)
+        count = _records_within(entry, from_offset, until_offset)
         if count is None:
-            self.cut_width += until - first
+            self.cut_width += until_offset - from_offset
         else:
             self.expected_rows += count
-            self.compacted += until - first - count
+            self.compacted += until_offset - from_offset - count
 
     def add_batches(self, group: BatchGroup, next_offset: int, max_bytes: int) -> int:
         """Adds all offsets from ``next_offset`` to the end of the batch with which ``max_bytes``
@@ -105,13 +106,13 @@ class ChunkBuilder:
             raise miscount_error(self.from_offset, next_offset, landed, counts, why)
         return DecodedChunk(next_offset, rows if landed else None, counts)
 
-    def _count(self, entry: LogEntry, first: int, until: int) -> int:
+    def _count(self, entry: LogEntry, from_offset: int, until_offset: int) -> int:
         """The number of records of an entry that is not landed; its other offsets are compacted."""
-        count = _records_within(entry, first, until)
+        count = _records_within(entry, from_offset, until_offset)
         if count is None:
-            count = records_of(entry, first, until).num_rows
+            count = records_of(entry, from_offset, until_offset).num_rows
         entry.check()
-        self.compacted += until - first - count
+        self.compacted += until_offset - from_offset - count
         return count
 
     def _decode(self, max_headers: int) -> pa.RecordBatch | None:
@@ -124,14 +125,14 @@ class ChunkBuilder:
                 self.payloads, self.from_offset, self.until_offset, limit
             )
         except UndecodableRecord as error:
-            after = self.ends.get(error.payload)
-            raise entry_error(error, self.payloads[error.payload], after) from None
+            next_offset = self.ends.get(error.payload)
+            raise entry_error(error, self.payloads[error.payload], next_offset) from None
 
 
-def _records_within(entry: LogEntry, first: int, until: int) -> int | None:
-    """How many records an entry has at ``[first, until)``, by its header; None if its offsets have
-    gaps, and only some of them are in the range."""
-    width = until - first
+def _records_within(entry: LogEntry, from_offset: int, until_offset: int) -> int | None:
+    """How many records an entry has at ``[from_offset, until_offset)``, by its header; None if its
+    offsets have gaps, and only some of them are in the range."""
+    width = until_offset - from_offset
     whole = entry.last_offset + 1 - entry.base_offset
     if entry.record_count == whole:
         return width

@@ -61,20 +61,20 @@ def read_entry(
         if magic != 2 or len(raw) < BATCH_V2.size:
             raise
         own_end = error.damage.next_offset if error.damage else None
-        after = _resume_offset(records, end, floor)
-        after = own_end if after is None else after
-        if after is not None and floor < after <= from_offset:
-            return _stand_in(raw, floor, after)
+        next_offset = _resume_offset(records, end, floor)
+        next_offset = own_end if next_offset is None else next_offset
+        if next_offset is not None and floor < next_offset <= from_offset:
+            return _stand_in(raw, floor, next_offset)
         begin = error.damage.base_offset if error.damage else from_offset
-        if own_end is None and (floor or after is not None):
+        if own_end is None and (floor or next_offset is not None):
             begin = floor or from_offset  # its own is impossible
-        raise batch_error(begin, error.why, after, **error.own_facts) from None
+        raise batch_error(begin, error.why, next_offset, **error.own_facts) from None
     if (
         isinstance(entry, StoredMessages)
         and end + MAGIC < len(records)
         and records[end + MAGIC] == 2
     ):
-        return entry._replace(after=max(first_of(records, end), entry.last_offset + 1))
+        return entry._replace(next_offset=max(first_of(records, end), entry.last_offset + 1))
     if isinstance(entry, Wrapper):
         entry.max_bytes = max_bytes
         entry.next_from = partial(_resume_offset, records, end)
@@ -86,8 +86,8 @@ def with_known_end(batch: BatchV2, records: memoryview, end: int) -> BatchV2:
     prove where it ends."""
     if batch.record_count == batch.last_offset + 1 - batch.base_offset:
         return batch
-    after = _resume_offset(records, end, batch.last_offset + 1)
-    return batch if after is None else batch._replace(after=after)
+    next_offset = _resume_offset(records, end, batch.last_offset + 1)
+    return batch if next_offset is None else batch._replace(next_offset=next_offset)
 
 
 def placed_entry(
@@ -103,21 +103,21 @@ def placed_entry(
         base = first
     lowest = floor or from_offset
     if entry.last_offset < floor or (base < floor and not isinstance(entry, Wrapper)):
-        begin, after = floor, _resume_offset(records, end, floor)
+        begin, next_offset = floor, _resume_offset(records, end, floor)
         why = f"it follows offset {floor - 1}, but claims to be at {base}"
     elif floor <= following <= entry.last_offset and _is_misplaced(
         records, end, entry, base, lowest
     ):
-        begin, after = min(lowest, base), _resume_offset(records, end, floor)
+        begin, next_offset = min(lowest, base), _resume_offset(records, end, floor)
         if base > lowest and not _is_confirmed(records, end):
             # Either may be wrong: if an entry follows both, reading continues after both.
-            after = _resume_offset(records, end, entry.last_offset + 1) or after
+            next_offset = _resume_offset(records, end, entry.last_offset + 1) or next_offset
         why = f"it claims offsets {base} to {entry.last_offset}, but is followed by {following}"
     else:
         return entry
-    if after is not None and floor < after <= from_offset:
-        return _stand_in(records[byte_index:end], floor, after)
-    raise batch_error(begin, why, after)
+    if next_offset is not None and floor < next_offset <= from_offset:
+        return _stand_in(records[byte_index:end], floor, next_offset)
+    raise batch_error(begin, why, next_offset)
 
 
 def unrequested_entry(
@@ -126,11 +126,11 @@ def unrequested_entry(
     """An entry in place of a first one that claims to end before the requested offset: a broker
     begins with the entry that contains this offset, or with the next one. Raises BadRecord unless
     the offsets up to the next entry have been dealt with."""
-    after = _resume_offset(records, end, requested_offset)
-    if after is not None and after <= from_offset:
-        return _stand_in(records[:end], requested_offset, after)
+    next_offset = _resume_offset(records, end, requested_offset)
+    if next_offset is not None and next_offset <= from_offset:
+        return _stand_in(records[:end], requested_offset, next_offset)
     why = f"it claims to end at {entry.last_offset}, but {requested_offset} was requested"
-    raise batch_error(requested_offset, why, after)
+    raise batch_error(requested_offset, why, next_offset)
 
 
 def has_gap(entry: LogEntry, floor: int) -> bool:
@@ -220,14 +220,14 @@ def _first_opened(records: memoryview, byte_index: int, end: int, floor: int) ->
     return None
 
 
-def _stand_in(stored: memoryview, floor: int, after: int) -> LogEntry:
-    """An entry of the offsets ``[floor, after)`` in place of one that is skipped. A batch keeps its
-    producer."""
+def _stand_in(stored: memoryview, from_offset: int, until_offset: int) -> LogEntry:
+    """An entry of the offsets ``[from_offset, until_offset)`` in place of one that is skipped. A
+    batch keeps its producer."""
     if stored[MAGIC] != 2:
-        return StoredMessages(stored, floor, after - 1, 0)
+        return StoredMessages(stored, from_offset, until_offset - 1, 0)
     batch = batch_of(stored)
-    header = batch.header._replace(base_offset=floor)
-    return batch._replace(header=header, base_offset=floor, last_offset=after - 1)
+    header = batch.header._replace(base_offset=from_offset)
+    return batch._replace(header=header, base_offset=from_offset, last_offset=until_offset - 1)
 
 
 def _read_v2(stored: memoryview, floor: int) -> LogEntry:

@@ -11,20 +11,22 @@ from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
 
 
-def records_of(entry: LogEntry, first: int, until: int) -> pa.RecordBatch:
+def records_of(entry: LogEntry, from_offset: int, until_offset: int) -> pa.RecordBatch:
     """The records of an entry, for the few entries whose records the walk needs to see."""
     payload = entry.payload()
     try:
-        return kafka_decoder().decode_records([payload], first, until)
+        return kafka_decoder().decode_records([payload], from_offset, until_offset)
     except UndecodableRecord as error:
         raise entry_error(error, payload) from None
 
 
-def entry_error(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
+def entry_error(
+    error: UndecodableRecord, payload: Payload, next_offset: int | None = None
+) -> BadRecord:
     """The decoder's error, which counts payloads, as one that names the batch by its offset.
-    ``after``: where the next entry begins, if known."""
+    ``next_offset``: where the next entry begins, if known."""
     if payload.form is RecordFormat.PLAIN:
-        return message_error(error, payload, after)
+        return message_error(error, payload, next_offset)
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     return batch_error(
         payload.base_offset,

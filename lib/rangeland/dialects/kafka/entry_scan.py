@@ -102,7 +102,7 @@ def grouped_entries(
             yield BatchGroup(records, heads)
         if walk.is_all:
             return
-    for _, _, entry in _one_by_one(fetched, begin, floor, from_offset):
+    for _, _, entry in locate_entries(fetched, from_offset, begin=begin, floor=floor):
         yield entry
 
 
@@ -119,24 +119,18 @@ def _batch_steps(records: memoryview, floor: int) -> Iterator[tuple[BatchWalk, H
 
 
 def locate_entries(
-    fetched: FetchedRecords, from_offset: int, *, join_messages: bool = True
-) -> Iterator[tuple[int, int, LogEntry]]:
-    """Like ``entries``, with the bytes at which each begins and ends."""
-    floor = fetched.floor or 0
-    return _one_by_one(fetched, 0, floor, from_offset, join_messages=join_messages)
-
-
-def _one_by_one(
     fetched: FetchedRecords,
-    begin: int,
-    floor: int,
     from_offset: int,
     *,
+    begin: int = 0,
+    floor: int | None = None,
     join_messages: bool = True,
 ) -> Iterator[tuple[int, int, LogEntry]]:
-    """Like ``locate_entries``, from the byte ``begin`` on; the entries before it end at the offset
-    ``floor``."""
+    """Like ``entries``, with the bytes at which each begins and ends. ``begin``: the byte from
+    which on they are found, if the entries before it, which end at the offset ``floor``, were found
+    by other means."""
     records = fetched.data
+    floor = fetched.floor or 0 if floor is None else floor
     max_bytes = fetched.max_batch_bytes
     requested = fetched.requested_offset or 0
     base = first_of(records, begin)
@@ -230,25 +224,26 @@ def _is_before(records: memoryview, offset: int) -> bool:
     return base + delta < offset
 
 
-def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
-    """The raw bytes of the complete entries with offsets in ``[first, until)``, for quarantine. A
-    damaged entry begins where the one before it ends, so at most its header is needed."""
+def cut_out(fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
+    """The raw bytes of the complete entries with offsets in ``[from_offset, until_offset)``, for
+    quarantine. A damaged entry begins where the one before it ends, so at most its header is
+    needed."""
     records = fetched.data
-    begins = _begin(fetched, first)
+    begins = _begin(fetched, from_offset)
     ends = begins
     for start, end in spans(records[begins:]):
-        if start > 0 and first_of(records, begins + start) >= until:
+        if start > 0 and first_of(records, begins + start) >= until_offset:
             break
         ends = begins + end
     return records[begins:ends]
 
 
-def _begin(fetched: FetchedRecords, first: int) -> int:
-    """The byte at which the entry with the offset ``first`` begins, or the first damaged one."""
+def _begin(fetched: FetchedRecords, from_offset: int) -> int:
+    """The byte at which the entry with this offset begins, or the first damaged one."""
     begins = 0
     try:
-        for byte_index, end, entry in locate_entries(fetched, first, join_messages=False):
-            if entry.last_offset >= first:
+        for byte_index, end, entry in locate_entries(fetched, from_offset, join_messages=False):
+            if entry.last_offset >= from_offset:
                 return byte_index
             begins = end
     except BadRecord:  # this is the damaged entry

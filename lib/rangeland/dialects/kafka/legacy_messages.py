@@ -98,7 +98,7 @@ class StoredMessages(NamedTuple):
     producer_id: int = -1
     transactional: bool = False
     control: bool = False
-    after: int | None = None
+    next_offset: int | None = None
     """The beginning of the next entry, if it is known and not directly after the last message."""
 
     def check(self) -> None:
@@ -274,25 +274,25 @@ class Wrapper:
     def _wrapper_error(self, why: str, **facts: Any) -> BadRecord:
         own_end = self.last_offset + 1
         following = self.next_from(own_end)
-        after = own_end if following is None else following
-        return batch_error(min(self._floor, self.last_offset), why, next_offset=after, **facts)
+        next_offset = own_end if following is None else following
+        return batch_error(min(self._floor, self.last_offset), why, next_offset, **facts)
 
-    def _misplaced_error(self, why: str, first: int) -> BadRecord:
+    def _misplaced_error(self, why: str, from_offset: int) -> BadRecord:
         """The error for a wrapper whose own offset is wrong, and so does not say where it ends."""
-        after = self.next_from(self._floor)
-        return batch_error(first, why, next_offset=after, codec=self._codec)
+        next_offset = self.next_from(self._floor)
+        return batch_error(from_offset, why, next_offset, codec=self._codec)
 
 
 def message_error(
-    error: UndecodableRecord, payload: Payload, after: int | None = None
+    error: UndecodableRecord, payload: Payload, next_offset: int | None = None
 ) -> BadRecord:
-    """The decoder's error for plain messages, as one for the damaged message among them. If that
-    is the last, it may have been a longer entry: ``after`` is where the next entry begins."""
+    """The decoder's error for plain messages, as one for the damaged message among them. If that is
+    the last, it may have been a longer entry: ``next_offset`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     offset = _offset_of(payload, error.record)
     why = f"it is one message, and {error.fault.reason}"
     is_last = error.record + 1 == payload.record_count
-    following = after if is_last and after is not None else offset + 1
+    following = next_offset if is_last and next_offset is not None else offset + 1
     return batch_error(offset, why, next_offset=following, **facts)
 
 

@@ -13,7 +13,7 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedRecords
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import error_code_of
-from rangeland.dialects.kafka.requests import MAGIC_AT
+from rangeland.dialects.kafka.requests import MAGIC_AT, or_unknown
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.grouping import group_by
 from rangeland.model import Leader, OpenTransaction, Partition
@@ -25,17 +25,20 @@ def epochs_requests(
     leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
 ) -> list[BrokerRequest]:
     """One request for all partitions, which must all be led by the same broker."""
-    by_topic: dict[str, list[m.EpochPartition]] = {}
-    for partition, epoch in epochs.items():
-        current = leaders[partition].epoch
-        by_topic.setdefault(partition.topic, []).append(
-            m.EpochPartition(
-                partition=partition.number,
-                current_leader_epoch=-1 if current is None else current,
-                leader_epoch=epoch,
-            )
+    topics = tuple(
+        m.EpochTopic(
+            topic=topic,
+            partitions=tuple(
+                m.EpochPartition(
+                    partition=partition.number,
+                    current_leader_epoch=or_unknown(leaders[partition].epoch),
+                    leader_epoch=epochs[partition],
+                )
+                for partition in partitions
+            ),
         )
-    topics = tuple(m.EpochTopic(topic=t, partitions=tuple(p)) for t, p in by_topic.items())
+        for topic, partitions in group_by(epochs, lambda p: p.topic).items()
+    )
     return [BrokerRequest(m.OffsetForLeaderEpochRequest(topics=topics))]
 
 

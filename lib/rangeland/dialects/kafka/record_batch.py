@@ -35,7 +35,7 @@ class BatchV2(NamedTuple):
     producer_id: int
     transactional: bool
     control: bool
-    after: int | None = None
+    next_offset: int | None = None
     """The beginning of the next entry, if the end in the header is uncertain; a correct checksum
     makes it certain."""
 
@@ -45,7 +45,7 @@ class BatchV2(NamedTuple):
             codec = self.header.attributes & CODEC_MASK
             raise self.damage_error(
                 f"its checksum is wrong (codec {codec_name(codec)})",
-                self.after,
+                self.next_offset,
                 expected_crc=self.header.crc,
                 found_crc=crc,
                 codec=codec,
@@ -73,10 +73,10 @@ class BatchV2(NamedTuple):
             max_headers=max_bytes // HEADER_BYTES,
         )
 
-    def damage_error(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:
-        """``after``: where it ends, if not where its header says."""
-        after = self.last_offset + 1 if after is None else after
-        return batch_error(self.base_offset, why, next_offset=after, **facts)
+    def damage_error(self, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
+        """``next_offset``: where it ends, if not where its header says."""
+        next_offset = self.last_offset + 1 if next_offset is None else next_offset
+        return batch_error(self.base_offset, why, next_offset=next_offset, **facts)
 
 
 def batch_of(stored: memoryview, header: BatchHeader | None = None) -> BatchV2:

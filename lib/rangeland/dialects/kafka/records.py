@@ -191,8 +191,7 @@ class LogWalk:
         """Adds an entry to the chunk, or skips it if it is outside the range. A skipped entry is
         not opened, so where a skipped wrapper begins is unknown."""
         last = entry.last_offset
-        from_offset = self.next_offset
-        is_passed = last < from_offset
+        is_passed = last < self.next_offset
         if self.reports_gaps and not is_passed and self._stops_before(entry):
             return
         is_aborted = self.transactions.is_aborted(entry, is_passed=is_passed)
@@ -202,22 +201,22 @@ class LogWalk:
         self.last_offset = last
         if is_passed:
             return
-        first = min(max(base, from_offset), self.until_offset)
-        until = min(last + 1, self.until_offset)
-        if first == until and first > from_offset:
+        from_offset = min(max(base, self.next_offset), self.until_offset)
+        until_offset = min(last + 1, self.until_offset)
+        if from_offset == until_offset and from_offset > self.next_offset:
             # It is after the range and is never opened, but only it shows that the offsets before
             # it are empty.
             _check_is_intact(entry)
-        self.chunk.compacted += first - from_offset
-        self.next_offset = until
-        if first == until:
+        self.chunk.compacted += from_offset - self.next_offset
+        self.next_offset = until_offset
+        if from_offset == until_offset:
             return
         if entry.control:
-            self.chunk.add_control(entry, first, until)
+            self.chunk.add_control(entry, from_offset, until_offset)
         elif is_aborted:
-            self.chunk.add_aborted(entry, first, until)
+            self.chunk.add_aborted(entry, from_offset, until_offset)
         else:
-            self.chunk.add_records(entry, first, until)
+            self.chunk.add_records(entry, from_offset, until_offset)
 
     def _stops_before(self, entry: LogEntry) -> bool:
         """Whether there is a gap before this entry or inside it; then the entry is taken later.

@@ -169,7 +169,7 @@ def _list_offsets_requests(
             partitions=tuple(
                 m.ListOffsetsPartition(
                     partition_index=partition.number,
-                    current_leader_epoch=_or_unknown(leaders[partition].epoch),
+                    current_leader_epoch=or_unknown(leaders[partition].epoch),
                     timestamp=timestamp,
                 )
                 for partition in partitions
@@ -236,7 +236,7 @@ def records_requests(
             partitions=tuple(
                 m.FetchPartition(
                     partition=fetch.partition.number,
-                    current_leader_epoch=_or_unknown(fetch.epoch),
+                    current_leader_epoch=or_unknown(fetch.epoch),
                     fetch_offset=fetch.offset,
                     partition_max_bytes=fetch.max_bytes,
                 )
@@ -308,7 +308,8 @@ def _leader_hint(leader: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]
     return Leader(nodes[leader.leader_id], leader.leader_epoch)
 
 
-def _or_unknown(epoch: int | None) -> int:
+def or_unknown(epoch: int | None) -> int:
+    """An epoch as messages have it."""
     return -1 if epoch is None else epoch
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rangeland.dialects.kafka import messages as m
@@ -68,7 +68,7 @@ def login(credentials: Credentials) -> Login:
     handshake = yield BrokerRequest(m.SaslHandshakeRequest(mechanism=mechanism))
     if handshake.error_code:
         raise _no_mechanism_error(mechanism, handshake)
-    mechanisms: dict[str, Callable[[_Exchange, Credentials], Authentication]] = {
+    mechanisms: dict[str, Callable[[Credentials], Authentication]] = {
         "PLAIN": _plain,
         "OAUTHBEARER": _bearer,
         **dict.fromkeys(SCRAM, _scram),
@@ -79,9 +79,7 @@ def login(credentials: Credentials) -> Login:
             f"the SASL mechanism {mechanism} is not supported",
             do=f"use one of: {', '.join(mechanisms)}",
         )
-    response: m.SaslAuthenticateResponse = yield from mechanisms[mechanism](
-        _Exchange(mechanism), credentials
-    )
+    response: m.SaslAuthenticateResponse = yield from mechanisms[mechanism](credentials)
     return response.session_lifetime_ms
 
 
@@ -100,15 +98,27 @@ def read_mechanisms(responses: Sequence[m.SaslHandshakeResponse]) -> tuple[str, 
 
 @dataclass
 class _Exchange:
-    """Exchanges tokens with the broker, in a form that it supports."""
+    """Exchanges tokens with the broker, in a form that it supports. For messages: ``who`` logs in,
+    a refusal is of ``refused``, ``remedy`` says what to do, and ``reason`` what the broker said
+    before it refused. ``secret`` is in no message."""
 
     who: str
+    refused: str
+    remedy: str
+    secret: str = ""
+    reason: str = ""
     is_bare: bool = False
     step: int = 0
 
     def send(self, token: bytes) -> Authentication:
-        """Sends a token and returns the response. Raises LoginClosed if a broker before 1.0 closes
-        the connection instead."""
+        """Sends a token and returns the response. Raises AccessDenied if the broker refuses it, and
+        LoginClosed if a broker before 1.0 closes the connection instead."""
+        response = yield from self._send(token)
+        if response.error_code:
+            raise self.refusal_error(response)
+        return response
+
+    def _send(self, token: bytes) -> Authentication:
         self.step += 1
         if not self.is_bare:
             try:
@@ -130,19 +140,35 @@ class _Exchange:
                 login_is_in_doubt=True,
             ) from error
 
+    def refusal_error(self, response: m.SaslAuthenticateResponse) -> AccessDenied:
+        texts = [self._without_secret(text or "") for text in (self.reason, response.error_message)]
+        why = "; ".join(dict.fromkeys(text for text in texts if text))
+        return _refused_login_error(
+            f"the broker refused {self.refused}",
+            why=why or error_code_of(response.error_code).name,
+            do=self.remedy,
+            code=response.error_code,
+        )
 
-def _plain(exchange: _Exchange, credentials: Credentials) -> Authentication:
-    exchange.who = f"user {credentials.username}"
+    def _without_secret(self, text: str) -> str:
+        return text.replace(self.secret, "...") if self.secret else text
+
+
+def _exchange_of_user(credentials: Credentials) -> _Exchange:
+    user = f"user {credentials.username}"
+    remedy = "check source.security.sasl: the user name, where its password comes from, and that "
+    remedy += f"the user exists for {credentials.mechanism}"
+    return _Exchange(user, user, remedy, credentials.password)
+
+
+def _plain(credentials: Credentials) -> Authentication:
     token = f"\0{credentials.username}\0{credentials.password}".encode()
-    response = yield from exchange.send(token)
-    if response.error_code:
-        raise _login_error(credentials, response)
-    return response
+    return _exchange_of_user(credentials).send(token)
 
 
-def _scram(exchange: _Exchange, credentials: Credentials) -> Authentication:
+def _scram(credentials: Credentials) -> Authentication:
     """Logs in with SCRAM, and checks that the broker knows the password as well."""
-    exchange.who = f"user {credentials.username}"
+    exchange = _exchange_of_user(credentials)
     scramp = _library()
     try:
         client = scramp.ScramClient([credentials.mechanism], credentials.username, "")
@@ -159,18 +185,15 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Authentication:
             do="correct source.security.sasl.username",
         ) from None
     response = yield from exchange.send(first.encode())
-    if response.error_code:
-        raise _login_error(credentials, response)
     challenge = _text(response.auth_bytes)
     _check_iterations_are_accepted(challenge)
     _call_scramp(scramp, lambda: client.set_server_first(challenge))
     proof: str = _call_scramp(scramp, client.get_client_final)
     response = yield from exchange.send(proof.encode())
-    if response.error_code:
-        raise _login_error(credentials, response)
     final = _text(response.auth_bytes)
     if final.startswith("e="):
-        raise _login_error(credentials, response, final)
+        exchange.reason = final
+        raise exchange.refusal_error(response)
     _call_scramp(scramp, lambda: client.set_server_final(final))
     return response
 
@@ -215,33 +238,34 @@ def _check_iterations_are_accepted(challenge: str) -> None:
     )
 
 
-def _bearer(exchange: _Exchange, credentials: Credentials) -> Authentication:
+def _bearer(credentials: Credentials) -> Authentication:
     """Logs in with a token and its extensions."""
-    exchange.who = "the bearer of the token"
+    remedy = "check source.security.sasl.token: its audience, scope and expiry"
+    exchange = _Exchange("the bearer of the token", "the token", remedy, credentials.token)
     pairs = [("auth", f"Bearer {credentials.token}"), *credentials.extensions]
     fields = "".join(f"{key}={value}\x01" for key, value in pairs)
     response = yield from exchange.send(f"n,,\x01{fields}\x01".encode())
-    if not response.error_code and response.auth_bytes:
-        # A refusal has two steps: the reason as JSON, then the error, after an acknowledgement.
-        reason = _text(response.auth_bytes)
-        with suppress(LoginClosed):  # a broker before 1.0 closes the connection
-            response = yield from exchange.send(b"\x01")
-        raise _token_error(reason, response, credentials)
-    if response.error_code:
-        raise _token_error("", response, credentials)
-    return response
+    if not response.auth_bytes:
+        return response
+    # A refusal has two steps: the reason as JSON, then the error, after an acknowledgement.
+    exchange.reason = _status(_text(response.auth_bytes))
+    with suppress(LoginClosed):  # a broker before 1.0 closes the connection
+        response = yield from exchange.send(b"\x01")
+    raise exchange.refusal_error(replace(response, error_code=SASL_AUTHENTICATION_FAILED.number))
 
 
-def _gssapi(exchange: _Exchange, credentials: Credentials) -> Authentication:
+def _gssapi(credentials: Credentials) -> Authentication:
     """Logs in with Kerberos. Raises RemoteProtocolError if the broker insists on signing or
     encrypting what follows."""
     kerberos = credentials.kerberos
     if kerberos is None:
         raise LocalProtocolError("a login with GSSAPI has no Kerberos context")
-    exchange.who = kerberos.who
-    response = yield from _send_or_refuse(exchange, kerberos.first_token)
+    remedy = "check source.security.sasl.kerberos, and the broker's log: its keytab must have the "
+    remedy += "principal SERVICE_NAME/HOST for the host in source.servers"
+    exchange = _Exchange(kerberos.who, kerberos.who, remedy)
+    response = yield from exchange.send(kerberos.first_token)
     while not kerberos.is_complete:
-        response = yield from _send_or_refuse(exchange, kerberos.step(bytes(response.auth_bytes)))
+        response = yield from exchange.send(kerberos.step(bytes(response.auth_bytes)))
     layers = kerberos.unwrap(bytes(response.auth_bytes))
     if len(layers) != 4 or not layers[0] & _NO_LAYER:
         raise RemoteProtocolError(
@@ -249,21 +273,8 @@ def _gssapi(exchange: _Exchange, credentials: Credentials) -> Authentication:
             why=f"it offers the layers {layers[:1].hex()}, and Kafka's own clients use none",
             do="check that host and port belong to a Kafka broker",
         )
-    response = yield from _send_or_refuse(exchange, kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
+    response = yield from exchange.send(kerberos.wrap(bytes([_NO_LAYER, 0, 0, 0])))
     return response
-
-
-def _send_or_refuse(exchange: _Exchange, token: bytes) -> Authentication:
-    response = yield from exchange.send(token)
-    if not response.error_code:
-        return response
-    raise _refused_login_error(
-        f"the broker refused {exchange.who}",
-        why=response.error_message or error_code_of(response.error_code).name,
-        do="check source.security.sasl.kerberos, and the broker's log: its keytab must have the "
-        "principal SERVICE_NAME/HOST for the host in source.servers",
-        code=response.error_code,
-    )
 
 
 def _text(data: Any) -> str:
@@ -290,44 +301,10 @@ def _no_mechanism_error(mechanism: str, handshake: m.SaslHandshakeResponse) -> J
     )
 
 
-def _login_error(
-    credentials: Credentials, response: m.SaslAuthenticateResponse, reason: str = ""
-) -> AccessDenied:
-    return _refused_login_error(
-        f"the broker refused user {credentials.username}",
-        why=_without_secret(reason or response.error_message or "", credentials.password)
-        or error_code_of(response.error_code).name,
-        do="check source.security.sasl: the user name, where its password comes from, and that "
-        f"the user exists for {credentials.mechanism}",
-        code=response.error_code,
-    )
-
-
-def _token_error(
-    reason: str, response: m.SaslAuthenticateResponse, credentials: Credentials
-) -> AccessDenied:
-    texts = [
-        _without_secret(text, credentials.token)
-        for text in (_status(reason), response.error_message)
-    ]
-    return _refused_login_error(
-        "the broker refused the token",
-        why="; ".join(dict.fromkeys(part for part in texts if part))
-        or SASL_AUTHENTICATION_FAILED.name,
-        do="check source.security.sasl.token: its audience, scope and expiry",
-        code=response.error_code or SASL_AUTHENTICATION_FAILED.number,
-    )
-
-
 def _refused_login_error(what: str, *, why: str, do: str, **facts: Any) -> AccessDenied:
     return AccessDenied(
         what, why=why, do=do, operator=BROKER_OPERATOR, login_is_in_doubt=True, **facts
     )
-
-
-def _without_secret(text: str | None, secret: str) -> str:
-    """A broker's text without the secret."""
-    return (text or "").replace(secret, "...") if secret else text or ""
 
 
 def _status(reason: str) -> str:

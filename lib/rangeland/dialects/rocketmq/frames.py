@@ -104,20 +104,9 @@ class SimilarHeaders:
             text = b"%d" % number
             fields += name + _INT.pack(len(text)) + text
         size = _SIMILAR.size - 2 * _PREFIX.size + len(fields)
-        return (
-            _SIMILAR.pack(
-                _PREFIX.size + size,
-                BINARY_HEADER << 24 | size,
-                self._code,
-                PYTHON,
-                0,
-                opaque,
-                0,
-                0,
-                len(fields),
-            )
-            + fields
-        )
+        lengths = (_PREFIX.size + size, BINARY_HEADER << 24 | size)
+        numbers = (self._code, PYTHON, 0, opaque, 0, 0, len(fields))
+        return _SIMILAR.pack(*lengths, *numbers) + fields
 
 
 @lru_cache(ENTRIES)

@@ -74,48 +74,48 @@ class _JoinedPulls:
     tags: tuple[bytes, ...]
     bodies: list[Any] = field(default_factory=list)
     spans: list[ResponseSpan] = field(default_factory=list)
-    end: int = -1
+    readable_end: int = -1
     preferred: int | None = None
 
     def note(self, response: m.RemotingResponse) -> None:
         if "maxOffset" in response.fields:
-            self.end = max(self.end, number_of(response, "maxOffset"))
+            self.readable_end = max(self.readable_end, number_of(response, "maxOffset"))
         if "suggestWhichBrokerId" in response.fields:
             self.preferred = number_of(response, "suggestWhichBrokerId")
 
     def add(self, response: m.RemotingResponse) -> bool:
         """Adds the messages from ``next_offset`` on. Pulls overlap with tags, and if a batch
         extends beyond the end of one. False: later pulls cannot be joined."""
-        start, until = self.next_offset, number_of(response, "nextBeginOffset")
-        if until <= start:
+        start, until_offset = self.next_offset, number_of(response, "nextBeginOffset")
+        if until_offset <= start:
             return True
         body = response.body if response.code == SUCCESS else NO_DATA
         if response.pull.offset < start:
-            if self._is_misplaced(body, response.pull.offset, until):
+            if self._is_misplaced(body, response.pull.offset, until_offset):
                 return False  # a separate pull will show which messages are misplaced
             body = messages_from(body, start)
-        if not self.has_gaps and not is_complete(body, start, until):
+        if not self.has_gaps and not is_complete(body, start, until_offset):
             # The missing offsets are pulled again, from the first of them.
             size, gap = before_gap(body, start)
             body = body[:size]
-            until = until if gap is None else gap
-        is_whole = until == number_of(response, "nextBeginOffset")
-        if until > start:
-            self._put(body, until)
+            until_offset = until_offset if gap is None else gap
+        is_whole = until_offset == number_of(response, "nextBeginOffset")
+        if until_offset > start:
+            self._put(body, until_offset)
         return is_whole
 
-    def _is_misplaced(self, body: Any, from_offset: int, until: int) -> bool:
-        spans = (ResponseSpan(len(body), from_offset, until),)
+    def _is_misplaced(self, body: Any, from_offset: int, until_offset: int) -> bool:
+        spans = (ResponseSpan(len(body), from_offset, until_offset),)
         return bool(misplaced_messages(PullResult(memoryview(body), self._context(spans))))
 
     def _context(self, spans: Sequence[ResponseSpan]) -> FetchContext:
         return FetchContext(spans=tuple(spans), has_gaps=self.has_gaps, tags=self.tags)
 
-    def _put(self, body: Any, until: int) -> None:
+    def _put(self, body: Any, until_offset: int) -> None:
         end = (self.spans[-1].end if self.spans else 0) + len(body)
-        self.spans.append(ResponseSpan(end, self.next_offset, until))
+        self.spans.append(ResponseSpan(end, self.next_offset, until_offset))
         self.bodies.append(body)
-        self.next_offset = until
+        self.next_offset = until_offset
 
     def as_fetched(self, partition: Partition) -> FetchedPartition:
         if not self.spans:
@@ -131,7 +131,7 @@ class _JoinedPulls:
             partition,
             ErrorMeaning.OK,
             name,
-            readable_end=self.end,
+            readable_end=self.readable_end,
             preferred=self.preferred,
         )
 
@@ -177,5 +177,5 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
     if first is None or first == offset or is_known:
         return code
     # A complete response has the offset's message, whatever offset is stored in it.
-    until = number_of(response, "nextBeginOffset")
-    return code if is_complete(response.body, offset, until) else MISSING
+    until_offset = number_of(response, "nextBeginOffset")
+    return code if is_complete(response.body, offset, until_offset) else MISSING

@@ -122,9 +122,9 @@ def _without_gaps(body: Any, span: ResponseSpan) -> Iterator[MisplacedMessage]:
         number = entry.until_offset - entry.offset
         if entry.offset != offset:
             why = f"it is at offset {offset}, but claims to be at {entry.offset}"
-            end = offset + number if has_all else None
-            yield MisplacedMessage(entry.start, entry.end, offset, end, why)
-            if end is None:
+            until_offset = offset + number if has_all else None
+            yield MisplacedMessage(entry.start, entry.end, offset, until_offset, why)
+            if until_offset is None:
                 return
         offset += number
     if fault is not None:
@@ -151,14 +151,16 @@ def _with_gaps(body: Any, span: ResponseSpan, *, is_exact: bool) -> Iterator[Mis
             offset = last.until_offset
             continue
         following = entries[indexes[-1] + 1 :][:1]
-        end = following[0].offset if following else span.until_offset if fault is None else None
+        until_offset = span.until_offset if fault is None else None
+        if following:
+            until_offset = following[0].offset
         why = f"it claims to be at offset {first.offset}, where only {offset} to "
-        why += f"{(end or span.until_offset) - 1} are possible"
-        if end is None or end <= offset:
+        why += f"{(until_offset or span.until_offset) - 1} are possible"
+        if until_offset is None or until_offset <= offset:
             yield MisplacedMessage(first.start, len(body), offset, None, why)
             return
-        yield MisplacedMessage(first.start, last.end, offset, end, why)
-        offset = end
+        yield MisplacedMessage(first.start, last.end, offset, until_offset, why)
+        offset = until_offset
     if fault is not None:
         yield MisplacedMessage(_end(entries), len(body), offset, None, fault.reason, fault)
 

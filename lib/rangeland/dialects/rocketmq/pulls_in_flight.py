@@ -39,11 +39,12 @@ unknown."""
 
 @dataclass(slots=True)
 class SentPull:
-    """A request that was sent or is about to be. A pull should return everything before ``end``,
-    and may ask for more. ``owner``: the id of its message, None if it has none yet."""
+    """A request that was sent or is about to be. A pull should return everything before
+    ``until_offset``, and may ask for more. ``owner``: the id of its message, None if it has none
+    yet."""
 
     request: RemotingRequest | Pull
-    end: int = 0
+    until_offset: int = 0
     owner: int | None = None
     response: RemotingResponse | None = None
     is_new: bool = True
@@ -92,7 +93,7 @@ class PullPace:
     def again(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull:
         """The last of them again; a pull of one message if there are none."""
         if sent and isinstance(last := sent[-1].request, Pull):
-            return SentPull(last, sent[-1].end)
+            return SentPull(last, sent[-1].until_offset)
         return SentPull(Pull(series.about, series.offset, 1), series.offset + 1)
 
     def next_pull(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull | None:
@@ -114,13 +115,15 @@ class PullPace:
 
     def learn(self, series: Sequence[SentPull]) -> None:
         """Learns from a series of pulls that are answered."""
-        responses = [(sent.end, sent.response) for sent in series if sent.response is not None]
+        responses = [
+            (sent.until_offset, sent.response) for sent in series if sent.response is not None
+        ]
         if any(response.code == SUCCESS and is_batch(response.body) for _, response in responses):
             self.has_batches = True
         if self.has_batches:
             self.is_steady = False
             return
-        results = [(end - a.pull.offset, offsets_covered(a), a) for end, a in responses]
+        results = [(until - a.pull.offset, offsets_covered(a), a) for until, a in responses]
         if total := sum(number for _, number, _ in results):
             size = sum(len(response.body) for _, _, response in results)
             self.message_bytes = max(1, size // total)
@@ -180,7 +183,7 @@ def usable_pulls(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
     for sent in ahead:
         if isinstance(sent.request, Pull) and sent.request.offset == offset and sent.is_good:
             pulls.append(sent)
-            offset = sent.end
+            offset = sent.until_offset
     return pulls
 
 

@@ -31,9 +31,9 @@ size."""
 def sizes_requests(logs: Mapping[Partition, tuple[int, int]]) -> list[BrokerRequest]:
     return [
         BrokerRequest(m.Pull(queue, offset, SAMPLE))
-        for queue, (start, end) in logs.items()
-        if end - start >= FEW
-        for offset in ((start + end) // 2, end - SAMPLE)
+        for queue, (from_offset, until_offset) in logs.items()
+        if until_offset - from_offset >= FEW
+        for offset in ((from_offset + until_offset) // 2, until_offset - SAMPLE)
     ]
 
 

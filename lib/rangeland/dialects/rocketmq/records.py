@@ -106,29 +106,27 @@ def _chunks_of_batches(
 
 
 def _chunks(
-    decoded: DecodedMessages, from_offset: int, end: int, result: PullResult
+    decoded: DecodedMessages, from_offset: int, until_offset: int, result: PullResult
 ) -> Iterator[DecodedChunk]:
-    """The chunks of decoded messages, which end at ``end``."""
-    if end <= from_offset:
+    """The chunks of decoded messages, which end at ``until_offset``."""
+    if until_offset <= from_offset:
         return
-    by_tags = bool(result.tags)
     if decoded.codecs is None:
-        yield _chunk(decoded.batch, from_offset, end, by_tags)
+        yield _chunk(decoded.batch, from_offset, until_offset, result)
     else:
-        max_bytes = result.max_batch_bytes
         yield from _unpacked_chunks(
-            decoded.batch, decoded.codecs, from_offset, end, by_tags, max_bytes
+            decoded.batch, decoded.codecs, from_offset, until_offset, result
         )
 
 
 def _chunk(
-    batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool
+    batch: pa.RecordBatch, from_offset: int, next_offset: int, result: PullResult
 ) -> DecodedChunk:
     """The chunk of these rows. An offset without a row is filtered or compacted. Raises ProofFailed
     if there are more rows than offsets."""
     rows = batch.num_rows
     remaining = next_offset - from_offset - rows
-    counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": remaining})
+    counts = Counts(landed=rows, **{"filtered" if result.tags else "compacted": remaining})
     if remaining < 0:
         raise miscount_error(from_offset, next_offset, rows, f"{rows} rows")
     return DecodedChunk(next_offset, batch if rows else None, counts)
@@ -138,9 +136,8 @@ def _unpacked_chunks(
     batch: pa.RecordBatch,
     codecs: Any,
     from_offset: int,
-    end: int,
-    by_tags: bool,
-    max_bytes: int,
+    until_offset: int,
+    result: PullResult,
 ) -> Iterator[DecodedChunk]:
     """The chunks of messages of which some are compressed, of bounded memory."""
     offsets = batch.column(columns.OFFSET.name).to_numpy()
@@ -149,7 +146,7 @@ def _unpacked_chunks(
     ends = np.frombuffer(ends_buffer, np.int32, len(values) + 1, 4 * values.offset).tolist()
     data = memoryview(data_buffer).cast("B")
     first = 0
-    bodies = MessageBodies(max_bytes)
+    bodies = MessageBodies(result.max_batch_bytes)
     for row, codec in enumerate(codecs.tolist()):
         try:
             bodies.add(codec, data[ends[row] : ends[row + 1]])
@@ -157,12 +154,12 @@ def _unpacked_chunks(
             offset = int(offsets[row])
             raise message_error(offset, str(error), next_offset=offset + 1, codec=codec) from None
         if bodies.size >= MAX_CHUNK_BYTES and row + 1 < len(codecs):
-            until = int(offsets[row]) + 1
-            yield _chunk(_with_values(batch, first, bodies), from_offset, until, by_tags)
+            next_offset = int(offsets[row]) + 1
+            yield _chunk(_with_values(batch, first, bodies), from_offset, next_offset, result)
             first = row + 1
-            bodies = MessageBodies(max_bytes)
-            from_offset = until
-    yield _chunk(_with_values(batch, first, bodies), from_offset, end, by_tags)
+            bodies = MessageBodies(result.max_batch_bytes)
+            from_offset = next_offset
+    yield _chunk(_with_values(batch, first, bodies), from_offset, until_offset, result)
 
 
 def _with_values(batch: pa.RecordBatch, first: int, values: MessageBodies) -> pa.RecordBatch:

@@ -126,7 +126,7 @@ class RocketmqSession(ProtocolSession):
         sent = usable_pulls(self._ahead.pop(key, ()), series.offset)
         number = pace.number(series)
         max_pulls = 2 * number if pace.is_steady else number
-        start = sent[-1].end if sent else series.offset
+        start = sent[-1].until_offset if sent else series.offset
         sent += pace.pulls(series, start, max_pulls - len(sent))
         # At least one must be unanswered: an arriving response is what completes a series.
         first = next((n for n, pull in enumerate(sent) if pull.response is None), None)

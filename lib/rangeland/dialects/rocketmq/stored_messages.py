@@ -53,9 +53,7 @@ def walk_error(result: PullResult, walk: MessageWalk, from_offset: int) -> BadRe
 def misplaced_error(result: PullResult, message: MisplacedMessage, from_offset: int) -> BadRecord:
     """The error for a message that is not at its stored offset."""
     offset = max(message.offset, from_offset) if message.until_offset is None else message.offset
-    facts: dict[str, Any] = {"byte_index": result.start + message.start}
-    if message.fault is StoredFault.UNKNOWN_MAGIC:
-        facts["magic"] = bytes(result.messages[message.start + 4 : message.start + 8]).hex()
+    facts = _facts_of(result, message.fault, message.start)
     return message_error(offset, message.why, message.until_offset, reason=message.why, **facts)
 
 
@@ -70,11 +68,16 @@ def decoded_message_error(
 
 
 def _fault_error(result: PullResult, fault: StoredFault, byte_index: int, offset: int) -> BadRecord:
-    facts: dict[str, Any] = {"reason": fault.reason, "byte_index": result.start + byte_index}
+    next_offset = offset + 1 if fault.is_inside else None
+    facts = _facts_of(result, fault, byte_index)
+    return message_error(offset, fault.reason, next_offset, reason=fault.reason, **facts)
+
+
+def _facts_of(result: PullResult, fault: StoredFault | None, byte_index: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {"byte_index": result.start + byte_index}
     if fault is StoredFault.UNKNOWN_MAGIC:
         facts["magic"] = bytes(result.messages[byte_index + 4 : byte_index + 8]).hex()
-    next_offset = offset + 1 if fault.is_inside else None
-    return message_error(offset, fault.reason, next_offset, **facts)
+    return facts
 
 
 def message_error(offset: int, why: str, next_offset: int | None = None, **facts: Any) -> BadRecord:
@@ -89,25 +92,27 @@ def message_error(offset: int, why: str, next_offset: int | None = None, **facts
     )
 
 
-def cut_out(fetched: FetchedRecords, first: int, until: int) -> memoryview:
-    """The raw bytes, for quarantine, of messages with offsets in ``[first, until)``, and of batches
-    that contain one of them, up to the first bytes that cannot be walked over."""
+def cut_out(fetched: FetchedRecords, from_offset: int, until_offset: int) -> memoryview:
+    """The raw bytes, for quarantine, of messages with offsets in ``[from_offset, until_offset)``,
+    and of batches that contain one of them, up to the first bytes that cannot be walked over."""
     result = pull_result_of(fetched)
     if not fetched.context.spans:
-        return _walk(result.messages, first, until)
+        return _walk(result.messages, from_offset, until_offset)
     for placed in placed_messages(result):
-        if first < placed.until_offset:
-            return _walk(result.messages[placed.start : placed.end], first, until)
+        if from_offset < placed.until_offset:
+            return _walk(result.messages[placed.start : placed.end], from_offset, until_offset)
         message = placed.misplaced
-        if message is not None and (message.until_offset is None or first < message.until_offset):
+        if message is None:
+            continue
+        if message.until_offset is None or from_offset < message.until_offset:
             return result.messages[message.start : message.end]
     return result.messages[:0]
 
 
-def _walk(messages: memoryview, first: int, until: int) -> memoryview:
+def _walk(messages: memoryview, from_offset: int, until_offset: int) -> memoryview:
     begins, ends = 0, 0
-    for entry in EntryTotals(messages).entries(until):
-        if entry.until_offset <= first:
+    for entry in EntryTotals(messages).entries(until_offset):
+        if entry.until_offset <= from_offset:
             begins = entry.end
         ends = entry.end
     return messages[begins:ends]

@@ -39,9 +39,10 @@ from rangeland.decode.payload.avro.avro_schema import (
     branch_key,
     is_null,
     shown_type,
+    types_inside,
     value_branches,
 )
-from rangeland.decode.payload.column_buffers import ColumnTable
+from rangeland.decode.payload.column_buffers import ColumnTable, children_of
 
 _PROMOTED = {
     "int": {"int", "long", "float", "double"},
@@ -100,24 +101,12 @@ class AvroCompiler:
             return self._add_columns(branches[0], arrow_type)
         symbols = dict(enumerate(kind.symbols)) if isinstance(kind, AvroEnum) else None
         index = self.columns.add(arrow_type, symbols)
-        inner: Sequence[AvroType] = ()
-        types: Sequence[pa.DataType] = ()
-        match kind:
-            case AvroRecord() if kind.fields:
-                inner = [one.type for one in kind.fields]
-                types = [one.type for one in arrow_type]
-            case AvroUnion() if branches:
-                inner = branches
-                types = [one.type for one in arrow_type]
-            case AvroArray():
-                inner = [kind.items]
-                types = [arrow_type.value_type]
-            case AvroMap():
-                inner = [kind.values]
-                types = [arrow_type.item_type]
+        inner = branches if isinstance(kind, AvroUnion) else types_inside(kind)
         with self.columns.entries_of(index):
-            pairs = zip(inner, types, strict=True)
-            self._children_of[index] = [self._add_columns(*pair) for pair in pairs]
+            self._children_of[index] = [
+                self._add_columns(one, field.type)
+                for one, field in zip(inner, children_of(arrow_type), strict=True)
+            ]
         self.columns.close(index)
         return index
 

@@ -141,6 +141,20 @@ def shown_type(kind: AvroType) -> str:
             return f"[{', '.join(map(shown_type, kind.branches))}]"
 
 
+def types_inside(kind: AvroType) -> tuple[AvroType, ...]:
+    """The types of its fields, branches, items or values."""
+    match kind:
+        case AvroRecord():
+            return tuple(one.type for one in kind.fields)
+        case AvroUnion():
+            return kind.branches
+        case AvroArray():
+            return (kind.items,)
+        case AvroMap():
+            return (kind.values,)
+    return ()
+
+
 def value_branches(kind: AvroType) -> tuple[AvroType, ...]:
     """The branches of a type other than null."""
     branches = kind.branches if isinstance(kind, AvroUnion) else (kind,)
@@ -162,17 +176,7 @@ def _count_columns(kind: AvroType, counts: dict[int, int]) -> int:
     """The number of columns of a type. Named types that are used in many places are counted once
     for each."""
     if id(kind) not in counts:
-        inner: tuple[AvroType, ...] = ()
-        match kind:
-            case AvroRecord():
-                inner = tuple(one.type for one in kind.fields)
-            case AvroUnion():
-                inner = kind.branches
-            case AvroArray():
-                inner = (kind.items,)
-            case AvroMap():
-                inner = (kind.values,)
-        counts[id(kind)] = 1 + sum(_count_columns(one, counts) for one in inner)
+        counts[id(kind)] = 1 + sum(_count_columns(one, counts) for one in types_inside(kind))
     return counts[id(kind)]
 
 

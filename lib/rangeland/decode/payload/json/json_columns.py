@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode.native.kernel_arrays import SLACK, GrowingColumns, with_room
-from rangeland.decode.payload.json.json_rules import cells_of, children_of
+from rangeland.decode.payload.column_buffers import children_of
+from rangeland.decode.payload.json.json_rules import cells_of
 from rangeland.decode.payload.payload_decoder import MAX_DECODED_BYTES
 from rangeland.decode.payload.schema_ddl import LOCAL_TIME
 

@@ -102,7 +102,7 @@ class _Seen:
     """All values that one field had."""
 
     types: Counter[str] = field(default_factory=Counter)
-    fits: dict[pa.DataType, int] = field(default_factory=dict)
+    fits: Counter[pa.DataType] = field(default_factory=Counter)
     """How many values fit each of the types that a scalar may have."""
     fields: dict[str, _Seen] = field(default_factory=dict)
     item: _Seen | None = None
@@ -142,8 +142,7 @@ class _Seen:
 
     def _count_fits(self, value: Any, kinds: Sequence[pa.DataType]) -> list[pa.DataType]:
         fitting = [kind for kind in kinds if read_scalar(value, kind) is not None]
-        for kind in fitting:
-            self.fits[kind] = self.fits.get(kind, 0) + 1
+        self.fits.update(fitting)
         return fitting
 
     def column(self, depth: int) -> pa.DataType | None:
@@ -163,9 +162,9 @@ class _Seen:
         values = self.count - self.types["null"]
         if names <= {"integer", "number"}:
             kinds = _NUMBER_TYPES if names == {"integer"} else _NUMBER_TYPES[-1:]
-            return next((kind for kind in kinds if self.fits.get(kind) == values), None)
+            return next((kind for kind in kinds if self.fits[kind] == values), None)
         if names <= {"string", "date", "timestamp"}:
-            fitting = (kind for kind in _STRING_TYPES if self.fits.get(kind) == values)
+            fitting = (kind for kind in _STRING_TYPES if self.fits[kind] == values)
             return next(fitting, pa.string())
         return None
 
@@ -188,8 +187,7 @@ class _Seen:
 
     def merge(self, other: _Seen) -> None:
         self.types.update(other.types)
-        for kind, count in other.fits.items():
-            self.fits[kind] = self.fits.get(kind, 0) + count
+        self.fits.update(other.fits)
         for name, child in other.fields.items():
             self.fields.setdefault(name, _Seen()).merge(child)
         if other.item:

@@ -38,8 +38,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from rangeland.decode.payload.column_buffers import children_of
 from rangeland.decode.payload.payload_decoder import PayloadSchemaError
-from rangeland.decode.payload.schema_ddl import INSTANT, LOCAL_TIME, MAX_SCHEMA_DEPTH
+from rangeland.decode.payload.schema_ddl import MAX_SCHEMA_DEPTH, TYPE_NAMES
 
 MAX_DEPTH: Final = 64
 """How deep arrays and objects may be nested in a payload; the payload's own object is the first."""
@@ -54,20 +55,6 @@ MAX_CELLS: Final = 1 << 24
 """However long the record is: they take up to 256 MiB."""
 
 MAX_SCHEMA_FIELDS: Final = 10_000
-_SCALARS: Final = (
-    pa.bool_(),
-    pa.int8(),
-    pa.int16(),
-    pa.int32(),
-    pa.int64(),
-    pa.float32(),
-    pa.float64(),
-    pa.string(),
-    pa.binary(),
-    pa.date32(),
-    INSTANT,
-    LOCAL_TIME,
-)
 
 
 def check_schema_fits_json(schema: pa.DataType) -> None:
@@ -79,15 +66,6 @@ def check_schema_fits_json(schema: pa.DataType) -> None:
         raise PayloadSchemaError(
             f"the schema has {count:,} fields; {MAX_SCHEMA_FIELDS:,} are allowed"
         )
-
-
-def children_of(kind: pa.DataType) -> list[pa.Field]:
-    """The fields of a struct, the element of an array, the value of a map."""
-    if pa.types.is_struct(kind):
-        return [kind.field(i) for i in range(kind.num_fields)]
-    if pa.types.is_list(kind):
-        return [kind.value_field]
-    return [kind.item_field] if pa.types.is_map(kind) else []
 
 
 def most_cells(length: int) -> int:
@@ -115,7 +93,7 @@ def _decodable_fields(field: pa.Field, path: str, depth: int) -> Iterator[pa.Fie
         raise PayloadSchemaError(f"{path or 'the schema'} has no fields")
     if pa.types.is_struct(kind) and len({child.name for child in children}) < len(children):
         raise PayloadSchemaError(f"a field occurs twice in {path or 'the schema'}")
-    if not children and not (pa.types.is_decimal128(kind) or kind in _SCALARS):
+    if not children and not (pa.types.is_decimal128(kind) or kind in TYPE_NAMES):
         raise PayloadSchemaError(f"the field {path} is of type {kind}, which JSON does not have")
     for child in children:
         yield from _decodable_fields(

@@ -14,7 +14,8 @@ import numpy as np
 from rangeland.decode.payload.payload_bytes import PayloadBytes, payload_bytes
 from rangeland.decode.payload.payload_decoder import PayloadArray
 from rangeland.decode.payload.payload_faults import PayloadFault
-from rangeland.wire.primitives import uvarint_bytes
+from rangeland.wire.codec_errors import UnreadableBytes
+from rangeland.wire.primitives import read_uvarint, uvarint_bytes
 
 FRAME_BYTES = 5
 MAX_INDEXES = 32
@@ -100,23 +101,18 @@ def _begins_with(payloads: PayloadBytes, rows: np.ndarray, expected: bytes) -> n
 
 def _read_indexes(data: object) -> tuple[list[int], int] | None:
     """The indexes at the start of these bytes, and how many bytes they take."""
-    raw = bytes(memoryview(data))  # type: ignore[arg-type]
+    raw = memoryview(data).cast("B")  # type: ignore[arg-type]
     numbers: list[int] = []
     length, at = 1, 0
     while len(numbers) < length:
-        value = shift = 0
-        while True:
-            if at == len(raw) or shift > 28:
-                return None
-            value |= (raw[at] & 0x7F) << shift
-            at += 1
-            shift += 7
-            if raw[at - 1] < 0x80:
-                break
+        try:
+            value, at = read_uvarint(raw, at)
+        except UnreadableBytes:
+            return None
         number = value >> 1 ^ -(value & 1)
         numbers.append(number)
         if len(numbers) == 1:
             length = 1 + number
-        if not 0 <= number < 1 << 31 or length > MAX_INDEXES:
+        if number < 0 or length > MAX_INDEXES:
             return None
     return numbers[1:] or [0], at

@@ -1,8 +1,8 @@
 """Kafka's messages as declarations, one file per subject.
 
-A request declares its response; ``REQUESTS`` has all requests. The layouts are those of the message
-definitions that ship with Kafka 4.1; older versions, which 4.1 has dropped, are kept for brokers
-0.8 to 3. Times are in milliseconds, sizes in bytes.
+A request declares its response; ``REQUESTS`` has all requests. Names and layouts are those of the
+message definitions that ship with Kafka 4.1: ``FetchRequest`` is FetchRequest.json. Older versions,
+which 4.1 has dropped, are kept for brokers 0.8 to 3. Times are in milliseconds, sizes in bytes.
 
 Everything can be imported from here.
 """

@@ -1,8 +1,4 @@
-"""The cluster: versions, brokers, leaders, coordinators, sizes on disk.
-
-Upstream: ApiVersionsRequest.json, MetadataRequest.json, FindCoordinatorRequest.json,
-DescribeLogDirsRequest.json and their responses, as of Kafka 4.1.
-"""
+"""The cluster: versions, brokers, leaders, coordinators, sizes on disk."""
 
 from __future__ import annotations
 
@@ -40,8 +36,8 @@ class FinalizedFeature:
 
 @struct
 class ApiVersionsResponse:
-    """Source: ApiVersionsResponse.json. With error 35 the broker answers in version 0,
-    whatever the version of the request. ``finalized_features_epoch`` -1: unknown."""
+    """A broker sends error 35 in version 0, whatever the version of the request.
+    ``finalized_features_epoch`` -1: unknown."""
 
     error_code: Int16
     api_keys: Array[ApiVersion]
@@ -58,8 +54,8 @@ class ApiVersionsResponse:
 
 @message(key=18, versions=(0, 4), flexible_from=3, response=ApiVersionsResponse)
 class ApiVersionsRequest:
-    """Source: ApiVersionsRequest.json. Brokers refuse a software name that is empty or has
-    characters other than letters, digits, hyphens and dots."""
+    """Brokers refuse a software name that is empty or has characters other than letters, digits,
+    hyphens and dots."""
 
     client_software_name: String = since(3, default="", ignorable=True)
     client_software_version: String = since(3, default="", ignorable=True)
@@ -104,7 +100,7 @@ class MetadataTopic:
 
 @struct
 class MetadataResponse:
-    """Source: MetadataResponse.json. The order of brokers, topics and partitions means nothing."""
+    """The order of brokers, topics and partitions means nothing."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
     brokers: Array[MetadataBroker]
@@ -126,8 +122,7 @@ class MetadataRequestTopic:
 
 @message(key=3, versions=(0, 13), flexible_from=9, response=MetadataResponse)
 class MetadataRequest:
-    """Source: MetadataRequest.json. ``topics`` None: all topics; in version 0 that is an empty
-    array, which later means none.
+    """``topics`` None: all topics; in version 0 that is an empty array, which later means none.
 
     Before version 4 the broker's configuration decides whether the request creates a topic; from
     then on ``allow_auto_topic_creation`` does, and a reader never wants that."""
@@ -143,8 +138,6 @@ class MetadataRequest:
 
 @struct
 class FindCoordinatorResponse:
-    """Source: FindCoordinatorResponse.json."""
-
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16 = 0
     error_message: String | None = since(1, default=None, ignorable=True)
@@ -155,8 +148,8 @@ class FindCoordinatorResponse:
 
 @message(key=10, versions=(0, 3), flexible_from=3, response=FindCoordinatorResponse)
 class FindCoordinatorRequest:
-    """Source: FindCoordinatorRequest.json. ``key_type`` 0 group, 1 transaction, 2 share group.
-    Later versions take several keys; every broker still takes these."""
+    """``key_type`` 0 group, 1 transaction, 2 share group. Later versions take several keys; every
+    broker still takes these."""
 
     key: String = ""
     key_type: Int8 = since(1, default=0)
@@ -195,8 +188,8 @@ class LogDir:
 
 @struct
 class DescribeLogDirsResponse:
-    """Source: DescribeLogDirsResponse.json. Without the permission to describe the cluster
-    there is an error code from version 3 on, and before that only an empty list."""
+    """Clients without the permission to describe the cluster get an error code from version 3 on,
+    and before that only an empty list."""
 
     throttle_time_ms: Int32
     error_code: Int16 = since(3, default=0, ignorable=True)
@@ -211,6 +204,6 @@ class DescribableLogDirTopic:
 
 @message(key=35, versions=(0, 4), flexible_from=2, response=DescribeLogDirsResponse)
 class DescribeLogDirsRequest:
-    """Source: DescribeLogDirsRequest.json. ``topics`` None: all topics on this broker."""
+    """``topics`` None: all topics on this broker."""
 
     topics: Array[DescribableLogDirTopic] | None = None

@@ -1,7 +1,4 @@
-"""DescribeConfigs: the settings of topics.
-
-Upstream: DescribeConfigsRequest.json and its response, as of Kafka 4.1.
-"""
+"""DescribeConfigs: the settings of topics."""
 
 from __future__ import annotations
 
@@ -44,8 +41,6 @@ class DescribedResource:
 
 @struct
 class DescribeConfigsResponse:
-    """Source: DescribeConfigsResponse.json."""
-
     throttle_time_ms: Int32
     results: Array[DescribedResource]
 
@@ -61,8 +56,6 @@ class ConfigResource:
 
 @message(key=32, versions=(0, 4), flexible_from=4, response=DescribeConfigsResponse)
 class DescribeConfigsRequest:
-    """Source: DescribeConfigsRequest.json."""
-
     resources: Array[ConfigResource]
     include_synonyms: Bool = since(1, default=False, ignorable=True)
     include_documentation: Bool = since(3, default=False, ignorable=True)

@@ -1,8 +1,7 @@
 """The messages that consumers exchange through the coordinator, which does not read them.
 
-Each begins with a version; a reader that only knows older versions ignores the rest. Upstream:
-ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json, and the layout of
-StickyAssignor's user data, as of Kafka 4.1. None of them is a request.
+Each begins with a version; a reader that only knows older versions ignores the rest. None of them
+is a request.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ class ConsumerProtocolHeader:
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription:
-    """Source: ConsumerProtocolSubscription.json. ``owned_partitions`` are the partitions that the
-    member still has from the generation ``generation_id``."""
+    """``owned_partitions`` are the partitions that the member still has from the generation
+    ``generation_id``."""
 
     topics: Array[String]
     user_data: Bytes | None = None
@@ -39,7 +38,7 @@ class ConsumerProtocolSubscription:
 
 @message(versions=(0, 3))
 class ConsumerProtocolAssignment:
-    """Source: ConsumerProtocolAssignment.json. The same layout in all versions."""
+    """The same layout in all versions."""
 
     assigned_partitions: Array[TopicPartitions]
     user_data: Bytes | None = None

@@ -1,9 +1,8 @@
 """Fetch: records, a range of bytes per partition.
 
-Upstream: FetchRequest.json, FetchResponse.json, as of Kafka 4.1. Versions 0 and 1 return messages
-of format 0, versions 2 and 3 may return format 1, version 4 and later record batches. Version 10 is
-the first that may return zstd. From version 13 on topics have ids instead of names, so that a
-topic that was created again is not mistaken for the old one.
+Versions 0 and 1 return messages of format 0, versions 2 and 3 may return format 1, version 4 and
+later record batches. Version 10 is the first that may return zstd. From version 13 on topics have
+ids instead of names, so that a topic that was created again is not mistaken for the old one.
 """
 
 from __future__ import annotations
@@ -82,9 +81,8 @@ class NodeEndpoint:
 
 @struct
 class FetchResponse:
-    """Source: FetchResponse.json. ``error_code`` is for the whole request (session errors,
-    unknown ids); each partition has its own. ``node_endpoints``: the addresses of the leaders
-    that accompany errors 6 and 74."""
+    """``error_code`` is for the whole request (session errors, unknown ids); each partition has its
+    own. ``node_endpoints``: the addresses of the leaders that accompany errors 6 and 74."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16 = since(7, default=0, ignorable=True)
@@ -130,9 +128,9 @@ class ReplicaState:
 
 @message(key=1, versions=(0, 18), flexible_from=12, response=FetchResponse)
 class FetchRequest:
-    """Source: FetchRequest.json. The broker waits for ``min_bytes``, at most ``max_wait_ms``. It
-    fills partitions in the order of the request, up to ``max_bytes``. ``replica_id`` -1: a client.
-    Isolation 1 cannot be sent to brokers that have no transactions."""
+    """The broker waits for ``min_bytes``, at most ``max_wait_ms``. It fills partitions in the order
+    of the request, up to ``max_bytes``. ``replica_id`` -1: a client. Isolation 1 cannot be sent to
+    brokers that have no transactions."""
 
     cluster_id: String | None = tagged_field(0, since=12, default=None, ignorable=True)
     replica_id: Int32 = since(0, until=14, default=-1)

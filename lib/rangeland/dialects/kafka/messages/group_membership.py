@@ -1,9 +1,5 @@
 """Membership in a group: joining, heartbeats, offset commits, and descriptions of groups.
 
-Upstream: JoinGroupRequest.json, SyncGroupRequest.json, HeartbeatRequest.json,
-LeaveGroupRequest.json, OffsetCommitRequest.json, DescribeGroupsRequest.json,
-ConsumerGroupDescribeRequest.json and their responses, as of Kafka 4.1.
-
 The metadata of a member and its assignment are bytes here, as they are for the coordinator. Their
 layout is in ``consumer_protocol``. An instance id makes a static member. Rangeland's members are
 not static, but others may be, so the field is read.
@@ -35,8 +31,8 @@ class JoinGroupMember:
 
 @struct
 class JoinGroupResponse:
-    """Source: JoinGroupResponse.json. ``members`` is empty except for the ``leader``. With
-    error 79 ``member_id`` is the id to join with."""
+    """``members`` is empty except for the ``leader``. With error 79 ``member_id`` is the id to join
+    with."""
 
     throttle_time_ms: Int32 = since(2, default=0, ignorable=True)
     error_code: Int16
@@ -59,9 +55,9 @@ class JoinGroupProtocol:
 
 @message(key=11, versions=(0, 9), flexible_from=6, response=JoinGroupResponse)
 class JoinGroupRequest:
-    """Source: JoinGroupRequest.json. ``protocols`` are in the member's order of preference;
-    the coordinator chooses one that all members have. It answers when all have joined, or after
-    ``rebalance_timeout_ms``, which in version 0 is the session timeout."""
+    """``protocols`` are in the member's order of preference; the coordinator chooses one that all
+    members have. It answers when all have joined, or after ``rebalance_timeout_ms``, which in
+    version 0 is the session timeout."""
 
     group_id: String
     session_timeout_ms: Int32
@@ -78,7 +74,7 @@ class JoinGroupRequest:
 
 @struct
 class SyncGroupResponse:
-    """Source: SyncGroupResponse.json. ``assignment`` is empty with an error."""
+    """``assignment`` is empty with an error."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16
@@ -95,8 +91,8 @@ class SyncGroupAssignment:
 
 @message(key=14, versions=(0, 5), flexible_from=4, response=SyncGroupResponse)
 class SyncGroupRequest:
-    """Source: SyncGroupRequest.json. Only the leader sends ``assignments``; the others are
-    answered once it has. From version 5 on the type and name of the protocol must match."""
+    """Only the leader sends ``assignments``; the others are answered once it has. From version 5 on
+    the type and name of the protocol must match."""
 
     group_id: String
     generation_id: Int32
@@ -112,16 +108,12 @@ class SyncGroupRequest:
 
 @struct
 class HeartbeatResponse:
-    """Source: HeartbeatResponse.json."""
-
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16
 
 
 @message(key=12, versions=(0, 4), flexible_from=4, response=HeartbeatResponse)
 class HeartbeatRequest:
-    """Source: HeartbeatRequest.json."""
-
     group_id: String
     generation_id: Int32
     member_id: String
@@ -133,16 +125,13 @@ class HeartbeatRequest:
 
 @struct
 class LeaveGroupResponse:
-    """Source: LeaveGroupResponse.json."""
-
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16
 
 
 @message(key=13, versions=(0, 2), flexible_from=4, response=LeaveGroupResponse)
 class LeaveGroupRequest:
-    """Source: LeaveGroupRequest.json. Later versions take several members; every broker still
-    takes these."""
+    """Later versions take several members; every broker still takes these."""
 
     group_id: String
     member_id: String = UNKNOWN_MEMBER
@@ -165,8 +154,7 @@ class CommittedTopic:
 
 @struct
 class OffsetCommitResponse:
-    """Source: OffsetCommitResponse.json. An error of the member or its group is repeated for
-    every partition."""
+    """An error of the member or its group is repeated for every partition."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
     topics: Array[CommittedTopic]
@@ -191,9 +179,9 @@ class CommitTopic:
 
 @message(key=8, versions=(0, 9), flexible_from=8, response=OffsetCommitResponse)
 class OffsetCommitRequest:
-    """Source: OffsetCommitRequest.json. Version 0 writes to ZooKeeper, all others to the
-    coordinator; version 10 only has topic ids and is not declared. Without generation and member id
-    it is accepted only for a group without members."""
+    """Version 0 writes to ZooKeeper, all others to the coordinator; version 10 only has topic ids
+    and is not declared. Without generation and member id it is accepted only for a group without
+    members."""
 
     group_id: String
     generation_id_or_member_epoch: Int32 = since(1, default=NO_GENERATION, ignorable=True)
@@ -235,8 +223,8 @@ class DescribedGroup:
 
 @struct
 class DescribeGroupsResponse:
-    """Source: DescribeGroupsResponse.json. An unknown group, or one of the newer kind, is Dead;
-    from version 6 on it also has error 69."""
+    """An unknown group, or one of the newer kind, is Dead; from version 6 on it also has error
+    69."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     groups: Array[DescribedGroup]
@@ -244,8 +232,6 @@ class DescribeGroupsResponse:
 
 @message(key=15, versions=(0, 6), flexible_from=5, response=DescribeGroupsResponse)
 class DescribeGroupsRequest:
-    """Source: DescribeGroupsRequest.json."""
-
     groups: Array[String]
     include_authorized_operations: Bool = since(3, default=False, ignorable=True)
 
@@ -300,7 +286,7 @@ class ConsumerGroup:
 
 @struct
 class ConsumerGroupDescribeResponse:
-    """Source: ConsumerGroupDescribeResponse.json. Error 69: not a group of the newer kind."""
+    """Error 69: not a group of the newer kind."""
 
     throttle_time_ms: Int32
     groups: Array[ConsumerGroup]
@@ -308,8 +294,8 @@ class ConsumerGroupDescribeResponse:
 
 @message(key=69, versions=(0, 1), flexible_from=0, response=ConsumerGroupDescribeResponse)
 class ConsumerGroupDescribeRequest:
-    """Source: ConsumerGroupDescribeRequest.json. For groups of the newer kind, in which the
-    coordinator assigns partitions; DescribeGroups does not show them."""
+    """Asks about groups of the newer kind, in which the coordinator assigns partitions;
+    DescribeGroups does not show them."""
 
     group_ids: Array[String]
     include_authorized_operations: Bool = False

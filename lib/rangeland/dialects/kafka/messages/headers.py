@@ -3,7 +3,6 @@
 Headers have their own versions, which follow from the version of the message: flexible messages
 also have tagged fields in their headers. The exception is the response to ApiVersions, which always
 has the old header, because its reader does not know yet which versions the broker supports.
-Upstream: RequestHeader.json, ResponseHeader.json.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
-"""OffsetForLeaderEpoch: where the records of a leader epoch end in a log.
-
-Upstream: OffsetForLeaderEpochRequest.json and its response, as of Kafka 4.1; versions 0 and 1 are
-for brokers of 0.11 to 3, which require the permissions of another broker.
+"""OffsetForLeaderEpoch: where the records of a leader epoch end in a log. Versions 0 and 1 are for
+brokers of 0.11 to 3, which require the permissions of another broker.
 """
 
 from __future__ import annotations
@@ -31,8 +29,6 @@ class EpochEndTopic:
 
 @struct
 class OffsetForLeaderEpochResponse:
-    """Source: OffsetForLeaderEpochResponse.json."""
-
     throttle_time_ms: Int32 = since(2, default=0, ignorable=True)
     topics: Array[EpochEndTopic]
 
@@ -54,7 +50,5 @@ class EpochTopic:
 
 @message(key=23, versions=(0, 4), flexible_from=4, response=OffsetForLeaderEpochResponse)
 class OffsetForLeaderEpochRequest:
-    """Source: OffsetForLeaderEpochRequest.json."""
-
     replica_id: Int32 = since(3, default=CONSUMER, ignorable=True)
     topics: Array[EpochTopic]

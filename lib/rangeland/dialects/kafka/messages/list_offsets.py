@@ -1,6 +1,5 @@
 """ListOffsets and OffsetFetch: where a log begins and ends, and the offsets of a group.
 
-Upstream: ListOffsetsRequest.json, OffsetFetchRequest.json and their responses, as of Kafka 4.1.
 The dialect's responses do not contain the special values of these messages.
 """
 
@@ -44,8 +43,6 @@ class ListOffsetsTopicResponse:
 
 @struct
 class ListOffsetsResponse:
-    """Source: ListOffsetsResponse.json."""
-
     throttle_time_ms: Int32 = since(2, default=0, ignorable=True)
     topics: Array[ListOffsetsTopicResponse]
 
@@ -69,8 +66,7 @@ class ListOffsetsTopic:
 
 @message(key=2, versions=(0, 10), flexible_from=6, response=ListOffsetsResponse)
 class ListOffsetsRequest:
-    """Source: ListOffsetsRequest.json. ``replica_id`` -1: a client. Isolation 1 cannot be sent
-    before version 2."""
+    """``replica_id`` -1: a client. Isolation 1 cannot be sent before version 2."""
 
     replica_id: Int32 = -1
     isolation_level: Int8 = since(2, default=READ_UNCOMMITTED)
@@ -100,8 +96,6 @@ class OffsetFetchTopicResponse:
 
 @struct
 class OffsetFetchResponse:
-    """Source: OffsetFetchResponse.json."""
-
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
     topics: Array[OffsetFetchTopicResponse] = ()
     error_code: Int16 = since(2, default=0, ignorable=True)
@@ -115,11 +109,10 @@ class OffsetFetchTopic:
 
 @message(key=9, versions=(0, 7), flexible_from=6, response=OffsetFetchResponse)
 class OffsetFetchRequest:
-    """Source: OffsetFetchRequest.json. ``topics`` None: everything that the group has committed;
-    from version 2 on. Version 0 reads offsets from ZooKeeper, all others from the group
-    coordinator. With ``require_stable`` offsets of open transactions are an error (88); older
-    brokers return the last stable ones. Later versions take several groups; every broker still
-    takes these."""
+    """``topics`` None: everything that the group has committed; from version 2 on. Version 0 reads
+    offsets from ZooKeeper, all others from the group coordinator. With ``require_stable`` offsets
+    of open transactions are an error (88); older brokers return the last stable ones. Later
+    versions take several groups; every broker still takes these."""
 
     group_id: String = ""
     topics: Array[OffsetFetchTopic] | None = since(0, default=(), nullable_from=2)

@@ -1,7 +1,5 @@
-"""DescribeProducers: the active producers of a partition, and their transactions.
-
-Upstream: DescribeProducersRequest.json and its response, as of Kafka 4.1; brokers support it from
-2.8 on.
+"""DescribeProducers: the active producers of a partition, and their transactions. Brokers support
+it from 2.8 on.
 """
 
 from __future__ import annotations
@@ -40,8 +38,6 @@ class ProducersTopic:
 
 @struct
 class DescribeProducersResponse:
-    """Source: DescribeProducersResponse.json."""
-
     throttle_time_ms: Int32
     topics: Array[ProducersTopic]
 
@@ -54,6 +50,6 @@ class DescribeProducersTopic:
 
 @message(key=61, versions=(0, 0), flexible_from=0, response=DescribeProducersResponse)
 class DescribeProducersRequest:
-    """Source: DescribeProducersRequest.json. Sent to the leader of each partition."""
+    """Sent to the leader of each partition."""
 
     topics: Array[DescribeProducersTopic]

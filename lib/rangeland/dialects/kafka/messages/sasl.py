@@ -1,8 +1,7 @@
 """SASL authentication, which precedes all requests except ApiVersions.
 
-Upstream: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses. Brokers
-before 1.0 only know version 0 of the handshake, which is followed by frames that contain nothing
-but a token: ``BareToken``, whose response is decoded as a SaslAuthenticateResponse.
+Brokers before 1.0 only know version 0 of the handshake, which is followed by frames that contain
+nothing but a token: ``BareToken``, whose response is decoded as a SaslAuthenticateResponse.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from rangeland.wire.declarations import *
 
 @struct
 class SaslHandshakeResponse:
-    """Source: SaslHandshakeResponse.json. With error 33 ``mechanisms`` lists the supported ones."""
+    """``mechanisms`` lists the supported ones, also with error 33."""
 
     error_code: Int16
     mechanisms: Array[String]
@@ -22,15 +21,15 @@ class SaslHandshakeResponse:
 
 @message(key=17, versions=(0, 1), response=SaslHandshakeResponse)
 class SaslHandshakeRequest:
-    """Source: SaslHandshakeRequest.json. With version 1 tokens are sent in SaslAuthenticate."""
+    """Version 1 has tokens sent in SaslAuthenticate."""
 
     mechanism: String
 
 
 @struct
 class SaslAuthenticateResponse:
-    """Source: SaslAuthenticateResponse.json. ``session_lifetime_ms`` 0: unlimited; otherwise
-    the connection must authenticate again before that time is over."""
+    """``session_lifetime_ms`` 0: unlimited; otherwise the connection must authenticate again before
+    that time is over."""
 
     error_code: Int16
     error_message: String | None = None
@@ -40,7 +39,7 @@ class SaslAuthenticateResponse:
 
 @message(key=36, versions=(0, 2), flexible_from=2, response=SaslAuthenticateResponse)
 class SaslAuthenticateRequest:
-    """Source: SaslAuthenticateRequest.json. ``auth_bytes`` must never be printed."""
+    """``auth_bytes`` must never be printed."""
 
     auth_bytes: Bytes = field(repr=False)
 
