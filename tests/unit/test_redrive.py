@@ -44,13 +44,11 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
+from rangeland.planning.exact_ranges import draft_ranges_in_log
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.plan import Plan, PlanId
-from rangeland.planning.plan_builder import (
-    PlanTerms,
-    draft_ranges_in_log,
-)
+from rangeland.planning.plan_builder import PlanTerms
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy

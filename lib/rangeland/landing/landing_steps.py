@@ -45,8 +45,7 @@ from rangeland.loss import DecidedLoss
 from rangeland.model import Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import rebuild_draft
-from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft, rebuild_draft
 from rangeland.planning.retention_risk import risk_warnings
 from rangeland.results import RunResult
 from rangeland.spark.python_workers import start_workers

@@ -35,19 +35,18 @@ from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
+from rangeland.planning.exact_ranges import (
+    draft_exact_ranges,
+    draft_ranges_in_log,
+    permanent_failures,
+)
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.lagging_ends import judge_draft
 from rangeland.planning.loss_errors import FailingLosses, failing_error, range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
 from rangeland.planning.plan import Plan, with_own_application
-from rangeland.planning.plan_builder import (
-    PlanTerms,
-    draft_exact_ranges,
-    draft_new,
-    draft_ranges_in_log,
-    permanent_failures,
-)
+from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.read_options import (
