@@ -30,12 +30,11 @@ from rangeland.landing.special_plans.redrive import (
 )
 from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
 from rangeland.landing.target.landing_target import LandingTarget, open_target
-from rangeland.landing.target.ledger_history import recent_checkpoints, recent_pace
+from rangeland.landing.target.ledger_history import expected_speed, recent_checkpoints
 from rangeland.loss import DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.planning.retention_risk import speed_of
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.transform import load_transform, transformed_schema
@@ -61,7 +60,7 @@ def open_landing(
     transform = load_transform(job.sink.transform) if job.sink.transform else None
     progress.step(f"looking at the table {job.sink.table}")
     target = open_target(spark, job)
-    speed = speed_of(recent_pace(target.ledger.view, job.application))
+    speed = expected_speed(target.ledger.view, job.application)
     surveys = PlanSurveys(job, target.history, progress, survey or survey_of, speed)
     row_format = _row_format(job, kind, target, surveys)
     row_schema = typed_rows(job.source.dialect, row_format)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from rangeland import errors
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.decode.columns import PLAIN_COLUMNS
@@ -14,11 +15,16 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import land
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.error_answers import (
+    ANSWERS,
+    FOUND_BEFORE_PLANS,
+    PLAN_STAYS,
+    PlanStage,
+    at_stage,
+)
 from rangeland.errors import (
     ALL_OR_NOTHING,
     CLUSTER_OPERATOR,
-    FOUND_BEFORE_PLANS,
-    PLAN_STAYS,
     AccessDenied,
     Conflict,
     EngineFailed,
@@ -114,6 +120,40 @@ def test_the_author_sets_tls_and_the_operator_mends_what_the_server_presents(
     error = tls_error(Address("zk", 2281), failed, TlsSettings(), access_diagnosis.PEER)
     assert error is not None
     assert (type(error), error.acts) == (kind, acts)
+
+
+CLASSES = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, RangelandError)
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("stage", "kinds", "data"),
+    [
+        (PlanStage.READING, FOUND_BEFORE_PLANS, PLAN_STAYS),
+        (PlanStage.COMMITTING, (StorageFailed,), ALL_OR_NOTHING),
+        (PlanStage.UNCONFIRMED, (RangelandError,), ALL_OR_NOTHING),
+    ],
+    ids=lambda value: value.name if isinstance(value, PlanStage) else "",
+)
+def test_an_error_answers_by_the_stage_of_its_plan_or_as_its_class_does(
+    stage: PlanStage,
+    kinds: tuple[type[RangelandError], ...],
+    data: str,
+    kind: type[RangelandError],
+) -> None:
+    cause = OSError("no route")
+    with pytest.raises(kind) as caught, at_stage(stage):
+        raise kind("it broke", why="no route") from cause
+    assert caught.value.data == (data if issubclass(kind, kinds) else kind.data)
+    assert caught.value.__cause__ is cause
+
+
+def test_every_stage_has_an_answer() -> None:
+    assert set(ANSWERS) == set(PlanStage)
 
 
 @pytest.mark.parametrize("error", FOUND_BEFORE_PLANS)

@@ -15,9 +15,9 @@ from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.delta.transaction_log.table_snapshot import AlreadyCommitted, CommitRequest, Snapshot
+from rangeland.error_answers import PLAN_STAYS
 from rangeland.errors import (
     ALL_OR_NOTHING,
-    PLAN_STAYS,
     AccessDenied,
     Conflict,
     RangelandError,

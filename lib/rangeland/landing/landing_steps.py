@@ -211,7 +211,7 @@ class LandingSteps:
         and RangeLost if its offsets are gone and the policy is to fail."""
         position = self._history.position(plan.application)
         check_still_current(plan, unfinished, position)
-        self.reader.log_check.check_same_cluster(look_up_read_settings(self._job), plan)
+        self.reader.log_check.check_plan_is_of_cluster(look_up_read_settings(self._job), plan)
         self._planner.check_still_there(plan)
         is_own_run = self._job.is_own_run(plan)
         notes = plaintext_secret_warnings(self._job)

@@ -58,16 +58,19 @@ def draft_new(
     ``damaged``."""
     resolved = _hold(damaged, resolve(terms.request, survey, position, overwritten))
     requested = [r for r in resolved.ranges if r.width > 0]
-    ranges = _ranges_to_land(requested, terms.limits, survey, position.landed)
-    # Other losses are not recorded as gone, since those offsets may still appear.
     expired = [x for x in resolved.losses if x.kind.traits.is_before_log_start]
+    # Other losses are not recorded as gone, since those offsets may still appear.
     skipped = tuple(x for x in resolved.losses if not x.kind.traits.is_before_log_start)
+
+    ranges = _ranges_to_land(requested, terms.limits, survey, position.landed)
     planned = PlannedRanges.of(ranges, expired)
     risks = at_risk(planned.readable, survey)
+
     beginnings = _beginnings(terms, resolved.ranges, survey, position)
     checkpoint = move_checkpoint(position.checkpoint, [*beginnings, *ranges], survey)
     plan = make_plan(terms, survey, position.sequence, planned, checkpoint, risks)
     passed_over = ranges_passed_over(plan, position) if terms.kind.traits.moves_checkpoint else ()
+
     return PlanDraft(
         plan=plan,
         requested=tuple(requested),
@@ -106,8 +109,8 @@ def _ranges_to_land(
 def _beginnings(
     terms: PlanTerms, ranges: Sequence[Range], survey: Survey, position: JobPosition
 ) -> list[Range]:
-    """Where the checkpoint moves even if nothing lands there, as empty ranges: to the beginnings of
-    partitions to which ``first_run`` applies, and those that the request of a run names."""
+    """The beginnings to which the checkpoint moves even if nothing lands there, as empty ranges:
+    those that ``first_run`` names, and those that the request of a run names."""
     first = _first_beginnings(terms.request, ranges, position)
     if not terms.kind.traits.moves_checkpoint:
         return first

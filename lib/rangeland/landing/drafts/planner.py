@@ -52,9 +52,9 @@ from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
+    check_checkpoint_is_of_cluster,
     check_checkpoint_options_are_same,
     check_landed_options_are_same,
-    check_same_cluster,
     with_known_addresses,
 )
 from rangeland.schema_registry.registry_settings import LONG_AGO
@@ -118,8 +118,7 @@ class Planner:
         began_at = time.monotonic()
         while True:
             survey = self._surveys.for_plan(position)
-            self._check_same_cluster(position, survey)
-            self._check_checkpoint_options_are_same(position)
+            self._check_checkpoint_still_applies(position, survey)
             draft = self._draft_by(survey, position)
             waited_s = time.monotonic() - began_at
             again = judge_draft(draft, position.checkpoint, survey, waited_s)
@@ -224,13 +223,18 @@ class Planner:
         has_transactions = load_dialect(self._job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
-    def _check_checkpoint_options_are_same(self, position: JobPosition) -> None:
-        if position.read_filter is None or not self._kind.traits.moves_checkpoint:
-            return
+    def _check_checkpoint_still_applies(self, position: JobPosition, survey: Survey) -> None:
+        """Raises Conflict for a checkpoint of another cluster, or, if it moves, one that was
+        reached with other read options."""
         source = self._job.source
-        options = self._options(source.isolation, source.tags, None)
-        landed = self._options(*position.read_filter, None)
-        check_checkpoint_options_are_same(self._job.sink.table, landed, options)
+        table = self._job.sink.table
+        cluster = self._with_all_addresses(survey.cluster, [position.cluster])
+        if cluster is not None:
+            check_checkpoint_is_of_cluster(table, position, survey, cluster)
+        if position.read_filter is not None and self._kind.traits.moves_checkpoint:
+            options = self._options(source.isolation, source.tags, None)
+            landed = self._options(*position.read_filter, None)
+            check_checkpoint_options_are_same(table, landed, options)
 
     def _landed_reads(self, ranges: Sequence[Range]) -> list[LandedRead]:
         """How these ranges were landed, if that is known."""
@@ -260,11 +264,6 @@ class Planner:
             comparison = self._surveys.compare(marks_of_landed(one_epoch))
             losses += find_overwritten(one_epoch, comparison, position.landed)
         return losses
-
-    def _check_same_cluster(self, position: JobPosition, survey: Survey) -> None:
-        cluster = self._with_all_addresses(survey.cluster, [position.cluster])
-        if cluster is not None:
-            check_same_cluster(self._job.sink.table, position, survey, cluster)
 
     def _with_all_addresses(
         self, cluster: Cluster | None, earlier: Sequence[Cluster | None]

@@ -20,14 +20,8 @@ from rangeland.delta.transaction_log.table_commit import (
     NotCommitted,
     RowsRefused,
 )
-from rangeland.error_answers import answer_about_data
-from rangeland.errors import (
-    FOUND_BEFORE_PLANS,
-    PLAN_STAYS,
-    EngineFailed,
-    RangelandError,
-    StorageFailed,
-)
+from rangeland.error_answers import PlanStage, at_stage
+from rangeland.errors import EngineFailed, RangelandError, StorageFailed
 from rangeland.landing.execution.commit_failures import (
     Raise,
     ReadAgain,
@@ -138,7 +132,7 @@ class PlanCommitter:
             logger.info("Finishing plan %s, which another run entered", plan.id)
         shared: SharedOutcome | None = None
         if outcome is None:
-            with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
+            with at_stage(PlanStage.READING):
                 outcome, shared = self._outcomes.prepare(plan, is_new=is_new)
         check_same_plan(plan, outcome)
         outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
@@ -180,7 +174,7 @@ class PlanCommitter:
 
     def _read_again(self, prepared: PreparedPlan, failure: NotCommitted) -> PreparedPlan:
         """The plan with the outcome of reading it again, after this failure."""
-        with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
+        with at_stage(PlanStage.READING):
             outcome = self._outcomes.read_again(prepared.plan, prepared.outcome, failure)
         return replace(prepared, outcome=outcome)
 

@@ -12,8 +12,8 @@ from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.transaction_log.table_commit import NotCommitted, gone_files
-from rangeland.error_answers import answer_about_data
-from rangeland.errors import ALL_OR_NOTHING, RangelandError, RangeLost
+from rangeland.error_answers import PlanStage, at_stage
+from rangeland.errors import RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
@@ -90,7 +90,7 @@ class OutcomePreparer:
 
     def has_landed_by_now(self, plan: Plan) -> bool:
         """Whether the table has a plan now. An error leaves that open."""
-        with answer_about_data(ALL_OR_NOTHING):
+        with at_stage(PlanStage.UNCONFIRMED):
             self._table.refresh_same_table()
             return self.has_landed(plan)
 
