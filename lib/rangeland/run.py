@@ -77,7 +77,7 @@ def _row_format(
     """The row format of the records to land: of those in quarantine, if only these are read."""
     ids: SeenIds = {}
     if not kind.traits.reads_log:
-        ids = quarantined_schema_ids(job, target.history, target.quarantine)
+        ids = quarantined_schema_ids(job, target)
     if not ids and job.decode.fields_with_schema_ids:
         ids = schema_ids_in_logs(job, surveys.early())
     return look_up_row_format(job, ids)
@@ -138,9 +138,8 @@ def redrive(
     context = open_landing(job, spark, progress, kind)
     done = None if dry_run else land_plans(context)
     progress.step("reading the quarantine")
-    target = context.target
-    target.ledger.refresh()
-    batches = quarantined_ranges(job, target.history, target.quarantine, context.row_format)
+    context.target.ledger.refresh()
+    batches = quarantined_ranges(context)
     seconds = time.monotonic() - context.began_at
     return RedriveResult(job.name, job.sink.table, tuple(batches), seconds, done)
 

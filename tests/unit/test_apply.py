@@ -79,7 +79,7 @@ class Driving(landing_steps.LandingSteps):
         return result_of_plans(self._context, finished.plans, finished.draft)
 
     def draft(self) -> Any:
-        position = self.target.history.position(self._job.application)
+        position = self.target.history.position(self._context.job.application)
         left = uncovered_parts(PLAN.ranges, position.landed)
         plan = (
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())

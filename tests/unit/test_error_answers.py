@@ -40,7 +40,6 @@ from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.model import Address
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.progress_events import NoProgress
 from rangeland.spark.constraint_query import first_violation
 from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import worker_error
@@ -179,8 +178,7 @@ def test_an_access_list_is_up_to_the_operator_of_zookeeper(
 
 def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger() -> None:
     committer = PlanCommitter.__new__(PlanCommitter)
-    committer._progress = NoProgress()
-    committer._table = cast(Any, SimpleNamespace(version=0))
+    committer._context = landing_context(SimpleNamespace(table=SimpleNamespace(version=0)))
 
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
@@ -195,19 +193,18 @@ def test_a_log_that_keeps_changing_ends_in_an_error_that_the_runbook_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader = SparkPlanReader.__new__(SparkPlanReader)
-    warned: list[str] = []
+    reader._context = landing_context(None)
     turns: list[bool] = []
 
     def changes(*_: object, is_new: bool) -> Any:
         turns.append(is_new)
         return LogsChanged("orders/0 has other records", "epoch 3 ended at 7")
 
-    monkeypatch.setattr(reader, "_warn", warned.append, raising=False)
     monkeypatch.setattr(reader, "_read_once", changes)
     with pytest.raises(Unreachable, match="epoch 3 ended at 7; nothing is committed") as caught:
         reader.read(cast(Any, None), is_new=True)
     assert type(caught.value) is Unreachable
-    assert (turns, len(warned)) == ([True, False], 1)
+    assert (turns, len(reader._context.warnings)) == ([True, False], 1)
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,11 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     table = SimpleNamespace(wait_for_maintenance=tuple)
-    context = landing_context(SimpleNamespace(table=table), job_of(plain()))
+    history = SimpleNamespace(position=lambda _: None)
+    context = landing_context(SimpleNamespace(table=table, history=history), job_of(plain()))
     steps = LandingSteps(context)
     planner: Any = steps._planner
     plan = Plan("orders", "rangeland/orders", 1, "kafka", Isolation.READ_COMMITTED, (), ())
-    monkeypatch.setattr(planner, "_history", SimpleNamespace(position=lambda _: None))
     monkeypatch.setattr(planner, "_draft_new", lambda _: PlanDraft(plan=plan, requested=()))
     (note,) = planner.draft().notes
     assert "sent to the brokers in the clear" in note

@@ -24,7 +24,7 @@ def look_up_plan_settings(context: LandingContext, plan: Plan) -> ReadSettings:
     if plan.kind.traits.reads_log:
         topics = (s.partition.topic for s in plan.slices)
         return look_up_cleanup(context.job, look_up_log_settings(context, plan), topics)
-    settings = settings_of(context.job, plan, context.target.quarantine, context.row_format)
+    settings = settings_of(context, plan)
     return settings if context.transform is None else replace(settings, policy=KEEP)
 
 
