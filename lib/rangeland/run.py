@@ -21,7 +21,7 @@ from rangeland.job import Job
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.execution.slice_tasks import tasks_of, wait_for_workers
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
 from rangeland.landing.special_plans.redrive import (
     RedriveResult,
@@ -34,6 +34,7 @@ from rangeland.landing.target.ledger_history import expected_speed, recent_check
 from rangeland.loss import DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
@@ -211,7 +212,7 @@ class RunLease:
 
 
 def _with_lease(
-    context: LandingContext, work: Callable[[LandingSteps], FinishedPlans]
+    context: LandingContext, work: Callable[[LandingSteps], PlanDraft | None]
 ) -> RunResult:
     """Does the work, and mirrors the checkpoint, while holding a lease if one is needed."""
     lease = RunLease(context)
@@ -220,9 +221,9 @@ def _with_lease(
         # A member that waits for executors would withhold its partitions from the other drivers.
         wait_for_workers(context)
     with lease.hold():
-        finished = work(steps)
+        draft = work(steps)
         lease.mirror(to_the_end=True)
-    return steps.result(finished)
+    return steps.result(draft)
 
 
 def _recent_checkpoints(context: LandingContext) -> set[tuple[Partition, int]]:

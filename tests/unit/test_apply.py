@@ -75,8 +75,8 @@ class Driving(landing_steps.LandingSteps):
     def run(self) -> RunResult:
         return self.summed_up(self.land_until_done())
 
-    def summed_up(self, finished: landing_steps.FinishedPlans) -> RunResult:
-        return result_of_plans(self._context, finished.plans, finished.draft)
+    def summed_up(self, draft: PlanDraft | None) -> RunResult:
+        return result_of_plans(self._context, self._finished, draft)
 
     def draft(self) -> Any:
         position = self.target.history.position(self._context.job.application)

@@ -11,7 +11,7 @@ import pytest
 from rangeland.errors import EngineFailed, JobFileError, Unreachable
 from rangeland.job.connection_settings import plaintext_secret_warnings, tls_files
 from rangeland.landing import landing_steps
-from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
@@ -119,5 +119,5 @@ def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(landing_steps, "result_of_plans", stop)
     with pytest.raises(EngineFailed, match="enough"):
-        steps.result(FinishedPlans((), None))
+        steps.result(None)
     assert context.warnings == [note]

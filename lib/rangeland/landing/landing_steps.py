@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import look_up_read_settings
@@ -55,18 +55,10 @@ MAX_LOST_RACES = 50
 plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedPlans:
-    """What a command has done: the plans that are in the table, in the order in which it finished
-    them, and its last draft, if any."""
-
-    plans: tuple[CommittedPlan, ...]
-    draft: PlanDraft | None
-
-
 class LandingSteps:
-    """The steps of one command, and the plans that it has finished so far. ``land_until_done`` or
-    ``apply`` does the work, and ``result`` sums it up; ``preview`` shows what would be done.
+    """The steps of one command, and the plans that it has finished so far, in that order.
+    ``land_until_done`` or ``apply`` does the work and returns the last draft, with which ``result``
+    sums it up; ``preview`` shows what would be done.
     ``shared_reader`` returns the reader for plans that are shared with other drivers, and
     ``mirror`` mirrors the checkpoint between two plans; both do nothing without a group."""
 
@@ -93,21 +85,19 @@ class LandingSteps:
             check_table_can_take_rows(self._context)
         return draft, unfinished
 
-    def land_until_done(self) -> FinishedPlans:
+    def land_until_done(self) -> PlanDraft:
         """Finishes one plan per turn until nothing is left to land: first the plans that come first
         and those that block its own plan, then its own plan."""
         with self._recording_losses():
-            draft = self._land()
-        return FinishedPlans(tuple(self._finished), draft)
+            return self._land()
 
-    def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> FinishedPlans:
+    def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
         """Finishes a plan that was made earlier, after checking that it still applies unless it was
         already entered. The losses are recorded before the plan is entered, so that a driver that
-        finds it entered has nothing left to record. Its draft has the plan; there is none if it was
+        finds it entered has nothing left to record. The draft has the plan; there is none if it was
         entered by another driver."""
         with self._recording_losses():
-            draft = self._apply(plan, unplanned_losses)
-        return FinishedPlans(tuple(self._finished), draft)
+            return self._apply(plan, unplanned_losses)
 
     # --- turns --------------------------------------------------------------------------
 
@@ -274,25 +264,21 @@ class LandingSteps:
         except RangelandError as other:
             self._context.warn(f"the loss could not be recorded in the ledger: {other}")
 
-    def result(self, finished: FinishedPlans) -> RunResult:
+    def result(self, draft: PlanDraft | None) -> RunResult:
         """The result of the command, once the last upkeep of table and ledger is done."""
-        with _count_landed(finished.plans):
-            return self._result(finished)
-
-    def _result(self, finished: FinishedPlans) -> RunResult:
         context = self._context
-        draft = finished.draft
         target = context.target
-        notes = draft.notes if draft is not None else plaintext_secret_warnings(context.job)
-        if finished.plans and (warning := target.ledger.compact()):
-            context.warn(warning)
-        for text in (*target.table.wait_for_maintenance(), *notes):
-            context.warn(text)
-        return replace(
-            result_of_plans(context, finished.plans, draft),
-            seconds=time.monotonic() - context.began_at,
-            warnings=tuple(context.warnings),
-        )
+        with _count_landed(self._finished):
+            notes = draft.notes if draft is not None else plaintext_secret_warnings(context.job)
+            if self._finished and (warning := target.ledger.compact()):
+                context.warn(warning)
+            for text in (*target.table.wait_for_maintenance(), *notes):
+                context.warn(text)
+            return replace(
+                result_of_plans(context, self._finished, draft),
+                seconds=time.monotonic() - context.began_at,
+                warnings=tuple(context.warnings),
+            )
 
 
 @contextmanager

@@ -72,17 +72,19 @@ class RangeRequest:
     topics: tuple[str, ...] = ()
     """The topics that the job names: a missing one that has a checkpoint is not a typo."""
 
+    @property
+    def every_bound(self) -> tuple[Bound, ...]:
+        return self.first_run, *self.from_bounds.every, *self.until_bounds.every
+
 
 def times_asked(request: RangeRequest) -> list[int]:
     """All distinct instants, in ms, that a survey must look up for this request."""
-    bounds = (request.first_run, *request.from_bounds.every, *request.until_bounds.every)
-    return sorted({bound.time_ms for bound in bounds if isinstance(bound, AtTime)})
+    return sorted({bound.time_ms for bound in request.every_bound if isinstance(bound, AtTime)})
 
 
 def groups_asked(request: RangeRequest) -> list[str]:
     """All distinct consumer groups whose offsets a survey must look up."""
-    bounds = (request.first_run, *request.from_bounds.every, *request.until_bounds.every)
-    return sorted({bound.group for bound in bounds if isinstance(bound, GroupOffset)})
+    return sorted({bound.group for bound in request.every_bound if isinstance(bound, GroupOffset)})
 
 
 def resolve(
