@@ -88,7 +88,7 @@ class Planner:
             case PlanKind.HOLES:
                 draft = self._draft_holes(position)
             case PlanKind.REDRIVE:
-                draft = self._draft_from_quarantine(position)
+                draft = draft_from_quarantine(context, position, now_ms=_now_ms())
             case PlanKind.REREAD:
                 draft = self._draft_from_log(position)
             case PlanKind.REPLACE:
@@ -123,8 +123,7 @@ class Planner:
         terms = self._terms()
         damaged = self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
-        landed = self._landed_reads(draft.already_landed)
-        self._check_landed_options_are_same(landed, survey.cluster)
+        landed = self._require_same_options(draft.already_landed, survey)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
         if self._context.kind.traits.replaces and draft.failing is None:
@@ -139,27 +138,20 @@ class Planner:
         survey = context.surveys.new(position)
         context.progress.step(f"reading the offsets in {context.job.sink.table}")
         holes = holes_of_job(context.spark, context.target, context.job, context.warn)
-        landed = self._landed_reads(holes.ranges)
-        self._check_landed_options_are_same(landed, survey.cluster)
+        landed = self._require_same_options(holes.ranges, survey)
         losses = self._find_overwritten(landed, survey, position)
         draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
         plan = replace(draft.plan, repairs_all=holes.are_all_in(draft.plan.ranges))
         return replace(draft, plan=plan, leaves_more=holes.leaves_more)
 
-    def _draft_from_quarantine(self, position: JobPosition) -> PlanDraft:
-        return draft_from_quarantine(self._context, position, now_ms=time.time_ns() // 1_000_000)
-
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
         """A draft that reads quarantined batches from the log again."""
         quarantined = quarantined_ranges(self._context)
-        now_ms = time.time_ns() // 1_000_000
-        survey = self._context.surveys.new(position) if quarantined else Survey(now_ms, {})
+        survey = self._context.surveys.new(position) if quarantined else Survey(_now_ms(), {})
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
-            self._check_landed_options_are_same(
-                self._landed_reads(ranges), survey.cluster, read_filter
-            )
+            self._require_same_options(ranges, survey, read_filter)
             terms = replace(self._terms(), isolation=isolation, tags=tags)
             return draft_ranges_in_log(terms, survey, position, ranges)
 
@@ -206,8 +198,8 @@ class Planner:
         self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None
     ) -> ReadOptions:
         capabilities = load_dialect(self._context.job.source.dialect).capabilities
-        counts = isolation if capabilities.has_transactions else None
-        return ReadOptions(counts, frozenset(tags), cluster)
+        effective = isolation if capabilities.has_transactions else None
+        return ReadOptions(effective, frozenset(tags), cluster)
 
     def _check_checkpoint_still_applies(self, position: JobPosition, survey: Survey) -> None:
         """Raises Conflict for a checkpoint of another cluster, or, if it moves, one that was
@@ -222,24 +214,20 @@ class Planner:
             landed = self._options(*position.read_filter, None)
             check_checkpoint_options_are_same(table, landed, options)
 
-    def _landed_reads(self, ranges: Sequence[Range]) -> list[LandedRead]:
-        """How these ranges were landed, if that is known."""
-        return landed_reads(self._context.target.ledger.view, ranges, self._options)
-
-    def _check_landed_options_are_same(
-        self,
-        landed: Sequence[LandedRead],
-        cluster: Cluster | None,
-        read_filter: ReadFilter | None = None,
-    ) -> None:
-        """Raises Conflict if something was landed with other read options."""
-        if not landed:
-            return
+    def _require_same_options(
+        self, ranges: Sequence[Range], survey: Survey, read_filter: ReadFilter | None = None
+    ) -> list[LandedRead]:
+        """How these ranges were landed, as far as that is known. Raises Conflict if something was
+        landed with other read options."""
         job = self._context.job
-        isolation, tags = read_filter or (job.source.isolation, job.source.tags)
-        clusters = [landed_read.options.cluster for landed_read in landed]
-        options = self._options(isolation, tags, self._with_all_addresses(cluster, clusters))
-        check_landed_options_are_same(job.sink.table, landed, options)
+        landed = landed_reads(self._context.target.ledger.view, ranges, self._options)
+        if landed:
+            isolation, tags = read_filter or (job.source.isolation, job.source.tags)
+            clusters = [read.options.cluster for read in landed]
+            cluster = self._with_all_addresses(survey.cluster, clusters)
+            options = self._options(isolation, tags, cluster)
+            check_landed_options_are_same(job.sink.table, landed, options)
+        return landed
 
     def _find_overwritten(
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
@@ -267,6 +255,10 @@ class Planner:
         if plan.losses:
             raise range_lost_error(list(plan.losses))
         check_whole_slices(self._context.target.history, plan.ranges)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _check_losses_are_allowed(failing: FailingLosses | None) -> None:
