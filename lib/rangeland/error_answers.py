@@ -1,19 +1,63 @@
-"""Errors that answer the questions of their reader otherwise than their class does."""
+"""What an error says about the data, by the stage of the plan that it interrupts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
 
-from rangeland.errors import RangelandError
+from rangeland.errors import (
+    ALL_OR_NOTHING,
+    AccessDenied,
+    JobFileError,
+    MissingRequirement,
+    RangelandError,
+    StorageFailed,
+    UsageError,
+)
+
+PLAN_STAYS = (
+    "no rows from this run were landed; its plan is in the ledger for the next run to finish"
+)
+FOUND_BEFORE_PLANS = (UsageError, JobFileError, AccessDenied, MissingRequirement)
+"""Errors that are usually found before a plan is entered."""
+
+
+class PlanStage(Enum):
+    """The stages of a plan in which some errors need another answer than that of their class."""
+
+    READING = auto()
+    """It is in the ledger, and its outcome is not prepared."""
+    COMMITTING = auto()
+    """Its outcome is being committed, if the table is still as it was."""
+    UNCONFIRMED = auto()
+    """A commit may have gone through, and nothing has shown yet whether it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageAnswer:
+    """The answer about the data that errors of these kinds give."""
+
+    kinds: tuple[type[RangelandError], ...]
+    data: str
+
+
+ANSWERS: Final[Mapping[PlanStage, StageAnswer]] = {
+    PlanStage.READING: StageAnswer(FOUND_BEFORE_PLANS, PLAN_STAYS),
+    PlanStage.COMMITTING: StageAnswer((StorageFailed,), ALL_OR_NOTHING),
+    PlanStage.UNCONFIRMED: StageAnswer((RangelandError,), ALL_OR_NOTHING),
+}
+"""All other errors give the answer of their class, and so do those between these stages. What has
+landed before, ``after_landing`` says."""
 
 
 @contextmanager
-def answer_about_data(
-    data: str, kinds: tuple[type[RangelandError], ...] = (RangelandError,)
-) -> Iterator[None]:
-    """Gives errors of these kinds that are raised inside it this answer about the data."""
+def at_stage(stage: PlanStage) -> Iterator[None]:
+    """Gives errors that are raised inside it the answer of a plan at this stage."""
+    answer = ANSWERS[stage]
     try:
         yield
-    except kinds as error:
-        raise error.with_answers(data=data) from error.__cause__
+    except answer.kinds as error:
+        raise error.with_answers(data=answer.data) from error.__cause__

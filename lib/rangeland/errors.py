@@ -2,7 +2,7 @@
 
 Each answers three questions for the person or the scheduler that sees it: is my data safe, may I
 retry, who has to act. A class has the usual answers, which the documentation repeats; where more is
-known, an error gets its own (``with_answers``).
+known, an error gets its own (``with_answers``): see ``error_answers``.
 
 A foreign exception never reaches the library's callers: it is turned into one of these. An error
 carries its facts by name, for display and JSON. What callers branch on is a typed value of its
@@ -28,10 +28,6 @@ ALL_OR_NOTHING = (
 )
 """The answer about the data after errors that may have come between the commit and its
 confirmation."""
-PLAN_STAYS = (
-    "no rows from this run were landed; its plan is in the ledger for the next run to finish"
-)
-"""The answer about the data for one of ``FOUND_BEFORE_PLANS`` that was found while reading."""
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
 BROKER_OPERATOR = "the brokers' operator"
@@ -185,10 +181,6 @@ class MissingRequirement(RangelandError):
     exit_code = 78
     retry = "not before it has what is missing"
     acts = CLUSTER_OPERATOR
-
-
-FOUND_BEFORE_PLANS = (UsageError, JobFileError, AccessDenied, MissingRequirement)
-"""Errors that are usually found before a plan is entered."""
 
 
 class Unreachable(RangelandError):

@@ -21,7 +21,7 @@ from rangeland.job import Job
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.execution.slice_tasks import tasks_of, wait_for_workers
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
 from rangeland.landing.special_plans.redrive import (
     RedriveResult,
@@ -30,12 +30,12 @@ from rangeland.landing.special_plans.redrive import (
 )
 from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
 from rangeland.landing.target.landing_target import LandingTarget, open_target
-from rangeland.landing.target.ledger_history import recent_checkpoints, recent_pace
+from rangeland.landing.target.ledger_history import expected_speed, recent_checkpoints
 from rangeland.loss import DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.planning.retention_risk import speed_of
 from rangeland.progress_events import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.transform import load_transform, transformed_schema
@@ -61,7 +61,7 @@ def open_landing(
     transform = load_transform(job.sink.transform) if job.sink.transform else None
     progress.step(f"looking at the table {job.sink.table}")
     target = open_target(spark, job)
-    speed = speed_of(recent_pace(target.ledger.view, job.application))
+    speed = expected_speed(target.ledger.view, job.application)
     surveys = PlanSurveys(job, target.history, progress, survey or survey_of, speed)
     row_format = _row_format(job, kind, target, surveys)
     row_schema = typed_rows(job.source.dialect, row_format)
@@ -78,7 +78,7 @@ def _row_format(
     """The row format of the records to land: of those in quarantine, if only these are read."""
     ids: SeenIds = {}
     if not kind.traits.reads_log:
-        ids = quarantined_schema_ids(job, target.history, target.quarantine)
+        ids = quarantined_schema_ids(job, target)
     if not ids and job.decode.fields_with_schema_ids:
         ids = schema_ids_in_logs(job, surveys.early())
     return look_up_row_format(job, ids)
@@ -139,9 +139,8 @@ def redrive(
     context = open_landing(job, spark, progress, kind)
     done = None if dry_run else land_plans(context)
     progress.step("reading the quarantine")
-    target = context.target
-    target.ledger.refresh()
-    batches = quarantined_ranges(job, target.history, target.quarantine, context.row_format)
+    context.target.ledger.refresh()
+    batches = quarantined_ranges(context)
     seconds = time.monotonic() - context.began_at
     return RedriveResult(job.name, job.sink.table, tuple(batches), seconds, done)
 
@@ -213,7 +212,7 @@ class RunLease:
 
 
 def _with_lease(
-    context: LandingContext, work: Callable[[LandingSteps], FinishedPlans]
+    context: LandingContext, work: Callable[[LandingSteps], PlanDraft | None]
 ) -> RunResult:
     """Does the work, and mirrors the checkpoint, while holding a lease if one is needed."""
     lease = RunLease(context)
@@ -222,9 +221,9 @@ def _with_lease(
         # A member that waits for executors would withhold its partitions from the other drivers.
         wait_for_workers(context)
     with lease.hold():
-        finished = work(steps)
+        draft = work(steps)
         lease.mirror(to_the_end=True)
-    return steps.result(finished)
+    return steps.result(draft)
 
 
 def _recent_checkpoints(context: LandingContext) -> set[tuple[Partition, int]]:

@@ -30,10 +30,7 @@ from rangeland.planning.log_identity import (
     Unchanged,
 )
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import (
-    PlanTerms,
-    draft_new,
-)
+from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy

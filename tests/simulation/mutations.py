@@ -132,8 +132,8 @@ TABLE = (
         "files that are gone stay in the table",
         Change(
             "landing.execution.committer:PlanCommitter._add",
-            "self._writer.land(outcome, version, self._table.gone_files())",
-            "self._writer.land(outcome, version)",
+            "target.writer.land(outcome, version, target.table.gone_files())",
+            "target.writer.land(outcome, version)",
         ),
     ),
     Mutation(

@@ -75,11 +75,11 @@ class Driving(landing_steps.LandingSteps):
     def run(self) -> RunResult:
         return self.summed_up(self.land_until_done())
 
-    def summed_up(self, finished: landing_steps.FinishedPlans) -> RunResult:
-        return result_of_plans(self._context, finished.plans, finished.draft)
+    def summed_up(self, draft: PlanDraft | None) -> RunResult:
+        return result_of_plans(self._context, self._finished, draft)
 
     def draft(self) -> Any:
-        position = self.target.history.position(self._job.application)
+        position = self.target.history.position(self._context.job.application)
         left = uncovered_parts(PLAN.ranges, position.landed)
         plan = (
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())

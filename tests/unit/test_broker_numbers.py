@@ -20,7 +20,7 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import SendFetch, WaitUntil
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Address, Leader, LogState, Partition, Range
-from rangeland.planning.plan_builder import MAX_ESTIMATED_BYTES, with_estimate
+from rangeland.planning.planned_ranges import MAX_ESTIMATED_BYTES, with_estimate
 from rangeland.planning.slices import MAX_SLICES, Slicing, cut_slices
 from rangeland.untrusted import MAX_INT64
 from rangeland.zookeeper.broker_registry import (

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from rangeland import errors
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.decode.columns import PLAIN_COLUMNS
@@ -14,11 +15,16 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import land
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.error_answers import (
+    ANSWERS,
+    FOUND_BEFORE_PLANS,
+    PLAN_STAYS,
+    PlanStage,
+    at_stage,
+)
 from rangeland.errors import (
     ALL_OR_NOTHING,
     CLUSTER_OPERATOR,
-    FOUND_BEFORE_PLANS,
-    PLAN_STAYS,
     AccessDenied,
     Conflict,
     EngineFailed,
@@ -34,7 +40,6 @@ from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.model import Address
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.progress_events import NoProgress
 from rangeland.spark.constraint_query import first_violation
 from rangeland.spark.python_workers import check_workers_are_usable
 from rangeland.spark.spark_errors import worker_error
@@ -116,6 +121,40 @@ def test_the_author_sets_tls_and_the_operator_mends_what_the_server_presents(
     assert (type(error), error.acts) == (kind, acts)
 
 
+CLASSES = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, RangelandError)
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("stage", "kinds", "data"),
+    [
+        (PlanStage.READING, FOUND_BEFORE_PLANS, PLAN_STAYS),
+        (PlanStage.COMMITTING, (StorageFailed,), ALL_OR_NOTHING),
+        (PlanStage.UNCONFIRMED, (RangelandError,), ALL_OR_NOTHING),
+    ],
+    ids=lambda value: value.name if isinstance(value, PlanStage) else "",
+)
+def test_an_error_answers_by_the_stage_of_its_plan_or_as_its_class_does(
+    stage: PlanStage,
+    kinds: tuple[type[RangelandError], ...],
+    data: str,
+    kind: type[RangelandError],
+) -> None:
+    cause = OSError("no route")
+    with pytest.raises(kind) as caught, at_stage(stage):
+        raise kind("it broke", why="no route") from cause
+    assert caught.value.data == (data if issubclass(kind, kinds) else kind.data)
+    assert caught.value.__cause__ is cause
+
+
+def test_every_stage_has_an_answer() -> None:
+    assert set(ANSWERS) == set(PlanStage)
+
+
 @pytest.mark.parametrize("error", FOUND_BEFORE_PLANS)
 def test_no_error_that_may_be_found_while_reading_says_that_nothing_was_read(
     error: type[RangelandError],
@@ -140,8 +179,7 @@ def test_an_access_list_is_up_to_the_operator_of_zookeeper(
 
 def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger() -> None:
     committer = PlanCommitter.__new__(PlanCommitter)
-    committer._progress = NoProgress()
-    committer._table = cast(Any, SimpleNamespace(version=0))
+    committer._context = landing_context(SimpleNamespace(table=SimpleNamespace(version=0)))
 
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
@@ -156,19 +194,18 @@ def test_a_log_that_keeps_changing_ends_in_an_error_that_the_runbook_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader = SparkPlanReader.__new__(SparkPlanReader)
-    warned: list[str] = []
+    reader._context = landing_context(None)
     turns: list[bool] = []
 
     def changes(*_: object, is_new: bool) -> Any:
         turns.append(is_new)
         return LogsChanged("orders/0 has other records", "epoch 3 ended at 7")
 
-    monkeypatch.setattr(reader, "_warn", warned.append, raising=False)
     monkeypatch.setattr(reader, "_read_once", changes)
     with pytest.raises(Unreachable, match="epoch 3 ended at 7; nothing is committed") as caught:
         reader.read(cast(Any, None), is_new=True)
     assert type(caught.value) is Unreachable
-    assert (turns, len(warned)) == ([True, False], 1)
+    assert (turns, len(reader._context.warnings)) == ([True, False], 1)
 
 
 @pytest.mark.parametrize(

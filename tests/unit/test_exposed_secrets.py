@@ -11,7 +11,7 @@ import pytest
 from rangeland.errors import EngineFailed, JobFileError, Unreachable
 from rangeland.job.connection_settings import plaintext_secret_warnings, tls_files
 from rangeland.landing import landing_steps
-from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
@@ -105,11 +105,11 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     table = SimpleNamespace(wait_for_maintenance=tuple)
-    context = landing_context(SimpleNamespace(table=table), job_of(plain()))
+    history = SimpleNamespace(position=lambda _: None)
+    context = landing_context(SimpleNamespace(table=table, history=history), job_of(plain()))
     steps = LandingSteps(context)
     planner: Any = steps._planner
     plan = Plan("orders", "rangeland/orders", 1, "kafka", Isolation.READ_COMMITTED, (), ())
-    monkeypatch.setattr(planner, "_history", SimpleNamespace(position=lambda _: None))
     monkeypatch.setattr(planner, "_draft_new", lambda _: PlanDraft(plan=plan, requested=()))
     (note,) = planner.draft().notes
     assert "sent to the brokers in the clear" in note
@@ -119,5 +119,5 @@ def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(landing_steps, "result_of_plans", stop)
     with pytest.raises(EngineFailed, match="enough"):
-        steps.result(FinishedPlans((), None))
+        steps.result(None)
     assert context.warnings == [note]

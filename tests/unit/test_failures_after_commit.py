@@ -15,9 +15,9 @@ from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.delta.transaction_log.table_snapshot import AlreadyCommitted, CommitRequest, Snapshot
+from rangeland.error_answers import PLAN_STAYS
 from rangeland.errors import (
     ALL_OR_NOTHING,
-    PLAN_STAYS,
     AccessDenied,
     Conflict,
     RangelandError,
@@ -28,7 +28,7 @@ from rangeland.errors import (
 from rangeland.landing import landing_steps
 from rangeland.landing.execution.commit_failures import MAX_ATTEMPTS
 from rangeland.landing.execution.committer import PlanCommitter
-from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
+from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target import target_table
@@ -269,11 +269,12 @@ def test_an_error_of_the_result_says_that_the_rows_have_landed(
 ) -> None:
     done = replacing.committer.finish_new(REPLACING)
     steps = LandingSteps(replacing.reading._context)
+    steps._finished.append(done)
     monkeypatch.setattr(landing_steps, "result_of_plans", Mock(side_effect=error))
     monkeypatch.setattr(landing_steps, "plaintext_secret_warnings", lambda _: ())
     monkeypatch.setattr(replacing.target.table, "wait_for_maintenance", tuple)
     with pytest.raises(type(error)) as caught:
-        steps.result(FinishedPlans((done,), None))
+        steps.result(None)
     assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
 
 

@@ -80,7 +80,7 @@ class Reading(SparkPlanReader):
         context = landing_context(target, job(policy, source), surveys=surveys)
         self.warnings = context.warnings
         super().__init__(context, lambda: group)
-        self.log_check = check = FoundChanges(self._job, found)
+        self.log_check = check = FoundChanges(context.job, found)
         self.after = check.after
         self._tasks = cast(Any, self)
         self.read_new: list[bool] = []

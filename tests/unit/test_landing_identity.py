@@ -13,9 +13,9 @@ from rangeland.planning.plan import PlanId
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
+    check_checkpoint_is_of_cluster,
     check_checkpoint_options_are_same,
     check_landed_options_are_same,
-    check_same_cluster,
     with_known_addresses,
 )
 
@@ -106,8 +106,10 @@ def test_a_topic_of_another_cluster_was_not_deleted_and_created_again() -> None:
     marks = {partition: LogMark(9, "old-id", 0)}
     position = JobPosition(marks, Coverage(), 2, cluster=at("a", id="x"))
     with pytest.raises(Conflict, match=r"the checkpoint of t/0 .* belongs to another cluster"):
-        check_same_cluster("lake/t", position, survey, now)
-    check_same_cluster("lake/t", JobPosition(marks, Coverage(), 2, cluster=now), survey, now)
+        check_checkpoint_is_of_cluster("lake/t", position, survey, now)
+    check_checkpoint_is_of_cluster(
+        "lake/t", JobPosition(marks, Coverage(), 2, cluster=now), survey, now
+    )
     elsewhere = {Partition("u", 0): LogMark(9, "old-id", 0)}
     others = JobPosition(elsewhere, Coverage(), 2, cluster=at("a", id="x"))
-    check_same_cluster("lake/t", others, survey, now)
+    check_checkpoint_is_of_cluster("lake/t", others, survey, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from rangeland.landing.audit.offset_lookup import find_offset
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import PlanId
 from rangeland.query_results import FindState
+from tests.fakes.landing import landing_context
 
 P = Partition("orders", 0)
 TABLE = "file:///lake/orders"
@@ -45,7 +46,8 @@ def state_of(
     monkeypatch.setattr(offset_lookup, "table_rows", lambda *about: rows)
     table: Any = SimpleNamespace(landing_commit=lambda *about: None)
     history: Any = SimpleNamespace(landings=lambda: landings, losses=lambda *about: [])
-    found = find_offset(None, table, history, P, 7)
+    target = landing_context(SimpleNamespace(table=table, history=history)).target
+    found = find_offset(cast(Any, None), target, P, 7)
     return found.state, [name.rpartition("/")[2] for name in found.files]
 
 

@@ -29,14 +29,10 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage, coverage_of
+from rangeland.planning.exact_ranges import draft_exact_ranges, draft_ranges_in_log
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.plan_builder import (
-    PlanTerms,
-    draft_exact_ranges,
-    draft_new,
-    draft_ranges_in_log,
-)
+from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy

@@ -21,9 +21,9 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
-from rangeland.job import Job
 from rangeland.job.decode_section import Decode
 from rangeland.landing import landing_steps
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans import redrive
 from rangeland.loss import Action, DamagedBytes, DecidedLoss, Loss, LossKind
 from rangeland.model import (
@@ -44,13 +44,11 @@ from rangeland.model import (
 )
 from rangeland.planning.bound_resolution import RangeRequest
 from rangeland.planning.coverage import Coverage
+from rangeland.planning.exact_ranges import draft_ranges_in_log
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.plan import Plan, PlanId
-from rangeland.planning.plan_builder import (
-    PlanTerms,
-    draft_ranges_in_log,
-)
+from rangeland.planning.plan_builder import PlanTerms
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
@@ -133,13 +131,18 @@ JOB = SimpleNamespace(
 )
 
 
+def redriving(target: Keeping | None) -> LandingContext:
+    schema = SimpleNamespace(schema_to_merge=lambda rows: "")
+    table = SimpleNamespace(schema=schema)
+    parts = SimpleNamespace(history=target, quarantine=target, table=table)
+    return landing_context(parts, JOB)
+
+
 @pytest.mark.usefixtures("all_decodes")
 def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
     target = Keeping(*(kept(ten(first), 30 * MIB) for first in (40, 30, 20, 10, 0)))
-    found = redrive.draft_from_quarantine(
-        *(cast(Job, JOB), cast(Any, target), cast(Any, target), None),
-        *("", JobPosition({}, Coverage(), 2), 5),
-    )
+    position = JobPosition({}, Coverage(), 2)
+    found = redrive.draft_from_quarantine(redriving(target), position, 5)
     assert found.plan.ranges == tuple(
         replace(ten(first), estimated_bytes=30 * MIB) for first in (30, 40)
     )
@@ -150,10 +153,10 @@ def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
 def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> None:
     target = Keeping(kept(ten(0), 1))
     target.tags = ("A",)
-    about = cast(Job, JOB), cast(Any, target), cast(Any, target), None
+    context = redriving(target)
     position = JobPosition({}, Coverage(), 2)
-    assert redrive.draft_from_quarantine(*about, "", position, 5).plan.tags == ("A",)
-    (found,) = redrive.quarantined_ranges(*about)
+    assert redrive.draft_from_quarantine(context, position, 5).plan.tags == ("A",)
+    (found,) = redrive.quarantined_ranges(context)
     assert found.read_filter == (Isolation.READ_COMMITTED, ("A",))
 
 
@@ -165,16 +168,14 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
     ]
     monkeypatch.setattr(redrive, "_try_batches", lambda *about: iter(found))
     position = JobPosition({}, Coverage(), 2)
-    made = redrive.draft_from_quarantine(
-        cast(Job, JOB), cast(Any, None), cast(Any, None), None, "", position, 5
-    ).plan
+    made = redrive.draft_from_quarantine(redriving(None), position, 5).plan
     assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
 
 
 @pytest.mark.usefixtures("all_decodes")
 def test_what_is_listed_holds_no_bytes() -> None:
     target = Keeping(kept(ten(10), 30), kept(ten(0), 20))
-    found = redrive.quarantined_ranges(cast(Job, JOB), cast(Any, target), cast(Any, target), None)
+    found = redrive.quarantined_ranges(redriving(target))
     assert [(one.batch.range, one.batch.size_bytes) for one in found] == [
         (ten(0), 20),
         (ten(10), 30),
@@ -188,18 +189,18 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
         kept(ten(0), 1, 9, b"newer"), kept(ten(0), 1, 5, b"older"), kept(ten(50), 1), other_life
     )
     wanted = plan(Range(P0, 2, 4, "id"), Range(P0, 6, 10, "id"))
-    found = redrive.settings_of(cast(Job, JOB), wanted, cast(Any, target), None).quarantined_bytes
+    found = redrive.settings_of(redriving(target), wanted).quarantined_bytes
     assert found is not None
     assert found == dict.fromkeys((0, 1), DamagedBytes(b"newer", (), "bad"))
     assert target.read == [ten(0), ten(0)]
     with pytest.raises(Conflict, match="no bytes of"):
-        redrive.settings_of(cast(Job, JOB), plan(ten(30)), cast(Any, target), None)
+        redrive.settings_of(redriving(target), plan(ten(30)))
 
 
 def test_kept_bytes_are_decoded_as_their_plan_and_the_memory_budget_of_the_job_say() -> None:
     target = Keeping(kept(ten(0), 1))
     wanted = replace(plan(ten(0)), tags=("A",), isolation=Isolation.READ_UNCOMMITTED)
-    settings = redrive.settings_of(cast(Job, JOB), wanted, cast(Any, target), None)
+    settings = redrive.settings_of(redriving(target), wanted)
     assert (settings.tags, settings.isolation) == (("A",), Isolation.READ_UNCOMMITTED)
     assert settings.cluster.max_batch_bytes == 300 * MIB
 
@@ -423,10 +424,9 @@ class _Still:
 @pytest.mark.usefixtures("agreeing")
 def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
     driver = Turning(plans=3 * landing_steps.MAX_LOST_RACES)
-    finished = driver.land_until_done()
-    assert len(finished.plans) == 3 * landing_steps.MAX_LOST_RACES
-    assert finished.draft is not None
-    assert finished.draft.is_empty
+    draft = driver.land_until_done()
+    assert len(driver._finished) == 3 * landing_steps.MAX_LOST_RACES
+    assert draft.is_empty
 
 
 @pytest.mark.usefixtures("agreeing")
@@ -439,12 +439,14 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
         return replace(make(), leaves_more=next(drafts))
 
     driver.draft = draft  # type: ignore[method-assign]
-    assert len(driver.land_until_done().plans) == 3
+    driver.land_until_done()
+    assert len(driver._finished) == 3
 
 
 @pytest.mark.usefixtures("agreeing")
 def test_who_is_outrun_again_and_again_gives_up() -> None:
     driver = Turning(1, outrun=landing_steps.MAX_LOST_RACES - 1)
-    assert len(driver.land_until_done().plans) == 1
+    driver.land_until_done()
+    assert len(driver._finished) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
         Turning(1, outrun=landing_steps.MAX_LOST_RACES).land_until_done()

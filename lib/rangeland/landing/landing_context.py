@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LandingContext:
-    """A command that lands, or that shows what one would land, once its table has been read. A step
-    keeps it, or what it needs of it and of its target as private attributes of the same names."""
+    """A command that lands, or that shows what one would land, once its table has been read. Its
+    steps keep it, and take what they need of it and of its target."""
 
     spark: SparkSession
     job: Job

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import look_up_read_settings
@@ -45,8 +45,7 @@ from rangeland.loss import DecidedLoss
 from rangeland.model import Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import rebuild_draft
-from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_draft import PlanDraft, rebuild_draft
 from rangeland.planning.retention_risk import risk_warnings
 from rangeland.results import RunResult
 from rangeland.spark.python_workers import start_workers
@@ -56,18 +55,10 @@ MAX_LOST_RACES = 50
 plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedPlans:
-    """What a command has done: the plans that are in the table, in the order in which it finished
-    them, and its last draft, if any."""
-
-    plans: tuple[CommittedPlan, ...]
-    draft: PlanDraft | None
-
-
 class LandingSteps:
-    """The steps of one command, and the plans that it has finished so far. ``land_until_done`` or
-    ``apply`` does the work, and ``result`` sums it up; ``preview`` shows what would be done.
+    """The steps of one command, and the plans that it has finished so far, in that order.
+    ``land_until_done`` or ``apply`` does the work and returns the last draft, with which ``result``
+    sums it up; ``preview`` shows what would be done.
     ``shared_reader`` returns the reader for plans that are shared with other drivers, and
     ``mirror`` mirrors the checkpoint between two plans; both do nothing without a group."""
 
@@ -78,12 +69,6 @@ class LandingSteps:
         mirror: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
-        self._job = context.job
-        self._surveys = context.surveys
-        target = context.target
-        self._ledger = target.ledger
-        self._history = target.history
-        self._writer = target.writer
         self._mirror = mirror
         self.reader = SparkPlanReader(context, shared_reader)
         self._committer = PlanCommitter(context, self.reader)
@@ -100,39 +85,38 @@ class LandingSteps:
             check_table_can_take_rows(self._context)
         return draft, unfinished
 
-    def land_until_done(self) -> FinishedPlans:
+    def land_until_done(self) -> PlanDraft:
         """Finishes one plan per turn until nothing is left to land: first the plans that come first
         and those that block its own plan, then its own plan."""
         with self._recording_losses():
-            draft = self._land()
-        return FinishedPlans(tuple(self._finished), draft)
+            return self._land()
 
-    def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> FinishedPlans:
+    def apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
         """Finishes a plan that was made earlier, after checking that it still applies unless it was
         already entered. The losses are recorded before the plan is entered, so that a driver that
-        finds it entered has nothing left to record. Its draft has the plan; there is none if it was
+        finds it entered has nothing left to record. The draft has the plan; there is none if it was
         entered by another driver."""
         with self._recording_losses():
-            draft = self._apply(plan, unplanned_losses)
-        return FinishedPlans(tuple(self._finished), draft)
+            return self._apply(plan, unplanned_losses)
 
     # --- turns --------------------------------------------------------------------------
 
     def _land(self) -> PlanDraft:
         """Finishes plans, and returns the last draft."""
+        context = self._context
         lost_ranges: tuple[Range, ...] = ()
         lost_races = 0
         while lost_races < MAX_LOST_RACES:
             unfinished = self._unfinished_plans()
-            first = step_before_draft(self._job, self._context.kind, unfinished)
-            step = first or step_for_draft(self._job, self._planner.draft(), unfinished)
+            first = step_before_draft(context.job, context.kind, unfinished)
+            step = first or step_for_draft(context.job, self._planner.draft(), unfinished)
             match step:
                 case Finish(entered, satisfied_draft):
                     finished = self._finish_entered(entered)
                     if satisfied_draft is not None and not finished.is_given_up:
                         return satisfied_draft
                 case LandNothing(draft):
-                    self._record_losses(draft.unplanned_losses(self._surveys.last.logs))
+                    self._record_losses(draft.unplanned_losses(context.surveys.last.logs))
                     # If another driver has landed the same ranges in the meantime, say so.
                     return replace(draft, already_landed=draft.already_landed or lost_ranges)
                 case Enter(draft):
@@ -146,26 +130,27 @@ class LandingSteps:
                         lost_races += 1
                 case _:
                     assert_never(step)
-            self._surveys.forget_early()
-            self._ledger.refresh()
+            context.surveys.forget_early()
+            context.target.ledger.refresh()
             if self._finished:
                 self._mirror()
         raise Conflict(
-            f"the job {self._job.name} could not enter a plan in {MAX_LOST_RACES} tries",
+            f"the job {context.job.name} could not enter a plan in {MAX_LOST_RACES} tries",
             why="other drivers keep entering plans for the same table",
             do="run it again when they are done",
         )
 
     def _apply(self, plan: Plan, unplanned_losses: Sequence[DecidedLoss]) -> PlanDraft | None:
         """Finishes plans, and returns the draft with this one."""
+        target = self._context.target
         check_table_and_ledger_agree(self._context)
-        if (entered := self._history.entered_plan(plan)) is not None:
+        if (entered := target.history.entered_plan(plan)) is not None:
             self._finish_entered(entered)
             return None
         if plan.schema_json != self._context.schema_to_merge():
             raise outdated_error(plan, "it was made for rows with other columns")
         self._finish_prepared()
-        unfinished = self._history.unfinished_plans()
+        unfinished = target.history.unfinished_plans()
         draft = self._draft_of(plan, unfinished, unplanned_losses)
         if draft.is_without_effect:
             self._record_losses(unplanned_losses, plan.made_at_ms)
@@ -174,8 +159,8 @@ class LandingSteps:
         if self._enter(plan, unfinished, unplanned_losses, plan.made_at_ms):
             self._finish_new(plan)
             return draft
-        self._ledger.refresh()
-        if (entered := self._history.entered_plan(plan)) is not None:
+        target.ledger.refresh()
+        if (entered := target.history.entered_plan(plan)) is not None:
             self._finish_entered(entered)
             return None
         raise outdated_error(plan, "another plan was entered at the same time")
@@ -183,7 +168,7 @@ class LandingSteps:
     def _unfinished_plans(self) -> Sequence[EnteredPlan]:
         """The plans that are unfinished, in a table that agrees with its ledger."""
         check_table_and_ledger_agree(self._context)
-        return self._history.unfinished_plans()
+        return self._context.target.history.unfinished_plans()
 
     def _finish_new(self, plan: Plan) -> None:
         self._finished.append(self._committer.finish_new(plan))
@@ -195,9 +180,10 @@ class LandingSteps:
 
     def _finish_prepared(self) -> None:
         """Commits prepared outcomes: a plan that was made since counts them as landed."""
-        while plans := [u for u in self._history.unfinished_plans() if u.outcome is not None]:
+        target = self._context.target
+        while plans := [u for u in target.history.unfinished_plans() if u.outcome is not None]:
             self._finish_entered(plans[0])
-            self._ledger.refresh()
+            target.ledger.refresh()
             check_table_and_ledger_agree(self._context)
 
     # --- entering a plan ----------------------------------------------------------------
@@ -210,23 +196,25 @@ class LandingSteps:
     ) -> PlanDraft:
         """A draft with a plan that was made earlier. Raises Conflict if the plan no longer applies,
         and RangeLost if its offsets are gone and the policy is to fail."""
-        position = self._history.position(plan.application)
+        job = self._context.job
+        position = self._context.target.history.position(plan.application)
         check_still_current(plan, unfinished, position)
-        self.reader.log_check.check_same_cluster(look_up_read_settings(self._job), plan)
+        self.reader.log_check.check_plan_is_of_cluster(look_up_read_settings(job), plan)
         self._planner.check_still_there(plan)
-        is_own_run = self._job.is_own_run(plan)
-        notes = plaintext_secret_warnings(self._job)
+        is_own_run = job.is_own_run(plan)
+        notes = plaintext_secret_warnings(job)
         draft = rebuild_draft(plan, unplanned_losses, position, notes, moves_checkpoint=is_own_run)
-        check_follows_checkpoint(plan, draft.passed_over, self._job.request.from_bounds)
+        check_follows_checkpoint(plan, draft.passed_over, job.request.from_bounds)
         return draft
 
     def _enter_draft(self, draft: PlanDraft, unfinished: Sequence[EnteredPlan]) -> bool:
         """Enters a draft, after warnings that may be a reason to stop the run."""
+        surveys = self._context.surveys
         check_draft_can_land(self._context, draft)
-        risks = risk_warnings(draft.risks, self._surveys.speed)
+        risks = risk_warnings(draft.risks, surveys.speed)
         for text in (*passed_over_warnings(draft.passed_over), *risks):
             self._context.warn(text)
-        return self._enter(draft.plan, unfinished, draft.unplanned_losses(self._surveys.last.logs))
+        return self._enter(draft.plan, unfinished, draft.unplanned_losses(surveys.last.logs))
 
     def _enter(
         self,
@@ -237,22 +225,24 @@ class LandingSteps:
     ) -> bool:
         """False if another driver has entered a plan since the target was refreshed."""
         context = self._context
+        writer = context.target.writer
         context.progress.step("entering the plan")
         # Workers import what tasks need while the table is checked.
-        start_workers(context.spark, login_packages(self._job))
+        start_workers(context.spark, login_packages(context.job))
         check_table_can_take_rows(context)
         wait_for_workers(context)
-        self._writer.open_or_create(context.row_schema)
+        writer.open_or_create(context.row_schema)
         if warning := context.target.table.store_warning(replaces=plan.replaces):
             context.warn(warning)
         self._record_losses(unplanned_losses, seen_at_ms)
-        return self._writer.enter(plan, unfinished)
+        return writer.enter(plan, unfinished)
 
     # --- losses and results -------------------------------------------------------------
 
     def _record_losses(self, losses: Sequence[DecidedLoss], seen_at_ms: int | None = None) -> None:
-        sequence = self._context.target.identity.landed_sequence(self._job.application) + 1
-        self._writer.record_losses(sequence, losses, seen_at_ms)
+        target = self._context.target
+        sequence = target.identity.landed_sequence(self._context.job.application) + 1
+        target.writer.record_losses(sequence, losses, seen_at_ms)
 
     @contextmanager
     def _recording_losses(self) -> Iterator[None]:
@@ -267,31 +257,28 @@ class LandingSteps:
                 raise
 
     def _record_losses_in(self, error: RangeLost | BadRecord) -> None:
-        ids = {p: log.leader.topic_id for p, log in self._surveys.last.logs.items()}
+        ids = {p: log.leader.topic_id for p, log in self._context.surveys.last.logs.items()}
         try:
             losses = [replace(x, topic_id=ids.get(x.partition)) for x in losses_in(error)]
             self._record_losses(losses)
         except RangelandError as other:
             self._context.warn(f"the loss could not be recorded in the ledger: {other}")
 
-    def result(self, finished: FinishedPlans) -> RunResult:
+    def result(self, draft: PlanDraft | None) -> RunResult:
         """The result of the command, once the last upkeep of table and ledger is done."""
-        with _count_landed(finished.plans):
-            return self._result(finished)
-
-    def _result(self, finished: FinishedPlans) -> RunResult:
         context = self._context
-        draft = finished.draft
-        notes = draft.notes if draft is not None else plaintext_secret_warnings(self._job)
-        if finished.plans and (warning := self._ledger.compact()):
-            context.warn(warning)
-        for text in (*context.target.table.wait_for_maintenance(), *notes):
-            context.warn(text)
-        return replace(
-            result_of_plans(context, finished.plans, draft),
-            seconds=time.monotonic() - context.began_at,
-            warnings=tuple(context.warnings),
-        )
+        target = context.target
+        with _count_landed(self._finished):
+            notes = draft.notes if draft is not None else plaintext_secret_warnings(context.job)
+            if self._finished and (warning := target.ledger.compact()):
+                context.warn(warning)
+            for text in (*target.table.wait_for_maintenance(), *notes):
+                context.warn(text)
+            return replace(
+                result_of_plans(context, self._finished, draft),
+                seconds=time.monotonic() - context.began_at,
+                warnings=tuple(context.warnings),
+            )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Finds the losses by absent partitions: gone from the cluster, or unreadable for now. Pure.
+"""Finds the losses of absent partitions: gone from the cluster, or unreadable for now. Pure.
 
 A partition that is gone is a loss. A partition without a leader is not, nor are offsets that an
 open transaction holds back: runs wait for both. A partition whose broker goes down while it is read
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from rangeland.planning.bound_resolution import RangeRequest
 
 
-def vanished_partitions(
+def absent_partition_losses(
+    request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
+) -> list[Loss]:
+    """Requested partitions for which the survey has no log: gone, or unreachable."""
+    gone = _vanished_partitions(request, survey, checkpoint)
+    return [*gone, *_unreachable_partitions(request, survey, checkpoint)]
+
+
+def _vanished_partitions(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
     """Requested partitions that were landed and no longer exist."""
@@ -63,7 +71,7 @@ def _is_within_bounds(request: RangeRequest, partition: Partition) -> bool:
     return all(side.of(partition) is not None for side in sides)
 
 
-def unreachable_partitions(
+def _unreachable_partitions(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
     """Partitions without a leader now: from metadata, or from the checkpoint if a broker that has

@@ -27,10 +27,9 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.absent_partitions import (
+    absent_partition_losses,
     as_lagging_replica,
     as_open_transaction,
-    unreachable_partitions,
-    vanished_partitions,
     with_confirmation,
 )
 from rangeland.planning.coverage import Coverage
@@ -72,17 +71,19 @@ class RangeRequest:
     topics: tuple[str, ...] = ()
     """The topics that the job names: a missing one that has a checkpoint is not a typo."""
 
+    @property
+    def every_bound(self) -> tuple[Bound, ...]:
+        return self.first_run, *self.from_bounds.every, *self.until_bounds.every
+
 
 def times_asked(request: RangeRequest) -> list[int]:
     """All distinct instants, in ms, that a survey must look up for this request."""
-    bounds = (request.first_run, *request.from_bounds.every, *request.until_bounds.every)
-    return sorted({bound.time_ms for bound in bounds if isinstance(bound, AtTime)})
+    return sorted({bound.time_ms for bound in request.every_bound if isinstance(bound, AtTime)})
 
 
 def groups_asked(request: RangeRequest) -> list[str]:
     """All distinct consumer groups whose offsets a survey must look up."""
-    bounds = (request.first_run, *request.from_bounds.every, *request.until_bounds.every)
-    return sorted({bound.group for bound in bounds if isinstance(bound, GroupOffset)})
+    return sorted({bound.group for bound in request.every_bound if isinstance(bound, GroupOffset)})
 
 
 def resolve(
@@ -98,26 +99,23 @@ def resolve(
 
     Raises JobFileError for a request that makes no sense.
     """
-    checkpoint = position.checkpoint
     landed = position.landed
-    vanished = vanished_partitions(request, survey, checkpoint)
-    unreachable = unreachable_partitions(request, survey, checkpoint)
-    missing = {loss.partition for loss in (*vanished, *unreachable)}
-    _check_range_partitions_exist(request, survey, missing)
+    absent = absent_partition_losses(request, survey, position.checkpoint)
+    _check_range_partitions_exist(request, survey, {loss.partition for loss in absent})
     ranges: list[Range] = []
     losses: list[Loss] = []
     begins: dict[Partition, Bound | None] = {}
     for partition in sorted(survey.logs):
         log = survey.logs[partition]
         begins[partition] = _lower_bound(request, partition, position)
-        resolved = _resolve_one(request, survey, log, begins[partition], checkpoint, landed)
+        resolved = _resolve_one(request, survey, position, log, begins[partition])
         if resolved is None:
             continue
         if isinstance(resolved, FailingLosses):
             return ResolvedRequest((), failing=resolved)
         ranges.append(resolved[0])
         losses += _unlanded_losses(resolved[1], log.leader.topic_id, landed)
-    losses += (*vanished, *unreachable, *overwritten)
+    losses += (*absent, *overwritten)
     notes = _expiry_notes(begins, survey, ranges, landed)
     notes += _inexact_notes(begins, request.until_bounds, survey, ranges)
     losses = [with_confirmation(loss, survey) for loss in losses]
@@ -161,11 +159,12 @@ def _expiry_notes(
 def _resolve_one(
     request: RangeRequest,
     survey: Survey,
+    position: JobPosition,
     log: LogState,
     lower: Bound | None,
-    checkpoint: Mapping[Partition, LogMark],
-    landed: Coverage,
 ) -> tuple[Range, list[Loss]] | FailingLosses | None:
+    """The range of one log, with its losses: those since the checkpoint, and those outside what the
+    log has. None if the request leaves its partition out."""
     mark: LogMark | None = None
     upper = request.until_bounds.of(log.partition)
     if lower is None or upper is None:
@@ -174,10 +173,10 @@ def _resolve_one(
         _check_from_is_not_after_until(log, lower, upper, lower.time_ms, upper.time_ms, None)
     losses: list[Loss] = []
     if isinstance(lower, FromCheckpoint):
-        mark, losses = changes_since(checkpoint[log.partition], survey, log)
+        mark, losses = changes_since(position.checkpoint[log.partition], survey, log)
         for loss in losses:
             skips = request.policy.action_for(loss) is Action.SKIP
-            if skips and (reason := why_indistinguishable(loss, log, landed)):
+            if skips and (reason := why_indistinguishable(loss, log, position.landed)):
                 return FailingLosses((loss.with_action(Action.FAIL),), why_same_offsets=reason)
         lower = AtOffset(mark.until_offset)
     for bound in (lower, upper):

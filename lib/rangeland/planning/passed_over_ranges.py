@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from rangeland.grouping import by_partition
 from rangeland.model import FromCheckpoint, LogState, Partition, Range
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.coverage import Coverage
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import Interval, subtract
+from rangeland.planning.job_position import JobPosition
+from rangeland.planning.plan import Plan
 from rangeland.wording import count_noun
 
 
@@ -42,21 +43,16 @@ def _is_ahead(r: Range, log: LogState, mark: LogMark | None) -> bool:
     return may_be_same(mark.topic_id, r.topic_id) and r.from_offset > mark.until_offset
 
 
-def ranges_passed_over(
-    before: Mapping[Partition, LogMark],
-    after: Mapping[Partition, LogMark],
-    ranges: Sequence[Range],
-    landed: Coverage,
-) -> tuple[Range, ...]:
+def ranges_passed_over(plan: Plan, position: JobPosition) -> tuple[Range, ...]:
     """The offsets that a plan's checkpoint passes over, and that no plan lands."""
     passed_over = []
-    planned = by_partition(ranges)
-    for partition, mark in sorted(before.items()):
-        new = after.get(partition, mark)
+    planned = by_partition(plan.ranges)
+    for partition, mark in sorted(position.checkpoint.items()):
+        new = plan.checkpoint.get(partition, mark)
         if not may_be_same(mark.topic_id, new.topic_id) or new.until_offset <= mark.until_offset:
             continue
         covered = [r.interval for r in planned.get(partition, ())]
-        covered += landed.of(partition, new.topic_id)
+        covered += position.landed.of(partition, new.topic_id)
         passed_over += [
             Range(partition, start, end, new.topic_id)
             for start, end in subtract((mark.until_offset, new.until_offset), covered)

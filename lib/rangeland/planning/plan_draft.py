@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rangeland.loss import DecidedLoss
+from rangeland.loss import Action, DecidedLoss, Loss
 from rangeland.model import LogState, Partition, Range
+from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses
+from rangeland.planning.passed_over_ranges import passed_over_warnings, ranges_passed_over
 from rangeland.planning.plan import Plan
 from rangeland.planning.retention_risk import RetentionRisk
 
@@ -54,3 +56,32 @@ class PlanDraft:
             replace(loss, topic_id=ids.get(loss.partition))
             for loss in (*self.held, *self.skipped_losses)
         )
+
+
+def rebuild_draft(
+    plan: Plan,
+    unplanned_losses: Sequence[DecidedLoss],
+    position: JobPosition,
+    notes: Sequence[str],
+    *,
+    moves_checkpoint: bool,
+) -> PlanDraft:
+    """Reconstructs the draft of an existing plan. ``unplanned_losses`` are the draft's losses that
+    are not part of the plan."""
+    held = tuple(loss for loss in unplanned_losses if loss.action is Action.HOLD)
+    skipped = tuple(loss for loss in unplanned_losses if loss.action is Action.SKIP)
+    passed_over = ranges_passed_over(plan, position) if moves_checkpoint else ()
+    return PlanDraft(
+        plan=plan,
+        requested=plan.ranges,
+        held=held,
+        notes=(*passed_over_warnings(passed_over), *skipped_loss_warnings(skipped), *notes),
+        skipped_losses=skipped,
+        moves_without_landing=plan.checkpoint != position.checkpoint,
+        passed_over=passed_over,
+    )
+
+
+def skipped_loss_warnings(losses: Sequence[Loss]) -> list[str]:
+    """The warnings about a draft's ``skipped_losses``."""
+    return [f"{loss}: {loss.evidence}; skipped, as policy.{loss.kind} is skip" for loss in losses]

@@ -103,7 +103,9 @@ def check_checkpoint_options_are_same(table: str, landed: ReadOptions, wanted: R
         )
 
 
-def check_same_cluster(table: str, position: JobPosition, survey: Survey, cluster: Cluster) -> None:
+def check_checkpoint_is_of_cluster(
+    table: str, position: JobPosition, survey: Survey, cluster: Cluster
+) -> None:
     """Raises Conflict where the checkpoint belongs to a different cluster: its offsets mean nothing
     in these logs, and a topic with another id was not deleted and created again."""
     planned_from = position.cluster

@@ -29,7 +29,7 @@ def verify(job: Job, spark: SparkSession, progress: Progress) -> VerifyResult:
     if not _is_untouched(target):
         progress.step(f"reading the offsets in {job.sink.table}")
         target.ledger.refresh_as_one()
-        verification = examine(spark, target.table, target.history)
+        verification = examine(spark, target)
     return VerifyResult(
         job=job.name,
         table=job.sink.table,
@@ -77,4 +77,4 @@ def find(
     target = open_target(spark, job)
     if _is_untouched(target):
         return Finding(partition, offset, FindState.NOT_LANDED, why="nothing has landed in it yet")
-    return find_offset(spark, target.table, target.history, partition, offset)
+    return find_offset(spark, target, partition, offset)

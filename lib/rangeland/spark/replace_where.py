@@ -16,13 +16,8 @@ from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.java_bridge.java_errors import java_chain, translate
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.column_mapping import shown_schema, stored_schema
-from rangeland.errors import (
-    ALL_OR_NOTHING,
-    Bug,
-    EngineFailed,
-    RangelandError,
-    StorageFailed,
-)
+from rangeland.error_answers import PlanStage, at_stage
+from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
@@ -183,7 +178,8 @@ def replace_rows(
         reason = (message.strip() or name).splitlines()[0][:MAX_LINE]
         if name.rpartition(".")[2].startswith(CONFLICTS):
             return RowsChanged(path, reason)
-        raise _replacement_error(chain, path, reason) from error
+        with at_stage(PlanStage.UNCONFIRMED):
+            raise _replacement_error(chain, path, reason) from error
     fields = {"table": path, "application": plan_id.application, "sequence": plan_id.sequence}
     logger.info("Replaced rows", extra=fields)
     return None
@@ -192,9 +188,7 @@ def replace_rows(
 def _replacement_error(chain: Sequence[tuple[str, str]], path: str, reason: str) -> RangelandError:
     what = f"could not replace rows of {path}"
     failure = translate(what, chain)
-    if isinstance(failure, Bug) or not isinstance(failure, RangelandError):
-        # Spark has failed in a way that can be retried.
-        failure = StorageFailed(
-            what, why=reason, do="run again; if it fails again, read Spark's log"
-        )
-    return failure.with_answers(data=ALL_OR_NOTHING)
+    if isinstance(failure, RangelandError) and not isinstance(failure, Bug):
+        return failure
+    # Spark has failed in a way that can be retried.
+    return StorageFailed(what, why=reason, do="run again; if it fails again, read Spark's log")

@@ -31,14 +31,8 @@ from rangeland.delta.transaction_log.table_snapshot import (
     NotReady,
     Snapshot,
 )
-from rangeland.error_answers import answer_about_data
-from rangeland.errors import (
-    ALL_OR_NOTHING,
-    Conflict,
-    RangelandError,
-    StorageFailed,
-    TableRefused,
-)
+from rangeland.error_answers import PlanStage, at_stage
+from rangeland.errors import Conflict, RangelandError, TableRefused
 from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
@@ -120,7 +114,7 @@ def land(
         done = _commit(delta, snapshot, new)
     except Conflict:
         # A commit whose response was lost may conflict with itself.
-        with answer_about_data(ALL_OR_NOTHING):
+        with at_stage(PlanStage.UNCONFIRMED):
             latest = delta.load(snapshot.path)
         if latest is None or latest.table_id != snapshot.table_id:
             raise
@@ -134,7 +128,7 @@ def land(
             return CommittedOutcome(version, is_new=True, added=tuple(change.added))
         case AlreadyCommitted():
             # Delta Kernel reads the log that is now at the path, perhaps another table's.
-            with answer_about_data(ALL_OR_NOTHING):
+            with at_stage(PlanStage.UNCONFIRMED):
                 check_same_table(delta, snapshot)
             plan_id = PlanId(request.application, request.sequence)
             return CommittedOutcome(landed_at(delta, snapshot.path, plan_id, since), is_new=False)
@@ -153,7 +147,7 @@ def _commit(
         missing.extend(gone_files(storage, request.files))
         return not missing
 
-    with answer_about_data(ALL_OR_NOTHING, (StorageFailed,)):
+    with at_stage(PlanStage.COMMITTING):
         done = delta.commit(snapshot, request, is_whole)
     return FilesGone(tuple(missing)) if isinstance(done, NotReady) else done
 

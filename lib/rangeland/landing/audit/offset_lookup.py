@@ -13,7 +13,7 @@ from rangeland.errors import UsageError
 from rangeland.landing.audit.table_rows import TableRows, table_rows
 from rangeland.landing.audit.verification import Landings
 from rangeland.landing.target.job_history import JobHistory
-from rangeland.landing.target.target_table import TargetTable
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.incarnation import may_be_same
@@ -27,18 +27,18 @@ _LEFT_OUT = {Action.QUARANTINE: FindState.QUARANTINED, Action.SKIP: FindState.LO
 
 
 def find_offset(
-    spark: SparkSession, table: TargetTable, history: JobHistory, partition: Partition, offset: int
+    spark: SparkSession, target: LandingTarget, partition: Partition, offset: int
 ) -> Finding:
     """Finds the landing that an offset came from, and its row. Raises UsageError if several brokers
     have that partition."""
-    landed = history.landings()
+    landed = target.history.landings()
     partition = _landed_partition(landed, partition)
     landings = [
         (plan, outcome)
         for plan, outcome in landed
         if any(event_range.range.has(partition, offset) for event_range in outcome.ranges)
     ]
-    rows = table_rows(spark, table)
+    rows = table_rows(spark, target.table)
     files = rows.files_with(partition, offset)
     if not landings:
         state = FindState.UNKNOWN_ROW if files else FindState.NOT_LANDED
@@ -49,11 +49,11 @@ def find_offset(
     files, is_its_own = _files_of_newest(landings, partition, offset, files)
     if files and is_its_own:
         state, why = FindState.LANDED, ""
-    elif (loss := _loss_of(history, plan, partition, offset)) is not None:
+    elif (loss := _loss_of(target.history, plan, partition, offset)) is not None:
         state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
     else:
         state, why = _state_without_row(rows, event_range, offset, may_be_another=bool(files))
-    commit = table.landing_commit(plan.plan_id, plan.table_version)
+    commit = target.table.landing_commit(plan.plan_id, plan.table_version)
     return Finding(
         partition,
         offset,

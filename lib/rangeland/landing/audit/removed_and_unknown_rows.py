@@ -37,7 +37,7 @@ def check_rows_remain(
         return
     progress.step(f"rows of {job.sink.table} were removed or replaced: reading its offsets")
     try:
-        holes = examine(spark, target.table, target.history).audit.holes
+        holes = examine(spark, target).audit.holes
     except TableRefused:  # its rows cannot be read, so the table's history decides
         raise removal_error(job.sink.table, removal) from None
     if any(job.source.reads(hole.partition.topic) for hole in holes):

@@ -15,8 +15,7 @@ from rangeland.delta.ledger.landed_offsets import without_still_to_come
 from rangeland.grouping import group_by
 from rangeland.job import Job
 from rangeland.landing.audit.table_rows import table_rows
-from rangeland.landing.target.job_history import JobHistory
-from rangeland.landing.target.target_table import TargetTable
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Partition
 from rangeland.planning.table_audit import (
     Audit,
@@ -48,13 +47,13 @@ class Verification:
     spans: Mapping[Partition, OffsetSpans] = field(default_factory=dict)
 
 
-def examine(spark: SparkSession, table: TargetTable, history: JobHistory) -> Verification:
+def examine(spark: SparkSession, target: LandingTarget) -> Verification:
     """Compares the table with all its landings. Reads three columns of the whole table, in the
     version that was last read: rows that land in the meantime are in a later one."""
-    landings = history.landings()
-    landed_ranges = ranges_in_force(landed_ranges_of(landings, history.losses()))
+    landings = target.history.landings()
+    landed_ranges = ranges_in_force(landed_ranges_of(landings, target.history.losses()))
     by_broker = any(landed_range.range.partition.broker for landed_range in landed_ranges)
-    rows = table_rows(spark, table)
+    rows = table_rows(spark, target.table)
     in_bytes = ranges_in_bytes(landed_ranges)
     counted = rows.entries(in_bytes) if in_bytes else {}
     # If offsets are bytes in all logs, every entry would be a span, which is useless.
@@ -65,7 +64,7 @@ def examine(spark: SparkSession, table: TargetTable, history: JobHistory) -> Ver
         landings=len(landings),
         landed_ranges=tuple(landed_ranges),
         audit=audit(landed_ranges, spans, counted),
-        gone_files=tuple(f.path for f in table.gone_files()),
+        gone_files=tuple(f.path for f in target.table.gone_files()),
         spans=spans,
     )
 
@@ -93,14 +92,10 @@ def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> li
 
 
 def holes_of_job(
-    spark: SparkSession,
-    table: TargetTable,
-    history: JobHistory,
-    job: Job,
-    warn: Callable[[str], None],
+    spark: SparkSession, target: LandingTarget, job: Job, warn: Callable[[str], None]
 ) -> LocatedHoles:
     """The holes in the topics that a job reads."""
-    verification = examine(spark, table, history)
+    verification = examine(spark, target)
     located = locate_holes(verification.landed_ranges, verification.audit.holes, verification.spans)
     if located.shared:
         warn(

@@ -35,27 +35,26 @@ from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.coverage import Coverage
+from rangeland.planning.exact_ranges import (
+    draft_exact_ranges,
+    draft_ranges_in_log,
+    permanent_failures,
+)
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.lagging_ends import judge_draft
 from rangeland.planning.loss_errors import FailingLosses, failing_error, range_lost_error
 from rangeland.planning.overwrite_check import find_overwritten, in_earlier_epochs, marks_of_landed
 from rangeland.planning.plan import Plan, with_own_application
-from rangeland.planning.plan_builder import (
-    PlanTerms,
-    draft_exact_ranges,
-    draft_new,
-    draft_ranges_in_log,
-    permanent_failures,
-)
+from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.read_options import (
     LandedRead,
     ReadOptions,
+    check_checkpoint_is_of_cluster,
     check_checkpoint_options_are_same,
     check_landed_options_are_same,
-    check_same_cluster,
     with_known_addresses,
 )
 from rangeland.schema_registry.registry_settings import LONG_AGO
@@ -68,37 +67,28 @@ class Planner:
     """Makes drafts for one command."""
 
     def __init__(self, context: LandingContext) -> None:
-        self._spark = context.spark
-        self._job = context.job
-        self._kind = context.kind
-        self._table = context.target.table
-        self._history = context.target.history
-        self._quarantine = context.target.quarantine
-        self._ledger = context.target.ledger
-        self._surveys = context.surveys
-        self._progress = context.progress
-        self._warn = context.warn
-        self._row_format = context.row_format
-        self._schema_to_merge = context.schema_to_merge
+        self._context = context
 
     def check_still_there(self, plan: Plan) -> None:
         """Surveys the logs of a plan that is not entered yet. Raises RangeLost for offsets that are
         lost for good if the policy is to fail: reading would fail later."""
         marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in plan.ranges}
-        survey = self._surveys.of_plan(marks)
-        _check_losses_are_allowed(permanent_failures(plan.ranges, survey, self._job.request.policy))
+        survey = self._context.surveys.of_plan(marks)
+        policy = self._context.job.request.policy
+        _check_losses_are_allowed(permanent_failures(plan.ranges, survey, policy))
 
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> PlanDraft:
         """A plan of the command's kind, for table and logs as they are now. Raises RangeLost or
         Unreachable for losses if the policy is to fail: one error that names all of them."""
-        position = self._history.position(self._job.application)
-        match self._kind:
+        context = self._context
+        position = context.target.history.position(context.job.application)
+        match context.kind:
             case PlanKind.HOLES:
                 draft = self._draft_holes(position)
             case PlanKind.REDRIVE:
-                draft = self._draft_from_quarantine(position)
+                draft = draft_from_quarantine(context, position, now_ms=_now_ms())
             case PlanKind.REREAD:
                 draft = self._draft_from_log(position)
             case PlanKind.REPLACE:
@@ -106,11 +96,11 @@ class Planner:
             case PlanKind.RUN | PlanKind.BACKFILL:
                 draft = self._draft_new(position)
             case _:
-                assert_never(self._kind)
+                assert_never(context.kind)
         _check_losses_are_allowed(draft.failing)
         plan = with_own_application(draft.plan)
         _log_made(plan)
-        notes = (*draft.notes, *plaintext_secret_warnings(self._job))
+        notes = (*draft.notes, *plaintext_secret_warnings(context.job))
         return replace(draft, plan=plan, notes=notes)
 
     def _draft_new(self, position: JobPosition) -> PlanDraft:
@@ -118,9 +108,8 @@ class Planner:
         again as long as ``judge_draft`` asks for it."""
         began_at = time.monotonic()
         while True:
-            survey = self._surveys.for_plan(position)
-            self._check_same_cluster(position, survey)
-            self._check_checkpoint_options_are_same(position)
+            survey = self._context.surveys.for_plan(position)
+            self._check_checkpoint_still_applies(position, survey)
             draft = self._draft_by(survey, position)
             waited_s = time.monotonic() - began_at
             again = judge_draft(draft, position.checkpoint, survey, waited_s)
@@ -134,11 +123,10 @@ class Planner:
         terms = self._terms()
         damaged = self._find_damage(position, survey)
         draft = draft_new(terms, survey, position, damaged)
-        landed = self._landed_reads(draft.already_landed)
-        self._check_landed_options_are_same(landed, survey.cluster)
+        landed = self._require_same_options(draft.already_landed, survey)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
-        if self._kind.traits.replaces and draft.failing is None:
+        if self._context.kind.traits.replaces and draft.failing is None:
             self._check_lands_all_it_replaces(draft.plan)
         return draft
 
@@ -146,75 +134,62 @@ class Planner:
         """A draft with the rows that the table has lost. If an election has since put other records
         at their offsets, those are landed, provided that a policy goes on without the lost
         ones."""
-        survey = self._surveys.new(position)
-        self._progress.step(f"reading the offsets in {self._job.sink.table}")
-        holes = holes_of_job(self._spark, self._table, self._history, self._job, self._warn)
-        landed = self._landed_reads(holes.ranges)
-        self._check_landed_options_are_same(landed, survey.cluster)
+        context = self._context
+        survey = context.surveys.new(position)
+        context.progress.step(f"reading the offsets in {context.job.sink.table}")
+        holes = holes_of_job(context.spark, context.target, context.job, context.warn)
+        landed = self._require_same_options(holes.ranges, survey)
         losses = self._find_overwritten(landed, survey, position)
         draft = draft_exact_ranges(self._terms(), survey, position, list(holes.ranges), losses)
         plan = replace(draft.plan, repairs_all=holes.are_all_in(draft.plan.ranges))
         return replace(draft, plan=plan, leaves_more=holes.leaves_more)
 
-    def _draft_from_quarantine(self, position: JobPosition) -> PlanDraft:
-        return draft_from_quarantine(
-            self._job,
-            self._history,
-            self._quarantine,
-            self._row_format,
-            self._schema_to_merge(),
-            position,
-            now_ms=time.time_ns() // 1_000_000,
-        )
-
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
         """A draft that reads quarantined batches from the log again."""
-        quarantined = quarantined_ranges(
-            self._job, self._history, self._quarantine, self._row_format
-        )
-        now_ms = time.time_ns() // 1_000_000
-        survey = self._surveys.new(position) if quarantined else Survey(now_ms, {})
+        quarantined = quarantined_ranges(self._context)
+        survey = self._context.surveys.new(position) if quarantined else Survey(_now_ms(), {})
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
-            self._check_landed_options_are_same(
-                self._landed_reads(ranges), survey.cluster, read_filter
-            )
+            self._require_same_options(ranges, survey, read_filter)
             terms = replace(self._terms(), isolation=isolation, tags=tags)
             return draft_ranges_in_log(terms, survey, position, ranges)
 
         if quarantined:
-            self._progress.step("reading quarantined offsets from the log")
+            self._context.progress.step("reading quarantined offsets from the log")
         return draft_from_log(quarantined, self._look_up_settings(survey), draft_ranges)
 
     def _find_damage(self, position: JobPosition, survey: Survey) -> list[DecidedLoss]:
-        if not self._kind.traits.moves_checkpoint:
+        if not self._context.kind.traits.moves_checkpoint:
             return []
-        return find_damage(self._history, self._look_up_settings(survey), position, survey)
+        history = self._context.target.history
+        return find_damage(history, self._look_up_settings(survey), position, survey)
 
     def _look_up_settings(self, survey: Survey) -> ReadSettings:
         # Records that are held or in quarantine have been judged before.
-        settings = look_up_read_settings(self._job).with_versions_of(survey)
-        settings = replace(settings, row_format=self._row_format, written=LONG_AGO)
-        return look_up_cleanup(self._job, settings, {partition.topic for partition in survey.logs})
+        job = self._context.job
+        settings = look_up_read_settings(job).with_versions_of(survey)
+        settings = replace(settings, row_format=self._context.row_format, written=LONG_AGO)
+        return look_up_cleanup(job, settings, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> PlanTerms:
         """What the job asks of each plan of this kind."""
-        slicing = self._job.slicing
+        job = self._context.job
+        slicing = job.slicing
         if slicing.min_slices == 0:
             # By default every core gets work if there are enough bytes.
-            slicing = replace(slicing, min_slices=parallelism_of(self._spark))
+            slicing = replace(slicing, min_slices=parallelism_of(self._context.spark))
         return PlanTerms(
-            job=self._job.name,
-            application=self._job.application,
-            dialect=self._job.source.dialect,
-            isolation=self._job.source.isolation,
-            tags=self._job.source.tags,
-            request=self._job.request,
-            limits=self._job.run_limits,
+            job=job.name,
+            application=job.application,
+            dialect=job.source.dialect,
+            isolation=job.source.isolation,
+            tags=job.source.tags,
+            request=job.request,
+            limits=job.run_limits,
             slicing=slicing,
-            kind=self._kind,
-            schema_json=self._schema_to_merge(),
+            kind=self._context.kind,
+            schema_json=self._context.schema_to_merge(),
         )
 
     # --- read options -----------------------------------------------------------
@@ -222,34 +197,37 @@ class Planner:
     def _options(
         self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None
     ) -> ReadOptions:
-        has_transactions = load_dialect(self._job.source.dialect).capabilities.has_transactions
-        return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
+        capabilities = load_dialect(self._context.job.source.dialect).capabilities
+        effective = isolation if capabilities.has_transactions else None
+        return ReadOptions(effective, frozenset(tags), cluster)
 
-    def _check_checkpoint_options_are_same(self, position: JobPosition) -> None:
-        if position.read_filter is None or not self._kind.traits.moves_checkpoint:
-            return
-        source = self._job.source
-        options = self._options(source.isolation, source.tags, None)
-        landed = self._options(*position.read_filter, None)
-        check_checkpoint_options_are_same(self._job.sink.table, landed, options)
+    def _check_checkpoint_still_applies(self, position: JobPosition, survey: Survey) -> None:
+        """Raises Conflict for a checkpoint of another cluster, or, if it moves, one that was
+        reached with other read options."""
+        source = self._context.job.source
+        table = self._context.job.sink.table
+        cluster = self._with_all_addresses(survey.cluster, [position.cluster])
+        if cluster is not None:
+            check_checkpoint_is_of_cluster(table, position, survey, cluster)
+        if position.read_filter is not None and self._context.kind.traits.moves_checkpoint:
+            options = self._options(source.isolation, source.tags, None)
+            landed = self._options(*position.read_filter, None)
+            check_checkpoint_options_are_same(table, landed, options)
 
-    def _landed_reads(self, ranges: Sequence[Range]) -> list[LandedRead]:
-        """How these ranges were landed, if that is known."""
-        return landed_reads(self._ledger.view, ranges, self._options)
-
-    def _check_landed_options_are_same(
-        self,
-        landed: Sequence[LandedRead],
-        cluster: Cluster | None,
-        read_filter: ReadFilter | None = None,
-    ) -> None:
-        """Raises Conflict if something was landed with other read options."""
-        if not landed:
-            return
-        isolation, tags = read_filter or (self._job.source.isolation, self._job.source.tags)
-        clusters = [landed_read.options.cluster for landed_read in landed]
-        options = self._options(isolation, tags, self._with_all_addresses(cluster, clusters))
-        check_landed_options_are_same(self._job.sink.table, landed, options)
+    def _require_same_options(
+        self, ranges: Sequence[Range], survey: Survey, read_filter: ReadFilter | None = None
+    ) -> list[LandedRead]:
+        """How these ranges were landed, as far as that is known. Raises Conflict if something was
+        landed with other read options."""
+        job = self._context.job
+        landed = landed_reads(self._context.target.ledger.view, ranges, self._options)
+        if landed:
+            isolation, tags = read_filter or (job.source.isolation, job.source.tags)
+            clusters = [read.options.cluster for read in landed]
+            cluster = self._with_all_addresses(survey.cluster, clusters)
+            options = self._options(isolation, tags, cluster)
+            check_landed_options_are_same(job.sink.table, landed, options)
+        return landed
 
     def _find_overwritten(
         self, landed: Sequence[LandedRead], survey: Survey, position: JobPosition
@@ -258,14 +236,9 @@ class Planner:
         epoch."""
         losses: list[Loss] = []
         for one_epoch in in_earlier_epochs(landed, survey):
-            comparison = self._surveys.compare(marks_of_landed(one_epoch))
+            comparison = self._context.surveys.compare(marks_of_landed(one_epoch))
             losses += find_overwritten(one_epoch, comparison, position.landed)
         return losses
-
-    def _check_same_cluster(self, position: JobPosition, survey: Survey) -> None:
-        cluster = self._with_all_addresses(survey.cluster, [position.cluster])
-        if cluster is not None:
-            check_same_cluster(self._job.sink.table, position, survey, cluster)
 
     def _with_all_addresses(
         self, cluster: Cluster | None, earlier: Sequence[Cluster | None]
@@ -274,14 +247,18 @@ class Planner:
         ``earlier``. Reads all landings only in that case."""
         if cluster is None or not any(one is not None and cluster.is_other(one) for one in earlier):
             return cluster
-        return with_known_addresses(cluster, landed_clusters(self._ledger.view))
+        return with_known_addresses(cluster, landed_clusters(self._context.target.ledger.view))
 
     def _check_lands_all_it_replaces(self, plan: Plan) -> None:
         """Refuses a replacement that would remove more rows than it lands."""
-        check_rows_can_be_replaced(self._spark, self._table)
+        check_rows_can_be_replaced(self._context.spark, self._context.target.table)
         if plan.losses:
             raise range_lost_error(list(plan.losses))
-        check_whole_slices(self._history, plan.ranges)
+        check_whole_slices(self._context.target.history, plan.ranges)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _check_losses_are_allowed(failing: FailingLosses | None) -> None:

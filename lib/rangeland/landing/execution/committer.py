@@ -20,14 +20,8 @@ from rangeland.delta.transaction_log.table_commit import (
     NotCommitted,
     RowsRefused,
 )
-from rangeland.error_answers import answer_about_data
-from rangeland.errors import (
-    FOUND_BEFORE_PLANS,
-    PLAN_STAYS,
-    EngineFailed,
-    RangelandError,
-    StorageFailed,
-)
+from rangeland.error_answers import PlanStage, at_stage
+from rangeland.errors import EngineFailed, RangelandError, StorageFailed
 from rangeland.landing.execution.commit_failures import (
     Raise,
     ReadAgain,
@@ -91,23 +85,16 @@ class PlanCommitter:
     """Finishes plans for one job's table."""
 
     def __init__(self, context: LandingContext, reader: SparkPlanReader) -> None:
-        target = context.target
-        self._table = target.table
-        self._ledger = target.ledger
-        self._quarantine = target.quarantine
-        self._history = target.history
-        self._writer = target.writer
-        self._progress = context.progress
-        self._warn = context.warn
-        self._row_schema = context.row_schema
-        self._replacement = Replacement(context.spark, self._table, self._writer)
-        self._constraints = ConstraintCheck(context.spark, self._table)
+        self._context = context
+        self._replacement = Replacement(context)
+        self._constraints = ConstraintCheck(context)
         self._outcomes = OutcomePreparer(context, reader, self._replacement, self._constraints)
 
     def finish_new(self, plan: Plan) -> CommittedPlan:
         """Reads a plan that this driver has just entered, and commits it. A plan that can never
         succeed is given up if its kind allows that."""
-        return self._finish(EnteredPlan(plan, self._table.version, None), is_new=True)
+        entered = EnteredPlan(plan, self._context.target.table.version, None)
+        return self._finish(entered, is_new=True)
 
     def finish_entered(self, entered: EnteredPlan) -> CommittedPlan:
         """Finishes a plan that another run left unfinished. If it is given up, the error is only a
@@ -120,34 +107,35 @@ class PlanCommitter:
             given_up = self._find_given_up(plan) if traits.is_given_up_for(error) else None
             if given_up is None:
                 raise
-            self._warn(f"{plan.application} was given up, its {traits.stays}: {error}")
+            self._context.warn(f"{plan.application} was given up, its {traits.stays}: {error}")
             return self._finish(given_up, is_new=False)
 
     def _find_given_up(self, plan: Plan) -> EnteredPlan | None:
         """The plan as the ledger has it now, if it was given up."""
-        self._ledger.refresh()
-        entered = self._history.plan_with_outcome(plan)
+        target = self._context.target
+        target.ledger.refresh()
+        entered = target.history.plan_with_outcome(plan)
         outcome = None if entered is None else entered.outcome
         return entered if outcome is not None and outcome.is_given_up(plan.kind) else None
 
     def _finish(self, entered: EnteredPlan, *, is_new: bool) -> CommittedPlan:
         plan = entered.plan
         outcome = entered.outcome
-        self._progress.planned(plan, recovered=not is_new)
+        self._context.progress.planned(plan, recovered=not is_new)
         if not is_new:
             logger.info("Finishing plan %s, which another run entered", plan.id)
         shared: SharedOutcome | None = None
         if outcome is None:
-            with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
+            with at_stage(PlanStage.READING):
                 outcome, shared = self._outcomes.prepare(plan, is_new=is_new)
         check_same_plan(plan, outcome)
         outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         _log_committed(plan, outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            layout = self._table.schema.layout(self._row_schema)
+            layout = self._context.target.table.schema.layout(self._context.row_schema)
             for text in null_time_warnings(nulls, layout):
-                self._warn(text)
+                self._context.warn(text)
         recovered = not (is_new or (shared is not None and shared.with_others))
         is_shared = shared is not None
         return CommittedPlan(plan, outcome, landed, recovered, is_shared)
@@ -180,7 +168,7 @@ class PlanCommitter:
 
     def _read_again(self, prepared: PreparedPlan, failure: NotCommitted) -> PreparedPlan:
         """The plan with the outcome of reading it again, after this failure."""
-        with answer_about_data(PLAN_STAYS, FOUND_BEFORE_PLANS):
+        with at_stage(PlanStage.READING):
             outcome = self._outcomes.read_again(prepared.plan, prepared.outcome, failure)
         return replace(prepared, outcome=outcome)
 
@@ -188,7 +176,9 @@ class PlanCommitter:
         """The same with its version, if that can be found: it is in the table in any case."""
         if landed.version is not None:
             return landed
-        version = self._table.landed_at(prepared.plan.id, prepared.planned_at_version)
+        version = self._context.target.table.landed_at(
+            prepared.plan.id, prepared.planned_at_version
+        )
         return replace(landed, version=version)
 
     def _attempt(self, prepared: PreparedPlan) -> Attempt:
@@ -209,13 +199,14 @@ class PlanCommitter:
             return None
         if outcome.quarantine_files:
             count = count_noun(len(outcome.quarantine_files), "file")
-            self._progress.step(f"keeping {count} in quarantine")
-        return self._quarantine.commit(outcome)
+            self._context.progress.step(f"keeping {count} in quarantine")
+        return self._context.target.quarantine.commit(outcome)
 
     def _constraint_failure(self, outcome: OutcomeEvent) -> FilesGone | RowsRefused | None:
         """What prevents a commit if the table has constraints against which these rows have not
         been checked."""
-        if self._constraints.are_any and (paths := self._table.gone_prepared_files(outcome)):
+        table = self._context.target.table
+        if self._constraints.are_any and (paths := table.gone_prepared_files(outcome)):
             return FilesGone(paths)
         refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
@@ -226,28 +217,29 @@ class PlanCommitter:
         plan = prepared.plan
         outcome = prepared.outcome
         version = prepared.planned_at_version
-        self._progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
+        target = self._context.target
+        self._context.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
         if not plan.kind.traits.repairs:
-            return self._writer.land(outcome, version)
+            return target.writer.land(outcome, version)
         if self._replacement.has_rows_of(plan):
             return self._replacement.land(plan, outcome)
-        return self._writer.land(outcome, version, self._table.gone_files())
+        return target.writer.land(outcome, version, target.table.gone_files())
 
     def _replace(self, prepared: PreparedPlan) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
         up."""
         plan = prepared.plan
         outcome = prepared.outcome
-        version = prepared.planned_at_version
+        target = self._context.target
         if outcome.is_given_up(plan.kind):
-            self._warn(f"{plan.application} was given up: the rows in the table stay")
-            return self._writer.land(outcome, version)
-        if paths := self._table.gone_prepared_files(outcome):
+            self._context.warn(f"{plan.application} was given up: the rows in the table stay")
+            return target.writer.land(outcome, prepared.planned_at_version)
+        if paths := target.table.gone_prepared_files(outcome):
             return FilesGone(paths)
         if (unfit := self._replacement.unfit(outcome)) is not None:
             return unfit
         differences = self._differences(plan, outcome)
-        self._progress.step("replacing rows")
+        self._context.progress.step("replacing rows")
         try:
             return self._replacement.land(plan, outcome, differences)
         except StorageFailed as error:
@@ -259,7 +251,7 @@ class PlanCommitter:
         plan = prepared.plan
         if self._outcomes.has_landed_by_now(plan):
             return CommittedOutcome(None, is_new=False)
-        if not (files := self._table.gone_files()):
+        if not (files := self._context.target.table.gone_files()):
             raise error
         gone_error = gone_rows_error(plan, files, error)
         match self._outcomes.give_up(plan, gone_error, prepared.outcome):
@@ -271,11 +263,11 @@ class PlanCommitter:
     def _differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange | None:
         """What the replacement would change; None if the rows cannot be compared. This is only
         information, so a failure is a warning."""
-        self._progress.step("comparing with the rows in the table")
+        self._context.progress.step("comparing with the rows in the table")
         try:
             return self._replacement.differences(plan, outcome)
         except (EngineFailed, StorageFailed) as error:
-            self._warn(str(error))
+            self._context.warn(str(error))
             return None
 
 

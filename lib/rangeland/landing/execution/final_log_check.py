@@ -158,7 +158,7 @@ class FinalLogCheck:
             except UnknownTopic as error:
                 raise _unknown_log_error(error.what) from error
 
-    def check_same_cluster(self, settings: ReadSettings, plan: Plan) -> None:
+    def check_plan_is_of_cluster(self, settings: ReadSettings, plan: Plan) -> None:
         """Raises Conflict if a plan was made for a cluster other than the job's."""
         marks = {r.partition: LogMark(r.until_offset, r.topic_id) for r in plan.ranges}
         if plan.cluster is None or not marks:
@@ -168,9 +168,9 @@ class FinalLogCheck:
             attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
             with suppress(UnknownTopic):
                 attempt.find_leaders()
-            self._check_planned_cluster(plan, attempt.cluster())
+            self._check_is_of_cluster(plan, attempt.cluster())
 
-    def _check_planned_cluster(self, plan: Plan, surveyed: Cluster) -> None:
+    def _check_is_of_cluster(self, plan: Plan, surveyed: Cluster) -> None:
         cluster = self._job.source.name_cluster(surveyed)
         planned_for = plan.cluster
         if cluster is None or planned_for is None or not cluster.is_other(planned_for):
@@ -196,7 +196,7 @@ class FinalLogCheck:
     ) -> FinalJudgement:
         attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
         attempt.find_leaders()
-        self._check_planned_cluster(plan, attempt.cluster())
+        self._check_is_of_cluster(plan, attempt.cluster())
         metadata = attempt.partitions
         offsets = _offsets_to_compare(brokers, plan)
         evidence = LogEvidence(metadata.reachable, metadata.absent, fingerprints, offsets)

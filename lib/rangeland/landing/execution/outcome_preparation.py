@@ -12,8 +12,8 @@ from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.delta.transaction_log.table_commit import NotCommitted, gone_files
-from rangeland.error_answers import answer_about_data
-from rangeland.errors import ALL_OR_NOTHING, RangelandError, RangeLost
+from rangeland.error_answers import PlanStage, at_stage
+from rangeland.errors import RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
@@ -54,11 +54,6 @@ class OutcomePreparer:
     ) -> None:
         self._context = context
         self._reader = reader
-        self._table = context.target.table
-        self._identity = context.target.identity
-        self._writer = context.target.writer
-        self._progress = context.progress
-        self._warn = context.warn
         self._replacement = replacement
         self._constraints = constraints
 
@@ -81,17 +76,17 @@ class OutcomePreparer:
         """Reads a plan again because its outcome could not be committed: its files are gone, or
         another commit has changed the types of the table's columns. Call it with a
         refreshed table. Raises TableRefused if this job's rows do not fit that either."""
-        self._warn(read_again_warning(failure))
+        self._context.warn(read_again_warning(failure))
         return self._read(plan, partial(self._reader.read, plan, is_new=False), earlier_outcome)
 
     def has_landed(self, plan: Plan) -> bool:
         """Whether the table had a plan when it was last read."""
-        return self._identity.landed_sequence(plan.application) >= plan.sequence
+        return self._context.target.identity.landed_sequence(plan.application) >= plan.sequence
 
     def has_landed_by_now(self, plan: Plan) -> bool:
         """Whether the table has a plan now. An error leaves that open."""
-        with answer_about_data(ALL_OR_NOTHING):
-            self._table.refresh_same_table()
+        with at_stage(PlanStage.UNCONFIRMED):
+            self._context.target.table.refresh_same_table()
             return self.has_landed(plan)
 
     def give_up(
@@ -101,12 +96,13 @@ class OutcomePreparer:
         landed, or another driver has read it successfully."""
         if earlier_outcome is not None and self.has_landed_by_now(plan):
             return Superseded(earlier_outcome)
-        self._progress.step("giving up the plan")
+        writer = self._context.target.writer
+        self._context.progress.step("giving up the plan")
         attempt = 0 if earlier_outcome is None else earlier_outcome.attempt + 1
-        outcome = self._writer.give_up(plan, losses_in(error), attempt)
+        outcome = writer.give_up(plan, losses_in(error), attempt)
         if not outcome.is_given_up(plan.kind):
             return Superseded(outcome)
-        self._writer.land(outcome, None)
+        writer.land(outcome, None)
         return GivenUp()
 
     def _read(
@@ -131,7 +127,8 @@ class OutcomePreparer:
                     return theirs
         recorded = self._prepare(plan, results, reading, earlier_outcome)
         if not recorded.is_mine and earlier_outcome is None:
-            self._warn("another driver has read the same plan; its files are landed instead")
+            text = "another driver has read the same plan; its files are landed instead"
+            self._context.warn(text)
         return recorded.outcome
 
     def _prepare_shared(
@@ -161,10 +158,11 @@ class OutcomePreparer:
         are gone, constraints are not checked: the plan is read again before its commit."""
         if plan.replaces and is_new:
             self._replacement.check_rows_inside(plan, files)
+        table = self._context.target.table
         data_files = [f.file for f in files]
-        if not self._constraints.are_any or gone_files(self._table.storage(), data_files):
+        if not self._constraints.are_any or gone_files(table.storage(), data_files):
             return
-        schema_json = self._table.schema.as_written(self._context.schema_to_merge())
+        schema_json = table.schema.as_written(self._context.schema_to_merge())
         if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:
             raise refusal
 
@@ -175,8 +173,8 @@ class OutcomePreparer:
         reading: PlanReceipts,
         earlier_outcome: OutcomeEvent | None = None,
     ) -> RecordedOutcome:
-        self._progress.step("preparing the outcome")
-        return self._writer.prepare(
+        self._context.progress.step("preparing the outcome")
+        return self._context.target.writer.prepare(
             plan,
             results,
             reading.files,

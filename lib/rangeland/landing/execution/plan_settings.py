@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
-from rangeland.decode.payload.row_format import RowFormat
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.redrive import HOLD_ALL, KEEP, settings_of
@@ -24,24 +23,17 @@ def look_up_plan_settings(context: LandingContext, plan: Plan) -> ReadSettings:
     if plan.kind.traits.reads_log:
         topics = (s.partition.topic for s in plan.slices)
         return look_up_cleanup(context.job, look_up_log_settings(context, plan), topics)
-    settings = settings_of(context.job, plan, context.target.quarantine, context.row_format)
+    settings = settings_of(context, plan)
     return settings if context.transform is None else replace(settings, policy=KEEP)
 
 
 def look_up_log_settings(context: LandingContext, plan: Plan) -> ReadSettings:
     """The settings for asking brokers about the logs of a plan. Looks up the brokers."""
     settings = look_up_read_settings(context.job).with_versions_of(context.surveys.last)
-    return settings_for_plan(settings, plan, context.row_format, time.time_ns() // 1_000_000)
-
-
-def settings_for_plan(
-    settings: ReadSettings, plan: Plan, row_format: RowFormat | None, now_ms: int
-) -> ReadSettings:
-    """These settings of a job for one of its plans. All records of the plan were in the log when it
-    was made."""
     return replace(
         settings.with_filter(plan.isolation, plan.tags),
         policy=HOLD_ALL if plan.kind.traits.holds_all else settings.policy,
-        row_format=row_format,
-        written=WrittenBefore(plan.made_at_ms, now_ms),
+        row_format=context.row_format,
+        # All records of the plan were in the log when it was made.
+        written=WrittenBefore(plan.made_at_ms, time.time_ns() // 1_000_000),
     )

@@ -52,12 +52,6 @@ class SliceTasks:
 
     def __init__(self, context: LandingContext) -> None:
         self._context = context
-        self._spark = context.spark
-        self._job = context.job
-        self._table = context.target.table
-        self._quarantine = context.target.quarantine
-        self._progress = context.progress
-        self._transform = context.transform
 
     def read_all(
         self, plan: Plan, settings: ReadSettings, *, is_new: bool
@@ -67,15 +61,16 @@ class SliceTasks:
         that the log is the same."""
         if not plan.slices:
             return {}, []
-        wait_for_workers(self._context)
+        context = self._context
+        wait_for_workers(context)
         tasks = self._tasks_to_run(plan, settings, plan.slices, is_new=is_new)
         with self._reading(plan):
-            if self._transform is None:
+            if context.transform is None:
                 results = run_tasks(tasks)
             else:
-                results = [_run_transformed(plan, tasks, self._transform)]
+                results = [_run_transformed(plan, tasks, context.transform)]
         files = self.files_of(plan, results)
-        check_files_are_visible(self._spark, self._table.uri, files)
+        check_files_are_visible(context, files)
         receipts = {r.slice_index: r for result in results for r in result.receipts}
         logger.info("Read %d slices of plan %s: %d files", len(receipts), plan.id, len(files))
         return receipts, files
@@ -90,22 +85,23 @@ class SliceTasks:
     ) -> FinishedTasks:
         """Reads slices of a plan that may not be new, until all are read, one fails, or ``stop``
         returns true. ``read_widths`` are the widths of slices that were read earlier, by index."""
-        wait_for_workers(self._context)
+        context = self._context
+        wait_for_workers(context)
         tasks = self._tasks_to_run(plan, settings, slices, read_widths, stop)
         results: list[TaskResult] = []
         error: RangelandError | None = None
         with self._reading(plan):
-            if self._transform is None:
+            if context.transform is None:
                 results, error = run_tasks_until_stopped(tasks)
             else:
                 with suppress(TasksStopped):
-                    results = [_run_transformed(plan, tasks, self._transform)]
-        check_files_are_visible(self._spark, self._table.uri, self.files_of(plan, results))
+                    results = [_run_transformed(plan, tasks, context.transform)]
+        check_files_are_visible(context, self.files_of(plan, results))
         return results, whole_log_error(plan, error) if isinstance(error, RangeLost) else error
 
     def files_of(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
         """The files of these tasks. After a transform, each may have rows of any slice."""
-        if self._transform is None:
+        if self._context.transform is None:
             return event_files(results, plan)
         return [EventFile(file) for result in results for file in result.files]
 
@@ -117,7 +113,7 @@ class SliceTasks:
         except RangeLost as lost:
             raise whole_log_error(plan, lost) from lost
         finally:
-            self._progress.done()
+            self._context.progress.done()
 
     def _tasks_to_run(
         self,
@@ -129,27 +125,30 @@ class SliceTasks:
         *,
         is_new: bool = False,
     ) -> TasksToRun:
+        context = self._context
+        table = context.target.table
+        sink = context.job.sink
         files = FileWriterSettings(
-            table=self._table.storage(),
-            layout=self._table.schema.layout(self._context.row_schema),
-            compression=self._job.sink.compression,
-            compression_level=self._job.sink.compression_level,
-            target_file_bytes=self._job.sink.target_file_bytes,
+            table=table.storage(),
+            layout=table.schema.layout(context.row_schema),
+            compression=sink.compression,
+            compression_level=sink.compression_level,
+            target_file_bytes=sink.target_file_bytes,
             name_prefix=plan.hash[:12],
-            columns=self._table.log_columns,
+            columns=table.log_columns,
         )
-        writer = WriterSettings(files, self._quarantine.writer_settings(plan))
+        writer = WriterSettings(files, context.target.quarantine.writer_settings(plan))
         tasks = self._tasks_of(slices)
-        if rate := self._job.limits.broker_bytes_per_second:
-            rates = shared_rates(tasks, parallelism_of(self._spark), rate)
+        if rate := context.job.limits.broker_bytes_per_second:
+            rates = shared_rates(tasks, parallelism_of(context.spark), rate)
             settings = replace(settings, rates=rates)
         if not is_new and plan.kind.traits.reads_log:
             tasks = [[replace(slice_, leader=None) for slice_ in task] for task in tasks]
         on_read = self._reporter(plan, read_widths or {})
-        return TasksToRun(self._spark, tasks, settings, writer, on_read, stop)
+        return TasksToRun(context.spark, tasks, settings, writer, on_read, stop)
 
     def _tasks_of(self, slices: Sequence[Slice]) -> list[list[Slice]]:
-        return tasks_of(self._job, self._spark, slices)
+        return tasks_of(self._context.job, self._context.spark, slices)
 
     def _reporter(
         self, plan: Plan, read_widths: Mapping[int, int]
@@ -159,7 +158,7 @@ class SliceTasks:
 
         def on_read(widths: Mapping[int, int]) -> None:
             by_slice = {**read_widths, **widths}
-            self._progress.read(sum_by_key((partitions[i], w) for i, w in by_slice.items()))
+            self._context.progress.read(sum_by_key((partitions[i], w) for i, w in by_slice.items()))
 
         return on_read
 
@@ -193,10 +192,11 @@ def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
     return files
 
 
-def check_files_are_visible(spark: SparkSession, where: str, files: Sequence[EventFile]) -> None:
+def check_files_are_visible(context: LandingContext, files: Sequence[EventFile]) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
-    is_local = str(spark.sparkContext.master).startswith("local")
+    where = context.target.table.uri
+    is_local = str(context.spark.sparkContext.master).startswith("local")
     if is_local or not TablePath.parse(where).is_local:
         return
     if paths := gone_files(where, [f.file for f in files]):

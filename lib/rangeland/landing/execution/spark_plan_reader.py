@@ -52,11 +52,9 @@ class SparkPlanReader:
         self, context: LandingContext, shared_reader: Callable[[], SharedReader | None]
     ) -> None:
         self._context = context
-        self._job = context.job
-        self._warn = context.warn
         self._tasks = SliceTasks(context)
         ledger = context.target.ledger
-        self.log_check = FinalLogCheck(self._job, lambda: landed_clusters(ledger.view))
+        self.log_check = FinalLogCheck(context.job, lambda: landed_clusters(ledger.view))
         self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
@@ -70,7 +68,7 @@ class SparkPlanReader:
 
     def read_after_change(self, plan: Plan, changed: LogsChanged) -> PlanReceipts:
         """Reads a plan again after a log has changed: the next change is an error."""
-        self._warn(f"{changed.what}; it is read once more")
+        self._context.warn(f"{changed.what}; it is read once more")
         reading = self._read_once(plan, changed.change, is_new=False)
         if isinstance(reading, LogsChanged):
             raise logs_changed_error(reading)
@@ -86,14 +84,15 @@ class SparkPlanReader:
         if shared_reader is None or not shared_reader.is_available:
             return None
         # All drivers that share a plan have to write the same columns.
-        if not self._job.is_own_run(plan) or plan.schema_json != self._context.schema_to_merge():
+        context = self._context
+        if not context.job.is_own_run(plan) or plan.schema_json != context.schema_to_merge():
             return None
-        fingerprints = self._fingerprints(look_up_log_settings(self._context, plan), plan)
+        fingerprints = self._fingerprints(look_up_log_settings(context, plan), plan)
 
         def find_change(receipts: Mapping[int, Receipt]) -> LogsChanged | None:
             return self._find_change(plan, receipts, fingerprints)
 
-        work = PlanToRead(plan, self._context, self._tasks, find_change, prepare)
+        work = PlanToRead(plan, context, self._tasks, find_change, prepare)
         return shared_reader.read(work)
 
     def _read_once(
@@ -109,12 +108,13 @@ class SparkPlanReader:
         return PlanReceipts(receipts, files, regrown)
 
     def _check_is_of_this_job(self, plan: Plan) -> None:
-        if plan.job != self._job.name:
+        name = self._context.job.name
+        if plan.job != name:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
                 why=f"{plan.id} is prepared, and its files "
                 "are gone or no longer fit the table; "
-                f"{self._job.name} has other brokers, or another transform",
+                f"{name} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
             )
 

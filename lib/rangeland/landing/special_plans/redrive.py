@@ -17,7 +17,6 @@ from typing import Any, assert_never
 from rangeland.cluster_access.cluster_lookup import registry_settings
 from rangeland.cluster_access.registry_lookup import schemas_of
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
@@ -27,8 +26,9 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import JobHistory
-from rangeland.landing.target.target_quarantine import TargetQuarantine
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import (
     Action,
     DamagedBytes,
@@ -88,31 +88,26 @@ class QuarantinedRange:
         return not self.why
 
 
-def quarantined_ranges(
-    job: Job, history: JobHistory, quarantine: TargetQuarantine, row_format: RowFormat | None
-) -> list[QuarantinedRange]:
+def quarantined_ranges(context: LandingContext) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
     trial. Raises Conflict if kept bytes are gone."""
-    return sorted(
-        _try_batches(job, history, quarantine, row_format), key=lambda one: one.batch.range
-    )
+    return sorted(_try_batches(context), key=lambda one: one.batch.range)
 
 
-def _try_batches(
-    job: Job, history: JobHistory, quarantine: TargetQuarantine, row_format: RowFormat | None
-) -> Iterator[QuarantinedRange]:
+def _try_batches(context: LandingContext) -> Iterator[QuarantinedRange]:
     """The quarantined ranges in the order of their files. Bytes are released after the trial: there
     may be more of them than fit into the driver's memory."""
-    requests = _ranges_in_force(job, history)
+    target = context.target
+    requests = _ranges_in_force(context.job, target.history)
     remaining = set(requests)
-    for batch in quarantine.batches(lambda *key: key in remaining):
+    for batch in target.quarantine.batches(lambda *key: key in remaining):
         key = (batch.plan_id, batch.range)
         if key not in remaining:
             continue
         remaining.discard(key)
         for where in requests[key].ranges:
             isolation, tags = requests[key].read_filter
-            for range_, why in _trial(job, row_format, replace(batch, range=where), isolation):
+            for range_, why in _trial(context, replace(batch, range=where), isolation):
                 without_bytes = replace(
                     batch, range=range_, quarantined_bytes=DamagedBytes(b"", (), batch.reason)
                 )
@@ -122,16 +117,14 @@ def _try_batches(
         raise _no_bytes_error(where, why=f"{plan_id} put them there")
 
 
-def quarantined_schema_ids(
-    job: Job, history: JobHistory, quarantine: TargetQuarantine
-) -> dict[TopicField, set[int]]:
+def quarantined_schema_ids(job: Job, target: LandingTarget) -> dict[TopicField, set[int]]:
     """The schema ids of intact records in quarantine, by topic and field. Empty for a job without a
     schema registry."""
     ids: dict[TopicField, set[int]] = {}
     if not job.decode.fields_with_schema_ids:
         return ids
-    requests = _ranges_in_force(job, history)
-    for batch in quarantine.batches(lambda *key: key in requests):
+    requests = _ranges_in_force(job, target.history)
+    for batch in target.quarantine.batches(lambda *key: key in requests):
         kept = batch.quarantined_bytes
         if isinstance(kept, DamagedBytes):
             continue
@@ -168,28 +161,27 @@ def _ranges_in_force(job: Job, history: JobHistory) -> dict[tuple[PlanId, Range]
 
 
 def _trial(
-    job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
+    context: LandingContext, batch: QuarantinedBatch, isolation: Isolation
 ) -> list[tuple[Range, str]]:
     """The parts of a range, each with the reason why it cannot be decoded now, or an empty text. A
     batch is decoded as a whole, intact records one by one."""
     kept = batch.quarantined_bytes
     match kept:
         case DamagedBytes():
-            return [(batch.range, _why_not(job, row_format, batch, isolation))]
+            return [(batch.range, _why_not(context, batch, isolation))]
         case UndecodableRecords():
-            schemas = schemas_of(job, row_format, LONG_AGO)
-            return decodable(kept, batch.range, job.source.dialect, row_format, schemas)
+            job = context.job
+            schemas = schemas_of(job, context.row_format, LONG_AGO)
+            return decodable(kept, batch.range, job.source.dialect, context.row_format, schemas)
         case _:
             assert_never(kept)
 
 
-def _why_not(
-    job: Job, row_format: RowFormat | None, batch: QuarantinedBatch, isolation: Isolation
-) -> str:
+def _why_not(context: LandingContext, batch: QuarantinedBatch, isolation: Isolation) -> str:
     """The reason why the bytes of a batch cannot be decoded now; empty if they can."""
     where = batch.range
     slice_ = Slice(0, where.partition, *where.interval)
-    settings = _decode_settings(job, row_format, {0: batch.quarantined_bytes}, isolation)
+    settings = _decode_settings(context, {0: batch.quarantined_bytes}, isolation)
     reached = where.from_offset
     try:
         for chunk in read_slices([slice_], settings):
@@ -201,20 +193,13 @@ def _why_not(
     return ""
 
 
-def draft_from_quarantine(
-    job: Job,
-    history: JobHistory,
-    quarantine: TargetQuarantine,
-    row_format: RowFormat | None,
-    schema_json: str,
-    position: JobPosition,
-    now_ms: int,
-) -> PlanDraft:
+def draft_from_quarantine(context: LandingContext, position: JobPosition, now_ms: int) -> PlanDraft:
     """A plan for the batches that can be decoded now, as many as one plan may carry."""
+    job = context.job
     batches: list[QuarantinedBatch] = []
     read_filter: ReadFilter | None = None
     size = 0
-    for quarantined in _try_batches(job, history, quarantine, row_format):
+    for quarantined in _try_batches(context):
         if not quarantined.decodes or read_filter not in (None, quarantined.read_filter):
             continue
         size += quarantined.batch.size_bytes
@@ -237,7 +222,7 @@ def draft_from_quarantine(
         checkpoint=position.checkpoint,
         made_at_ms=now_ms,
         kind=PlanKind.REDRIVE,
-        schema_json=schema_json,
+        schema_json=context.schema_to_merge(),
     )
     return PlanDraft(plan=plan, requested=tuple(ranges), leaves_more=True)
 
@@ -291,9 +276,7 @@ def _read_on_trial(slices: Sequence[Slice], settings: ReadSettings) -> list[Deci
         return [chunk.loss for chunk in chunks if isinstance(chunk, LostChunk)]
 
 
-def settings_of(
-    job: Job, plan: Plan, quarantine: TargetQuarantine, row_format: RowFormat | None
-) -> ReadSettings:
+def settings_of(context: LandingContext, plan: Plan) -> ReadSettings:
     """The settings with which tasks decode kept bytes. If offsets were kept more than once, the
     newest bytes count."""
     slices = sorted(plan.slices, key=_place_of)
@@ -303,14 +286,14 @@ def settings_of(
         last = bisect_left(slices, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
         return [s for s in slices[first:last] if s.until_offset <= where.until_offset]
 
-    batches = quarantine.batches(lambda _plan_id, where: bool(inside(where)))
+    batches = context.target.quarantine.batches(lambda _plan_id, where: bool(inside(where)))
     by_slice: dict[int, QuarantinedBytes] = {}
     for batch in sorted(batches, key=lambda batch: batch.quarantined_at_ms):
         by_slice |= {s.index: batch.quarantined_bytes for s in inside(batch.range)}
     for s in slices:
         if s.index not in by_slice:
             raise _no_bytes_error(s)
-    return _decode_settings(job, row_format, by_slice, plan.isolation, plan.tags)
+    return _decode_settings(context, by_slice, plan.isolation, plan.tags)
 
 
 def _no_bytes_error(where: Range | Slice, why: str = "") -> Conflict:
@@ -322,8 +305,7 @@ def _no_bytes_error(where: Range | Slice, why: str = "") -> Conflict:
 
 
 def _decode_settings(
-    job: Job,
-    row_format: RowFormat | None,
+    context: LandingContext,
     by_slice: dict[int, QuarantinedBytes],
     isolation: Isolation,
     tags: tuple[str, ...] = (),
@@ -331,7 +313,7 @@ def _decode_settings(
     """The settings for decoding these bytes, without any broker. The memory budget is the job's: a
     batch that was quarantined because it was too large can be landed once the budget is raised.
     Records without a known schema stay in quarantine: it may still be registered."""
-    source = job.source
+    source = context.job.source
     cluster = ClusterSettings(
         source.dialect, (), isolation=isolation, max_batch_bytes=source.max_batch_bytes
     )
@@ -339,8 +321,8 @@ def _decode_settings(
         cluster,
         tags=tags,
         quarantined_bytes=by_slice,
-        row_format=row_format,
-        registry=registry_settings(job),
+        row_format=context.row_format,
+        registry=registry_settings(context.job),
         written=LONG_AGO,
     )
 

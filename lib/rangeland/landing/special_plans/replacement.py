@@ -16,9 +16,9 @@ from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import TableRefused, UsageError
+from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import JobHistory
 from rangeland.landing.target.target_table import TargetTable
-from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.model import Range
 from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.loss_errors import range_lost_error
@@ -47,32 +47,30 @@ if TYPE_CHECKING:
 class Replacement:
     """Replaces rows of one table."""
 
-    def __init__(self, spark: SparkSession, table: TargetTable, writer: TargetWriter) -> None:
-        self._spark = spark
-        self._table = table
-        self._writer = writer
+    def __init__(self, context: LandingContext) -> None:
+        self._context = context
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """The changes that replacing the table's rows with this outcome would make."""
-        change = self._table.change_by(outcome.schema_json)
-        table, new, where = self._swap(plan, outcome, change)
+        table = self._context.target.table
+        change = table.change_by(outcome.schema_json)
+        old, new, where = self._swap(plan, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)
-        columns = self._table.log_columns
-        return compare(table.where(where), new, columns, by_broker=by_broker)
+        return compare(old.where(where), new, table.log_columns, by_broker=by_broker)
 
     def has_rows_of(self, plan: Plan) -> bool:
         """Whether the table has rows of a plan's ranges."""
-        table = self._frame()
-        return has_rows(self._spark, table, self._condition(table, plan))
+        rows = self._frame()
+        return has_rows(self._context.spark, rows, self._condition(rows, plan))
 
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path = self._table.uri
-        table = self._frame()
-        schema = self._table.schema.schema_of_files()
-        new = prepared_frame(self._spark, path, [f.file for f in files], schema)
-        condition = f"coalesce({self._condition(table, plan)}, false)"
+        table = self._context.target.table
+        new_files = [f.file for f in files]
+        schema = table.schema.schema_of_files()
+        new = prepared_frame(self._context.spark, table.uri, new_files, schema)
+        condition = f"coalesce({self._condition(self._frame(), plan)}, false)"
         if stray_rows := new.where(f"NOT ({condition})").count():
             raise TableRefused(
                 f"{stray_rows} of the new rows are outside the range to replace",
@@ -82,7 +80,7 @@ class Replacement:
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
         """The misfit of an outcome's files, if they do not fit the table as it is now."""
-        misfits = self._table.change_by(outcome.schema_json).misfits
+        misfits = self._context.target.table.change_by(outcome.schema_json).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def land(
@@ -92,9 +90,9 @@ class Replacement:
         the table yet, in one commit, which also adds the columns that the table lacks, unless
         another writer has changed the rows first. ``differences`` is what that changes, if it is
         known; Spark does not say at which version."""
-        table = self._table
-        path = self._table.uri
-        self._writer.set_ledger_property()
+        table = self._context.target.table
+        path = table.uri
+        self._context.target.writer.set_ledger_property()
         with lock_table(path):
             if paths := table.gone_prepared_files(outcome):
                 return table_commit.FilesGone(paths)
@@ -112,19 +110,20 @@ class Replacement:
     def _swap(
         self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
-        """The table, the new rows, and the condition for the rows that they replace."""
-        path = self._table.uri
-        table = self._frame()
-        schema = self._table.schema.schema_of_files(change)
-        new = prepared_frame(self._spark, path, outcome.data_files, schema)
-        return table, new, self._condition(table, plan)
+        """The table's rows, the new ones, and the condition for the rows that they replace."""
+        table = self._context.target.table
+        old = self._frame()
+        schema = table.schema.schema_of_files(change)
+        new = prepared_frame(self._context.spark, table.uri, outcome.data_files, schema)
+        return old, new, self._condition(old, plan)
 
     def _frame(self) -> Any:
-        return table_frame(self._spark, self._table.uri, self._table.log_columns)
+        table = self._context.target.table
+        return table_frame(self._context.spark, table.uri, table.log_columns)
 
-    def _condition(self, table: Any, plan: Plan) -> str:
+    def _condition(self, rows: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""
-        return condition(table, plan.ranges, self._table.log_columns)
+        return condition(rows, plan.ranges, self._context.target.table.log_columns)
 
 
 def check_rows_can_be_replaced(spark: SparkSession, table: TargetTable) -> None:

@@ -17,6 +17,7 @@ from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, un
 from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.read_options import LandedRead, ReadOptions
+from rangeland.planning.retention_risk import ReadSpeed, speed_of
 
 MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptions]
 
@@ -63,15 +64,16 @@ def recent_checkpoints(
     return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
 
 
-def recent_pace(ledger: LedgerView, application: str) -> list[tuple[int, float]]:
-    """(bytes of the log, seconds from plan to outcome) of the newest two outcomes, newest first."""
-    pace = []
+def expected_speed(ledger: LedgerView, application: str) -> ReadSpeed:
+    """The speed at which the next run will read, going by the newest two outcomes: by the bytes of
+    the log, and the seconds from plan to outcome."""
+    runs = []
     for outcome in islice(ledger.outcomes(application), 2):
         plan = ledger.plan(outcome.plan_id)
         if plan is not None:
             size = sum(one.range.estimated_bytes for one in outcome.ranges)
-            pace.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
-    return pace
+            runs.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
+    return speed_of(runs)
 
 
 # --- how it was read ----------------------------------------------------------------------
