@@ -202,7 +202,7 @@ def replace_rows(
     log, then = tables.logs[key], tables.logs[key].newest
     application, sequence = plan_id.application, plan_id.sequence
     if then.transactions.get(application, -1) >= sequence:
-        return None
+        return RowsChanged(path, f"another driver has committed {plan_id}")
     gone, kept = _cut(store, [f"{key}/{name}" for name in then.files], _condition(where))
     if lost := [name for name in (*gone, *new.files) if name not in store.files]:
         raise StorageFailed(f"could not replace rows of {path}", why=f"there is no file {lost[0]}")
