@@ -31,7 +31,7 @@ from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.landing.landing_steps import FinishedPlans, LandingSteps
 from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
-from rangeland.landing.target import target_table
+from rangeland.landing.target import table_location
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
@@ -85,7 +85,7 @@ class FailingLake(LakeInMemory):
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> FailingLake:
     made = FailingLake()
-    monkeypatch.setattr(target_table, "DeltaKernel", lambda spark: made)
+    monkeypatch.setattr(table_location, "DeltaKernel", lambda spark: made)
     return made
 
 
@@ -271,7 +271,7 @@ def test_an_error_of_the_result_says_that_the_rows_have_landed(
     steps = LandingSteps(replacing.reading._context)
     monkeypatch.setattr(landing_steps, "result_of_plans", Mock(side_effect=error))
     monkeypatch.setattr(landing_steps, "plaintext_secret_warnings", lambda _: ())
-    monkeypatch.setattr(replacing.target.table, "wait_for_maintenance", tuple)
+    monkeypatch.setattr(replacing.lake, "wait_for_maintenance", tuple, raising=False)
     with pytest.raises(type(error)) as caught:
         steps.result(FinishedPlans((done,), None))
     assert caught.value.data.startswith("1 plan had been landed completely; after that, ")

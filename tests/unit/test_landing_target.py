@@ -40,8 +40,8 @@ from rangeland.landing.execution.shared_reader import PlanToRead, PrepareOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.plan_surveys import PlanSurveys
+from rangeland.landing.target import table_location
 from rangeland.landing.target import target_schema as schema_module
-from rangeland.landing.target import target_table as table_module
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
@@ -105,7 +105,7 @@ class LakeInMemory:
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> LakeInMemory:
     made = LakeInMemory()
-    monkeypatch.setattr(table_module, "DeltaKernel", lambda spark: made)
+    monkeypatch.setattr(table_location, "DeltaKernel", lambda spark: made)
     return made
 
 

@@ -43,7 +43,8 @@ def state_of(
     files = [f"{TABLE}/date=1/{name}" for name in rows_in]
     rows = SimpleNamespace(files_with=lambda partition, offset: files)
     monkeypatch.setattr(offset_lookup, "table_rows", lambda *about: rows)
-    table: Any = SimpleNamespace(landing_commit=lambda *about: None)
+    delta = SimpleNamespace(commits=lambda *about: [])
+    table: Any = SimpleNamespace(location=SimpleNamespace(delta=delta, uri=TABLE))
     history: Any = SimpleNamespace(landings=lambda: landings, losses=lambda *about: [])
     found = find_offset(None, table, history, P, 7)
     return found.state, [name.rpartition("/")[2] for name in found.files]

@@ -76,8 +76,8 @@ def table_rows(spark: SparkSession, table: TargetTable) -> TableRows:
     if isinstance(spark, DeferredSession) and not spark.has_session:
         rows = _read_here(table)
         if rows is not None:
-            return DriverRows(rows, table.uri, table.log_columns)
-    frame = table_frame(spark, table.uri, table.log_columns, version=table.version)
+            return DriverRows(rows, table.location.uri, table.log_columns)
+    frame = table_frame(spark, table.location.uri, table.log_columns, version=table.version)
     return SparkRows(spark, frame, table.log_columns)
 
 
@@ -93,7 +93,7 @@ def _read_here(table: TargetTable) -> pa.Table | None:
     if not set(_ALWAYS) <= set(usable):
         return None
     arrow_types = {columns[name]: _TYPES[name][1] for name in usable}
-    rows = small_table(table.snapshot, table.storage(), arrow_types)
+    rows = small_table(table.snapshot, table.location.storage(), arrow_types)
     return None if rows is None else rows.rename_columns([*usable, FILE])
 
 

@@ -19,6 +19,7 @@ from rangeland.delta.transaction_log.table_commit import (
     FilesGone,
     NotCommitted,
     RowsRefused,
+    landed_at,
 )
 from rangeland.error_answers import answer_about_data
 from rangeland.errors import (
@@ -188,7 +189,9 @@ class PlanCommitter:
         """The same with its version, if that can be found: it is in the table in any case."""
         if landed.version is not None:
             return landed
-        version = self._table.landed_at(prepared.plan.id, prepared.planned_at_version)
+        location = self._table.location
+        since = prepared.planned_at_version or 0
+        version = landed_at(location.delta, location.uri, prepared.plan.id, since)
         return replace(landed, version=version)
 
     def _attempt(self, prepared: PreparedPlan) -> Attempt:

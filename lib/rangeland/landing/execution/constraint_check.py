@@ -45,7 +45,7 @@ class ConstraintCheck:
         change = table.change_by(schema_json)
         if change.misfits:
             return None
-        path = table.uri
+        path = table.location.uri
         schema = self._table.schema.schema_of_files(change)
         rows = prepared_frame(self._spark, path, unchecked, schema)
         violation = first_violation(rows, constraints, table.log_columns)

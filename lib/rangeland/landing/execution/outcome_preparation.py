@@ -162,7 +162,7 @@ class OutcomePreparer:
         if plan.replaces and is_new:
             self._replacement.check_rows_inside(plan, files)
         data_files = [f.file for f in files]
-        if not self._constraints.are_any or gone_files(self._table.storage(), data_files):
+        if not self._constraints.are_any or gone_files(self._table.location.storage(), data_files):
             return
         schema_json = self._table.schema.as_written(self._context.schema_to_merge())
         if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:

@@ -75,7 +75,7 @@ class SliceTasks:
             else:
                 results = [_run_transformed(plan, tasks, self._transform)]
         files = self.files_of(plan, results)
-        check_files_are_visible(self._spark, self._table.uri, files)
+        check_files_are_visible(self._spark, self._table.location.uri, files)
         receipts = {r.slice_index: r for result in results for r in result.receipts}
         logger.info("Read %d slices of plan %s: %d files", len(receipts), plan.id, len(files))
         return receipts, files
@@ -100,7 +100,7 @@ class SliceTasks:
             else:
                 with suppress(TasksStopped):
                     results = [_run_transformed(plan, tasks, self._transform)]
-        check_files_are_visible(self._spark, self._table.uri, self.files_of(plan, results))
+        check_files_are_visible(self._spark, self._table.location.uri, self.files_of(plan, results))
         return results, whole_log_error(plan, error) if isinstance(error, RangeLost) else error
 
     def files_of(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
@@ -130,7 +130,7 @@ class SliceTasks:
         is_new: bool = False,
     ) -> TasksToRun:
         files = FileWriterSettings(
-            table=self._table.storage(),
+            table=self._table.location.storage(),
             layout=self._table.schema.layout(self._context.row_schema),
             compression=self._job.sink.compression,
             compression_level=self._job.sink.compression_level,

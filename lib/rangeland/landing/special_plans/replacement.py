@@ -50,6 +50,7 @@ class Replacement:
     def __init__(self, spark: SparkSession, table: TargetTable, writer: TargetWriter) -> None:
         self._spark = spark
         self._table = table
+        self._location = table.location
         self._writer = writer
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
@@ -68,7 +69,7 @@ class Replacement:
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path = self._table.uri
+        path = self._location.uri
         table = self._frame()
         schema = self._table.schema.schema_of_files()
         new = prepared_frame(self._spark, path, [f.file for f in files], schema)
@@ -93,7 +94,7 @@ class Replacement:
         another writer has changed the rows first. ``differences`` is what that changes, if it is
         known; Spark does not say at which version."""
         table = self._table
-        path = self._table.uri
+        path = self._location.uri
         self._writer.set_ledger_property()
         with lock_table(path):
             if paths := table.gone_prepared_files(outcome):
@@ -113,14 +114,14 @@ class Replacement:
         self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
-        path = self._table.uri
+        path = self._location.uri
         table = self._frame()
         schema = self._table.schema.schema_of_files(change)
         new = prepared_frame(self._spark, path, outcome.data_files, schema)
         return table, new, self._condition(table, plan)
 
     def _frame(self) -> Any:
-        return table_frame(self._spark, self._table.uri, self._table.log_columns)
+        return table_frame(self._spark, self._location.uri, self._table.log_columns)
 
     def _condition(self, table: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""
@@ -130,15 +131,16 @@ class Replacement:
 def check_rows_can_be_replaced(spark: SparkSession, table: TargetTable) -> None:
     """Raises TableRefused if rows of this table cannot be replaced, before a plan is entered that
     could never be finished."""
-    if table.metadata is None:
+    if table.snapshot is None:
         return
-    if table.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
+    if table.snapshot.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
         raise TableRefused(
             f"rows of {table.name} cannot be replaced",
             why="its property delta.appendOnly is true",
             do="unset it, or land the range into another table",
         )
-    table_frame(spark, table.uri, table.log_columns)  # raises if rows do not say their offsets
+    # This raises if rows do not say their offsets.
+    table_frame(spark, table.location.uri, table.log_columns)
 
 
 def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
