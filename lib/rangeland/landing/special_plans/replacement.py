@@ -50,7 +50,6 @@ class Replacement:
     def __init__(self, spark: SparkSession, table: TargetTable, writer: TargetWriter) -> None:
         self._spark = spark
         self._table = table
-        self._location = table.location
         self._writer = writer
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
@@ -69,7 +68,7 @@ class Replacement:
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path = self._location.uri
+        path = self._table.location.uri
         table = self._frame()
         schema = self._table.schema.schema_of_files()
         new = prepared_frame(self._spark, path, [f.file for f in files], schema)
@@ -94,7 +93,7 @@ class Replacement:
         another writer has changed the rows first. ``differences`` is what that changes, if it is
         known; Spark does not say at which version."""
         table = self._table
-        path = self._location.uri
+        path = self._table.location.uri
         self._writer.set_ledger_property()
         with lock_table(path):
             if paths := table.gone_prepared_files(outcome):
@@ -114,14 +113,14 @@ class Replacement:
         self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
-        path = self._location.uri
+        path = self._table.location.uri
         table = self._frame()
         schema = self._table.schema.schema_of_files(change)
         new = prepared_frame(self._spark, path, outcome.data_files, schema)
         return table, new, self._condition(table, plan)
 
     def _frame(self) -> Any:
-        return table_frame(self._spark, self._location.uri, self._table.log_columns)
+        return table_frame(self._spark, self._table.location.uri, self._table.log_columns)
 
     def _condition(self, table: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""
