@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -314,8 +315,8 @@ class Kernel:
         self._result = result
         self._reads = reads
 
-    def storage(self, path: str) -> str:
-        return path
+    def storage(self, path: str) -> StoreSettings:
+        return StoreSettings(path)
 
     def commit(self, *_: object) -> AlreadyCommitted:
         return _unless_error(self._result)

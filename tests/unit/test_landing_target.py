@@ -14,6 +14,7 @@ import pytest
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.event_codec import SCHEMA, missing_columns_sql
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
@@ -73,8 +74,8 @@ class LakeInMemory:
     def resolve(self, path: str) -> str:
         return path
 
-    def storage(self, path: str) -> str:
-        return path
+    def storage(self, path: str) -> StoreSettings:
+        return StoreSettings(path)
 
     def load(self, path: str) -> Version | None:
         if self.looking is not None and self.looking[0] == path:

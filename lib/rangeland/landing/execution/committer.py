@@ -218,9 +218,10 @@ class PlanCommitter:
     def _constraint_failure(self, outcome: OutcomeEvent) -> FilesGone | RowsRefused | None:
         """What prevents a commit if the table has constraints against which these rows have not
         been checked."""
-        if self._constraints.are_any and (paths := self._table.gone_prepared_files(outcome)):
+        files = outcome.data_files
+        if self._constraints.are_any and (paths := self._table.gone_prepared_files(files)):
             return FilesGone(paths)
-        refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
+        refusal = self._constraints.violation_error(files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
 
     def _add(self, prepared: PreparedPlan) -> Attempt:
@@ -245,7 +246,7 @@ class PlanCommitter:
         if outcome.is_given_up(plan.kind):
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self._writer.land(outcome, version)
-        if paths := self._table.gone_prepared_files(outcome):
+        if paths := self._table.gone_prepared_files(outcome.data_files):
             return FilesGone(paths)
         if (unfit := self._replacement.unfit(outcome)) is not None:
             return unfit

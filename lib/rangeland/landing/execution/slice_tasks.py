@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.parquet_files.data_files import FileWriterSettings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import RangelandError, RangeLost, TableRefused
@@ -199,7 +200,7 @@ def check_files_are_visible(spark: SparkSession, where: str, files: Sequence[Eve
     is_local = str(spark.sparkContext.master).startswith("local")
     if is_local or not TablePath.parse(where).is_local:
         return
-    if paths := gone_files(where, [f.file for f in files]):
+    if paths := gone_files(StoreSettings(where), [f.file for f in files]):
         raise TableRefused(
             f"{len(paths)} of {len(files)} files that the executors have written are not "
             f"in {where} as this driver sees it",

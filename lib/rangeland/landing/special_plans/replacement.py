@@ -96,7 +96,7 @@ class Replacement:
         path = self._table.location.uri
         self._writer.set_ledger_property()
         with lock_table(path):
-            if paths := table.gone_prepared_files(outcome):
+            if paths := table.gone_prepared_files(outcome.data_files):
                 return table_commit.FilesGone(paths)
             table.check_same_table()
             change = table.change_by(outcome.schema_json)

@@ -6,12 +6,11 @@ The ledger shows what has landed in it: see ``job_history``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from rangeland.decode.columns import LogColumns
-from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
@@ -108,6 +107,6 @@ class TargetTable:
         snapshot = location.delta.load(location.uri) if schema_json else None
         return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, schema_json)
 
-    def gone_prepared_files(self, outcome: OutcomeEvent) -> tuple[str, ...]:
+    def gone_prepared_files(self, files: Sequence[DataFile]) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
-        return table_commit.gone_files(self.location.storage(), outcome.data_files)
+        return table_commit.gone_files(self.location.storage(), files)
