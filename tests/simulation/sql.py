@@ -121,12 +121,11 @@ def prepared_frame(
     return Frame(spark.store, spark.world, spark.tables.logs[key].newest, names)
 
 
-def has_rows(spark: SimulatedSpark, frame: Frame, where: str) -> bool:
+def has_rows(frame: Frame, where: str) -> bool:
     return frame.where(where).count() > 0
 
 
 def spans_in(
-    spark: SimulatedSpark,
     frame: Frame,
     columns: LogColumns = PLAIN_COLUMNS,
     *,
@@ -141,7 +140,6 @@ def spans_in(
 
 
 def rows_of_entries(
-    spark: SimulatedSpark,
     frame: Frame,
     landed_ranges: Mapping[Partition, Sequence[LandedRange]],
     columns: LogColumns = PLAIN_COLUMNS,

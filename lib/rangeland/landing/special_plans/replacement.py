@@ -63,7 +63,7 @@ class Replacement:
     def has_rows_of(self, plan: Plan) -> bool:
         """Whether the table has rows of a plan's ranges."""
         table = self._frame()
-        return has_rows(self._spark, table, self._condition(table, plan))
+        return has_rows(table, self._condition(table, plan))
 
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has

@@ -94,7 +94,7 @@ def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
     capabilities = load_dialect(job.source.dialect).capabilities
     frame = table_frame(spark, table.location.uri, table.log_columns)
     by_broker = capabilities.numbered_per_broker
-    by_partition = spans_in(spark, frame, table.log_columns, by_broker=by_broker)
+    by_partition = spans_in(frame, table.log_columns, by_broker=by_broker)
     ranges = [
         r
         for partition, spans in sorted(by_partition.items())

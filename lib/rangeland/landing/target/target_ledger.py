@@ -12,6 +12,7 @@ from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
+from rangeland.spark.spark_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,7 +133,7 @@ class TargetLedger:
                 return  # a driver on another host, which has a separate lock, was first
             raise Conflict(
                 f"the new columns could not be added to the ledger {ledger.path}",
-                why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                why=first_line(error),
                 do="find out what else alters that table, then run again",
                 columns=[column.split("`")[1] for column in lacking],
             ) from error
