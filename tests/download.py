@@ -27,7 +27,6 @@ ONLY_SLOW = {
     "delta-4.0.0",
     "delta-4.4.0-spark-4.0",
     "delta-4.4.0-spark-4.1",
-    "gcs-connector-4.0.0",
     "hadoop-azure-3.5.0",
     "hadoop-gcp-3.5.0",
     "hadoop-minicluster-3.5.0",

@@ -52,7 +52,7 @@ TEST_JARS = by_name(
         classifier="all",
         packaging="tar.gz",
     ),
-    # The jars of Spark 3.5 that are made for one Scala, for tests: PySpark 3.5 has them for 2.12.
+    # The jars of Spark 3.5 that are made for one Scala: PySpark 3.5 has them for 2.12.
     JarSet(
         "spark-3.5.9-scala-2.13",
         (
@@ -72,13 +72,7 @@ TEST_JARS = by_name(
     ),
     # The oldest for Spark 4.0.
     JarSet("delta-4.0.0", ("io.delta:delta-spark_2.13:4.0.0",), excludes=IN_SPARK),
-    # Google's own connector, for tests: only this one can be pointed at an emulator.
-    JarSet(
-        "gcs-connector-4.0.0",
-        ("com.google.cloud.bigdataoss:gcs-connector:4.0.0",),
-        classifier="shaded",
-    ),
-    # An S3 server for tests, without the dependencies of backends other than a folder, and without
+    # An S3 server, without the dependencies of backends other than a folder, and without
     # the web server, which is in its own jar.
     JarSet(
         "s3proxy-4.1.0",
@@ -96,7 +90,7 @@ TEST_JARS = by_name(
             "org.eclipse.jetty.ee10:*",
         ),
     ),
-    # A YARN in one process, for tests, on top of Spark's own Hadoop. Its list of dependencies omits
+    # A YARN in one process, on top of Spark's own Hadoop. Its list of dependencies omits
     # those of its test classes, which it needs.
     JarSet(
         "hadoop-minicluster-3.5.0",
