@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from rangeland.errors import RangelandError
-from rangeland.jvm.jar_sets import JAR_SETS
 from rangeland.jvm.jars import fetch_jars
 from tests.build_cache import JAVA_11, OLDER_SPARK, installed
 from tests.class_archive import make_archive
+from tests.jar_sets import ALL_JARS
 
 AT_ONCE = 3
 FIRST = ["delta-kernel-4.4.0", "delta-4.4.0", "kafka-4.1.0", "hadoop-aws-3.5.0"]
@@ -27,7 +27,6 @@ ONLY_SLOW = {
     "delta-4.0.0",
     "delta-4.4.0-spark-4.0",
     "delta-4.4.0-spark-4.1",
-    "gcs-connector-4.0.0",
     "hadoop-azure-3.5.0",
     "hadoop-gcp-3.5.0",
     "hadoop-minicluster-3.5.0",
@@ -38,12 +37,12 @@ ONLY_BENCH = {"spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0", "spark-av
 
 
 def main() -> int:
-    others = sorted(JAR_SETS.keys() - ONLY_SLOW - ONLY_BENCH - set(FIRST))
+    others = sorted(ALL_JARS.keys() - ONLY_SLOW - ONLY_BENCH - set(FIRST))
     packages = [OLDER_SPARK, *([JAVA_11] if platform.machine() == "x86_64" else [])]
-    work: list[Callable[[], object]] = [partial(fetch_jars, name) for name in FIRST]
+    work: list[Callable[[], object]] = [partial(fetch_jars, ALL_JARS[name]) for name in FIRST]
     work.append(make_archive)
     work += [partial(installed, name) for name in packages]
-    work += [partial(fetch_jars, name) for name in others]
+    work += [partial(fetch_jars, ALL_JARS[name]) for name in others]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for trouble in pool.map(_tried, work):
             if trouble:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rangeland.jvm.jars import jar_files
 from tests.build_cache import OLDER_SPARK, installed, kept
+from tests.jar_sets import TEST_JARS
 from tests.spark_sessions import SPARK_JAVA_HOME
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +36,7 @@ def packages_of(spark: str) -> Path:
     found = installed(package)
     if not scala:
         return found
-    jars = jar_files(f"spark-{package.removeprefix('pyspark==')}-scala-{scala}")
+    jars = jar_files(TEST_JARS[f"spark-{package.removeprefix('pyspark==')}-scala-{scala}"])
     names = [jar.name for jar in jars]
     return kept("packages", f"{found} {names}", lambda target: with_jars(found, jars, target))
 

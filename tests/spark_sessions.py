@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rangeland.jvm.jar_sets import JarSet
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.spark.supported_versions import CATALOG, EXTENSION, installed_spark
@@ -31,14 +32,14 @@ def open_session(
     master: str,
     settings: Mapping[str, str] | None = None,
     *,
-    jar_sets: tuple[str, ...] = (),
+    jar_sets: tuple[JarSet, ...] = (),
 ) -> Any:
     """The active session, or a new one with ``master``, Delta and these other jars. What
     Spark warns of is logged."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     delta = installed_spark().delta.jars
-    jars = [str(jar) for name in (delta, *jar_sets) for jar in jar_files(name)]
+    jars = [str(jar) for one in (delta, *jar_sets) for jar in jar_files(one)]
     home = broken_home(folder / "home")
     chosen = {
         "spark.jars": ",".join(jars),

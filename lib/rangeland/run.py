@@ -102,7 +102,7 @@ def preview(
         seconds=time.monotonic() - context.began_at,
         speed=context.surveys.speed,
         row_format=context.row_format,
-        location=None if job.sink.is_catalog_name else context.target.table.path,
+        location=None if job.sink.is_catalog_name else context.target.table.location.path,
     )
 
 

@@ -25,8 +25,9 @@ import psycopg
 from rangeland.jvm.jars import jar_files
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import PATIENCE_S, Process
+from tests.jar_sets import TEST_JARS
 
-JARS = "postgres-17.5.0"
+JARS = TEST_JARS["postgres-17.5.0"]
 USER = "airflow"
 AS_NOBODY = (
     "import os, pwd, sys; nobody = pwd.getpwnam('nobody'); os.setgroups([]);"

@@ -26,6 +26,7 @@ from rangeland.api import plan
 from rangeland.dataframe.frozen_plan import freeze
 from rangeland.decode.columns import row_schema
 from rangeland.delta.parquet_files.data_files import FileWriterSettings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.job import Job
 from rangeland.planning.task_packing import pack_tasks
@@ -89,7 +90,7 @@ def _land_in_one_process(ground: Ground, out: Path) -> None:
     out.mkdir(parents=True)
     found, cluster = freeze(job(ground, out))
     layout = new_table(row_schema()).layout
-    files = FileWriterSettings(str(out), layout, "snappy", name_prefix="b")
+    files = FileWriterSettings(StoreSettings(str(out)), layout, "snappy", name_prefix="b")
     read_and_write(found.slices, cluster, WriterSettings(files))
 
 

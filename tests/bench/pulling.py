@@ -29,6 +29,7 @@ from rangeland.jvm.java import find_java
 from rangeland.model import Slice
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_request import SurveyRequest
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
 from tests.bench.measuring import load_average
@@ -120,7 +121,7 @@ def read(server: str) -> Round:
 
 
 def _command(folder: Path, *arguments: str) -> list[str]:
-    jars = class_path("rocketmq-5.5.0")
+    jars = class_path(BROKER_JARS["rocketmq-5.5.0"])
     options = ["-Xmx1g", f"-Duser.home={folder}", "-Drocketmq.client.logLevel=ERROR"]
     return [find_java(), *options, "-cp", jars, str(CLIENTS), *arguments]
 

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import rangeland
+from rangeland.jvm.jar_sets import LIBRARY_JARS
 from rangeland.jvm.jars import jar_files
 from rangeland.spark.spark_session import DEFAULTS, with_delta
+from tests.jar_sets import TEST_JARS
 
 JAR_SETS = (
-    "delta-4.4.0",
-    "spark-kafka-4.2.0",
-    "spark-kafka-token-provider-4.0.0",
-    "spark-avro-4.1.1",
+    LIBRARY_JARS["delta-4.4.0"],
+    TEST_JARS["spark-kafka-4.2.0"],
+    TEST_JARS["spark-kafka-token-provider-4.0.0"],
+    TEST_JARS["spark-avro-4.1.1"],
 )
 DRIVER_MEMORY = "3g"
 
@@ -38,7 +40,7 @@ def open_session(master: str, folder: Path) -> Any:
     from pyspark.sql import SparkSession
 
     prepare_environment()
-    jars = [str(jar) for name in JAR_SETS for jar in jar_files(name)]
+    jars = [str(jar) for one in JAR_SETS for jar in jar_files(one)]
     settings = {
         **DEFAULTS,
         "spark.jars": ",".join(jars),

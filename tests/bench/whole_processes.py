@@ -80,7 +80,7 @@ def command_of(side: str, folder: Path, out: Path, bootstrap: str) -> list[str]:
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
         return [sys.executable, "-m", "rangeland", "run", str(folder / "job.yaml"), "--quiet"]
     script = SCRIPTS[side].format(
-        jars=",".join(str(jar) for name in JAR_SETS for jar in jar_files(name)),
+        jars=",".join(str(jar) for one in JAR_SETS for jar in jar_files(one)),
         memory=DRIVER_MEMORY,
         scratch=str(folder / "spark"),
         servers=bootstrap,

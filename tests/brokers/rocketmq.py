@@ -24,6 +24,7 @@ from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Counts, LogState, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.processes import PATIENCE_S, remove_directory, temporary_directory
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient
@@ -31,7 +32,7 @@ from rangeland.untrusted import parse_address
 from tests.brokers.surveys import look, slices_of
 
 CLIENTS = Path(__file__).with_name("RocketmqClients.java")
-_JARS = "rocketmq-5.5.0"
+_JARS = BROKER_JARS["rocketmq-5.5.0"]
 Row = dict[str, Any]
 
 

@@ -15,7 +15,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from rangeland.dialects.kafka.messages import REQUESTS
-from rangeland.jvm.jars import fetch_jars, jar_files
+from rangeland.jvm.jars import jar_files
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.wire.declarations import field_spec, spec_of
 from rangeland.wire.primitives import WireType
 from tests.kafka_produce import ProduceRequest
@@ -33,8 +34,7 @@ CASES = [
 
 def definition(jars: str, name: str) -> dict[str, Any]:
     """One ``common/message/*.json``, which has comments that JSON has not."""
-    fetch_jars(jars)
-    (jar,) = [path for path in jar_files(jars) if "kafka-clients-" in str(path)]
+    (jar,) = [path for path in jar_files(BROKER_JARS[jars]) if "kafka-clients-" in str(path)]
     with zipfile.ZipFile(jar) as opened:
         text = opened.read(f"common/message/{name}.json").decode()
     found: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))

@@ -14,6 +14,7 @@ from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Address, Partition
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.producer import create_topic, numbered_records, produce
@@ -37,7 +38,7 @@ def _old_consumer(cluster: KafkaZooKeeperCluster, topic: str, folder: Path) -> P
         "auto.commit.interval.ms": 100,
         "zookeeper.session.timeout.ms": 4000,
     }
-    command = [find_java(), "-Xmx64m", *SMALL_JVM, "-cp", class_path("kafka-0.11.0.3")]
+    command = [find_java(), "-Xmx64m", *SMALL_JVM, "-cp", class_path(BROKER_JARS["kafka-0.11.0.3"])]
     command += ["kafka.tools.ConsoleConsumer", "--zookeeper", cluster.zookeeper, "--topic", topic]
     for name, value in properties.items():
         command += ["--consumer-property", f"{name}={value}"]

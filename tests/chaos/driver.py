@@ -102,7 +102,7 @@ class Watched(TargetWriter):
 
 def open_watched(spark: Any, job: Job) -> LandingTarget:
     target = open_target(spark, job)
-    quarantine = WatchedQuarantine(target.table)
+    quarantine = WatchedQuarantine(target.table.location)
     writer = Watched(job, target.table, target.ledger)
     return replace(target, quarantine=quarantine, writer=writer)
 

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from rangeland.jvm.jars import fetch_jars
+from rangeland.jvm.jars import jar_files
 from rangeland.testing.processes import PATIENCE_S
 from tests import other_sparks
 from tests.build_cache import JAVA_11, OLDER_SPARK, installed
 from tests.cluster.conftest import COUNT, PARTITIONS, Submit
 from tests.cluster.spark_submit import JOBS, LIB, each_once, offsets_in, rangeland_submit
 from tests.cluster.test_bad_clusters import on_this_machine, without
+from tests.jar_sets import TEST_JARS
 from tests.other_sparks import EVERY, python_path, run_tests
 from tests.other_sparks import spark_home as spark_home_of
 from tests.servers.sparkcluster import SPARK_HOME, SparkCluster
@@ -148,7 +149,7 @@ def test_a_spark_home_of_another_version_is_refused(job: Path, table: Path, vers
 def test_an_older_delta_is_distinguished_from_none(submit: Submit, job: Path, table: Path) -> None:
     def change(command: list[str]) -> list[str]:
         at = command.index("--jars") + 1
-        jars = ",".join(map(str, sorted(fetch_jars("delta-4.0.0").glob("*.jar"))))
+        jars = ",".join(map(str, jar_files(TEST_JARS["delta-4.0.0"])))
         return on_this_machine([*command[:at], jars, *command[at + 1 :]])
 
     error = submit(job, change=change).refused()

@@ -14,6 +14,7 @@ from py4j.java_gateway import JavaGateway
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.context_managers import Closing
+from tests.jar_sets import TEST_JARS
 from tests.servers.process_sessions import temporary_files_in
 from tests.servers.sparkcluster import SPARK_HOME
 
@@ -43,9 +44,10 @@ class YarnCluster(Closing):
         (jar,) = (SPARK_HOME / "jars").glob("py4j*.jar")
         options = [f"-Djava.io.tmpdir={folder / 'tmp'}", f"-Dtest.build.data={self._logs}"]
         self._log = (folder / "yarn.log").open("w")
+        jars = class_path(TEST_JARS["hadoop-minicluster-3.5.0"])
         self._gateway = JavaGateway.launch_gateway(
             jarpath=str(jar),
-            classpath=f"{class_path('hadoop-minicluster-3.5.0')}:{SPARK_HOME / 'jars'}/*",
+            classpath=f"{jars}:{SPARK_HOME / 'jars'}/*",
             javaopts=["-Xmx512m", *SMALL_JVM, *options],
             java_path=find_java(),
             die_on_exit=True,  # with this process, however that ends

@@ -286,7 +286,7 @@ OWN = {
     "delta/transaction_log/table_history.py": "json.loads(line)",
     "delta/table_schema/arrow_schema.py": "json.loads(schema_text)",
     "delta/table_schema/column_mapping.py": "json.loads(schema_text)",
-    "landing/target/target_table.py": "json.loads(definition.schema_json)",
+    "landing/target/table_location.py": "json.loads(definition.schema_json)",
     "landing/drafts/plan_file.py": "json.loads(json.dumps(",
 }
 

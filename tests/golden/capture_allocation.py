@@ -14,10 +14,11 @@ from pathlib import Path
 
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import find_java
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.processes import remove_directory, temporary_directory
 
 HERE = Path(__file__).parent
-JARS = "rocketmq-5.5.0"
+JARS = BROKER_JARS["rocketmq-5.5.0"]
 
 
 def main() -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import find_java
+from rangeland.testing.broker_jars import BROKER_JARS
 
 HERE = Path(__file__).parent
-JARS = "kafka-4.1.0"
+JARS = BROKER_JARS["kafka-4.1.0"]
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from rangeland.dialects.jafka import messages as m
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import JafkaClient
 from rangeland.testing.processes import PATIENCE_S
@@ -63,7 +64,12 @@ REQUESTS: dict[str, m.Request] = {
 
 def produce_lines(server: str, topic: str, lines: list[str], *, packed: bool) -> None:
     """With upstream's producer, in one request."""
-    command = [find_java(), "-Dlog4j.configuration=none", "-cp", class_path(f"jafka-{VERSION}")]
+    command = [
+        find_java(),
+        "-Dlog4j.configuration=none",
+        "-cp",
+        class_path(BROKER_JARS[f"jafka-{VERSION}"]),
+    ]
     command += [str(PRODUCER), server, topic, "1" if packed else "0"]
     text = "".join(f"{line}\n" for line in lines)
     subprocess.run(

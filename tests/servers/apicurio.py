@@ -16,9 +16,10 @@ from urllib.request import Request, urlopen
 
 from rangeland.errors import UsageError
 from rangeland.testing.server_command import java_command
+from tests.jar_sets import TEST_JARS
 from tests.servers.local_server import LocalServer
 
-JARS = "apicurio-2.6.13"
+JARS = TEST_JARS["apicurio-2.6.13"]
 REQUEST_TIMEOUT_S = 30
 API = "/apis/ccompat/v7"
 

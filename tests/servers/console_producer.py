@@ -10,11 +10,13 @@ import subprocess
 from collections.abc import Sequence
 
 from rangeland.errors import Unreachable
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.client_library import TIMEOUT_S, join_servers
 from rangeland.testing.server_command import java_command
+from tests.jar_sets import TEST_JARS
 
 SEPARATOR = "|"
-TOOLS = "kafka-tools-4.1.0"
+TOOLS = TEST_JARS["kafka-tools-4.1.0"]
 """For all brokers of version 4: the dependencies of 4.4's own tool are not available."""
 
 
@@ -30,7 +32,9 @@ def write_lines(
     is_new = version.startswith("4.")
     main = "org.apache.kafka.tools.ConsoleProducer" if is_new else "kafka.tools.ConsoleProducer"
     server = "--broker-list" if version.startswith("0.") else "--bootstrap-server"
-    command = java_command(TOOLS if is_new else f"kafka-{version}", 64, main, properties={})
+    command = java_command(
+        TOOLS if is_new else BROKER_JARS[f"kafka-{version}"], 64, main, properties={}
+    )
     command += [server, join_servers(bootstrap), "--topic", topic]
     command += ["--property", "parse.key=true", "--property", f"key.separator={SEPARATOR}"]
     command += ["--compression-codec", codec] if codec != "none" else []

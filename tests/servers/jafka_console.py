@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rangeland.errors import Unreachable
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.context_managers import Closing
 from rangeland.testing.processes import PATIENCE_S, Process, remove_directory, temporary_directory
 from rangeland.testing.server_command import java_command
 
-_JARS = "jafka-3.0.6"
+_JARS = BROKER_JARS["jafka-3.0.6"]
 
 
 def console_produce(brokers: str, topic: str, lines: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from rangeland.errors import UsageError
+from rangeland.jvm.jar_sets import JarSet
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing.context_managers import Startable
 from rangeland.testing.ports import free_ports, is_listening
@@ -18,12 +19,12 @@ from rangeland.testing.processes import Process, remove_directory, temporary_dir
 
 
 class LocalServer(Startable):
-    """``kind`` is a word for people, ``jars`` a set of jars."""
+    """``kind`` is a word for people."""
 
     kind = ""
     start_timeout_s = 120
 
-    def __init__(self, jars: str) -> None:
+    def __init__(self, jars: JarSet) -> None:
         self.port = 0
         self._jars = jars
         self._directory: Path | None = None

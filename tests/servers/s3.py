@@ -14,9 +14,10 @@ from pathlib import Path
 import pyarrow.fs as pafs
 
 from rangeland.testing.server_command import java_command, write_settings
+from tests.jar_sets import TEST_JARS
 from tests.servers.local_server import LocalServer
 
-JARS = "s3proxy-4.1.0"
+JARS = TEST_JARS["s3proxy-4.1.0"]
 REGION = "us-east-1"
 # Left to itself it writes down every step of every request.
 _LOGGING = """<configuration>

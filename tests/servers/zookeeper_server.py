@@ -18,6 +18,7 @@ from rangeland.errors import UsageError
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.server_command import java_command, log4j_settings, write_settings
 from rangeland.testing.zookeeper import Visitor
+from tests.jar_sets import TEST_JARS
 from tests.servers.local_server import LocalServer
 
 TICK_MS = 200
@@ -52,7 +53,7 @@ class ZooKeeperServer(LocalServer):
         if version not in self.versions:
             known = ", ".join(self.versions)
             raise UsageError(f"ZooKeeper {version} is not in the table", do=f"Use one of: {known}")
-        super().__init__(f"zookeeper-{version}")
+        super().__init__(TEST_JARS[f"zookeeper-{version}"])
         self.tick_ms = tick_ms
         self._chroots = chroots
 

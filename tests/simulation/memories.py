@@ -17,7 +17,7 @@ from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.schema_compatibility import new_table
 from rangeland.dialects.kafka import session
 from rangeland.job import Job
-from rangeland.landing.target import target_schema, target_table
+from rangeland.landing.target import table_location, target_schema
 from rangeland.planning.plan import Plan
 from rangeland.wire.encoding import decode, encode_buffers
 
@@ -62,7 +62,7 @@ def changes() -> Iterator[tuple[Any, str, Any]]:
     yield Plan, "parse", staticmethod(remembering(Plan.parse))
     yield Job, "policies", property(remembering(vars(Job)["policies"].fget, id))
     yield TablePath, "parse", staticmethod(remembering(TablePath.parse))
-    for module in (target_schema, target_table):
+    for module in (target_schema, table_location):
         yield module, "new_table", remembering(new_table)
     for module in (ledger_table, quarantine_table):
         yield module, "schema_json", remembering(schema_json, id)

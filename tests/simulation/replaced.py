@@ -30,7 +30,7 @@ from rangeland.landing import landing_steps
 from rangeland.landing.audit import removed_and_unknown_rows, table_rows
 from rangeland.landing.execution import slice_tasks
 from rangeland.landing.special_plans import replacement, table_adoption
-from rangeland.landing.target import target_ledger, target_table, target_writer
+from rangeland.landing.target import table_location, target_ledger, target_writer
 from rangeland.model import Address
 from rangeland.planning.plan import PlanId
 from rangeland.spark import spark_jobs, task_context
@@ -175,7 +175,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield compaction, "MANY", 5
     yield compaction, "NEWEST", 2
     yield StoreSettings, "open", _opened
-    yield target_table, "DeltaKernel", SimulatedKernel
+    yield table_location, "DeltaKernel", SimulatedKernel
     yield target_writer, "ThreadPoolExecutor", InlinePool
     yield broker_connection, "Stream", _stream
     threads = SimpleNamespace(Condition=Condition, Event=Event, Thread=spark.InlineThread)

@@ -121,12 +121,11 @@ def prepared_frame(
     return Frame(spark.store, spark.world, spark.tables.logs[key].newest, names)
 
 
-def has_rows(spark: SimulatedSpark, frame: Frame, where: str) -> bool:
+def has_rows(frame: Frame, where: str) -> bool:
     return frame.where(where).count() > 0
 
 
 def spans_in(
-    spark: SimulatedSpark,
     frame: Frame,
     columns: LogColumns = PLAIN_COLUMNS,
     *,
@@ -141,7 +140,6 @@ def spans_in(
 
 
 def rows_of_entries(
-    spark: SimulatedSpark,
     frame: Frame,
     landed_ranges: Mapping[Partition, Sequence[LandedRange]],
     columns: LogColumns = PLAIN_COLUMNS,
@@ -202,7 +200,7 @@ def replace_rows(
     log, then = tables.logs[key], tables.logs[key].newest
     application, sequence = plan_id.application, plan_id.sequence
     if then.transactions.get(application, -1) >= sequence:
-        return None
+        return RowsChanged(path, f"another driver has committed {plan_id}")
     gone, kept = _cut(store, [f"{key}/{name}" for name in then.files], _condition(where))
     if lost := [name for name in (*gone, *new.files) if name not in store.files]:
         raise StorageFailed(f"could not replace rows of {path}", why=f"there is no file {lost[0]}")

@@ -27,6 +27,7 @@ from rangeland.testing.context_managers import Closing
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import PATIENCE_S, Process
 from tests.build_cache import INSTALL_TIMEOUT_S, kept, pip_install
+from tests.jar_sets import TEST_JARS
 from tests.servers.sparkcluster import SPARK_HOME
 
 AZURITE = "azurite@3.37.0"
@@ -143,9 +144,10 @@ class SmallHdfs(Closing):
         (jar,) = (SPARK_HOME / "jars").glob("py4j*.jar")
         options = [f"-Djava.io.tmpdir={folder}", f"-Dtest.build.data={folder / 'data'}"]
         self._log = (folder / "log").open("w")
+        jars = class_path(TEST_JARS["hadoop-minicluster-3.5.0"])
         self._gateway = JavaGateway.launch_gateway(
             jarpath=str(jar),
-            classpath=f"{class_path('hadoop-minicluster-3.5.0')}:{SPARK_HOME / 'jars'}/*",
+            classpath=f"{jars}:{SPARK_HOME / 'jars'}/*",
             javaopts=["-Xmx512m", *SMALL_JVM, *options],
             java_path=find_java(),
             die_on_exit=True,

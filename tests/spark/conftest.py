@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.jvm.jar_sets import LIBRARY_JARS
 from rangeland.spark import omitted_records
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -24,7 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """``local[2]``, UTC, no user interface; stopped at the end of the session. It can reach
     S3, since what a session can reach is settled when it starts."""
     folder = tmp_path_factory.mktemp("spark")
-    session = open_session(folder, "local[2]", jar_sets=("hadoop-aws-3.5.0",))
+    session = open_session(folder, "local[2]", jar_sets=(LIBRARY_JARS["hadoop-aws-3.5.0"],))
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -48,12 +48,13 @@ def test_a_table_and_its_ledger_are_made_and_found_by_name(
     catalog: None, spark: Any, name: str
 ) -> None:
     job = job_of(["127.0.0.1:9"], name, "orders")
-    assert open_target(spark, job).table.path is None
+    assert open_target(spark, job).table.location.path is None
     try:
         made = open_target(spark, job)
         made.writer.open_or_create(row_schema())
         found = open_target(spark, job)
-        assert (found.table.path, found.table.version) == (made.table.path, 0)
+        path = made.table.location.path
+        assert (found.table.location.path, found.table.version) == (path, 0)
         found.writer.open_or_create(row_schema())
         last = parts_of(name)[-1]
         tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN default").collect()}

@@ -16,6 +16,7 @@ import pytest
 
 from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.stores.local_table_lock import LOCK_PATH
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_kinds import StoreKind
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.delta.table_schema.schema_compatibility import new_table, row_layout
@@ -47,7 +48,7 @@ Sql = Callable[[str], list[Any]]
 
 
 def write(table: str, layout: TableLayout, *batches: pa.RecordBatch, **how: Any) -> list[DataFile]:
-    writer = FileWriter(FileWriterSettings(table, layout, **how))
+    writer = FileWriter(FileWriterSettings(StoreSettings(table), layout, **how))
     for batch in batches:
         writer.write(batch)
     return writer.close()

@@ -22,6 +22,7 @@ from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.loss import LossKind
 from rangeland.model import Counts
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producer import WHOLE_BATCHES_MS, Record, create_topic, produce
@@ -52,7 +53,7 @@ def cold_broker(directory: Path) -> Iterator[KafkaCluster]:
     (remote / "delay_ms").write_text("0")
     source = Path(__file__).with_name("ColdStorage.java")
     javac = str(Path(find_java()).with_name("javac"))
-    jars = class_path("kafka-4.1.0")
+    jars = class_path(BROKER_JARS["kafka-4.1.0"])
     subprocess.run(
         [javac, "-cp", jars, "-d", str(classes), str(source)], check=True, timeout=PATIENCE_S
     )

@@ -13,8 +13,8 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine.quarantine_table import Quarantine
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.landing.target.table_location import TableLocation
 from rangeland.landing.target.target_quarantine import TargetQuarantine
-from rangeland.landing.target.target_table import TargetTable
 from rangeland.loss import DamagedBytes
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.slice_receipt import Receipt
@@ -49,9 +49,10 @@ def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
     quarantine.commit(two)
     assert sorted(kept_in(quarantine)) == [b"1", b"2"]
     sink = SimpleNamespace(table=str(tmp_path / "t"), is_catalog_name=False, is_per_topic=False)
-    table = TargetTable(spark, cast(Any, SimpleNamespace(sink=sink)))
+    location = TableLocation(spark, cast(Any, SimpleNamespace(sink=sink)))
     for _ in range(2):
-        assert TargetQuarantine(table).commit(replace(two, attempt=1, quarantine_files=())) is None
+        taken_back = replace(two, attempt=1, quarantine_files=())
+        assert TargetQuarantine(location).commit(taken_back) is None
         assert kept_in(quarantine) == [b"1"]
 
 

@@ -63,8 +63,9 @@ def make(spark: Any, kernel: DeltaKernel, tmp_path: Path) -> Make:
             snapshot=snapshot,
             version=snapshot.version,
             log_columns=PLAIN_COLUMNS,
-            storage=lambda: kernel.storage(path),
-            uri=kernel.resolve(path),
+            location=SimpleNamespace(
+                storage=lambda: kernel.storage(path), uri=kernel.resolve(path)
+            ),
             look=lambda: look(path),
             sql=lambda text: spark.sql(text.format(f"delta.`{path}`")),
         )

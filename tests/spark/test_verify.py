@@ -469,6 +469,39 @@ def test_a_replacement_that_meets_an_optimize_is_tried_again(
     assert verified(landed, spark)["ok"]
 
 
+def test_a_replacement_that_another_driver_has_just_made_is_not_reported_as_this_ones(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+
+    def replace_after_another(new: Any, path: str, *about: Any, **more: Any) -> Any:
+        assert replace_where.replace_rows(new, path, *about, **more) is None
+        return replace_where.replace_rows(new, path, *about, **more)
+
+    monkeypatch.setattr(replacement, "replace_rows", replace_after_another)
+    part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
+    done = rangeland.backfill(part, spark, replace=True)
+    assert (done.state, done.counts.landed, done.replaced) == ("already-landed", 0, None)
+    last = sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1")[0]
+    assert (done.table_version, last.operation) == (last.version, "WRITE")
+    assert verified(landed, spark)["ok"]
+
+
+def test_a_replacement_keeps_the_text_that_a_session_gives_to_its_commits(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
+    spark.conf.set(replace_where.USER_METADATA, "of this team")
+    try:
+        done = rangeland.backfill(part, spark, replace=True)
+    finally:
+        spark.conf.unset(replace_where.USER_METADATA)
+    assert (done.state, done.replaced) == ("landed", ReplacedRange(same=60))
+    last = sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1")[0]
+    assert last.userMetadata.startswith("of this team rangeland ")
+
+
 @pytest.mark.slow
 def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     kafka: KafkaCluster, landed: Job, spark: Any

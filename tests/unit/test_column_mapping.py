@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.column_mapping import (
@@ -53,7 +54,7 @@ def table(*features: str, partition_by: tuple[str, ...] = (), **more: str) -> Ta
 
 def test_files_have_the_physical_names_and_numbers(tmp_path: Path) -> None:
     layout = row_layout(table(partition_by=("topic",)), ROWS).layout
-    writer = FileWriter(FileWriterSettings(str(tmp_path), layout))
+    writer = FileWriter(FileWriterSettings(StoreSettings(str(tmp_path)), layout))
     writer.write(rows(0, 10).slice(3))
     (file,) = writer.close()
     schema = pq.read_schema(tmp_path / file.path)
@@ -120,7 +121,7 @@ def test_iceberg_also_numbers_what_has_no_field_of_its_own(tmp_path: Path) -> No
     assert new["metadata"][NESTED_IDS] == {f"{new['metadata'][PHYSICAL_NAME]}.element": 45}
     after, written = follow(iceberg, MORE, Evolution.ADD, ())
     layout = row_layout(after, written).layout
-    writer = FileWriter(FileWriterSettings(str(tmp_path), layout))
+    writer = FileWriter(FileWriterSettings(StoreSettings(str(tmp_path)), layout))
     batch = rows(0, 2)
     more = pa.array([{"x": 1, "y": [2]}, None], MORE.field("at").type)
     writer.write(pa.RecordBatch.from_arrays([*batch.columns, more], schema=MORE))

@@ -20,6 +20,7 @@ from rangeland.delta.parquet_files import data_files as files_module
 from rangeland.delta.parquet_files.data_files import ROW_GROUP_BYTES, FileWriter, FileWriterSettings
 from rangeland.delta.parquet_files.file_statistics import StatsCollector, upper_prefix
 from rangeland.delta.parquet_files.partition_values import escape, folder
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout
 from rangeland.errors import StorageFailed, TableRefused
 from rangeland.landing.execution.committer import null_time_warnings
@@ -73,7 +74,7 @@ def write(
     row_group_bytes: int = ROW_GROUP_BYTES,
     **settings: Any,
 ) -> list[DataFile]:
-    file_settings = FileWriterSettings(str(root), layout, **settings)
+    file_settings = FileWriterSettings(StoreSettings(str(root)), layout, **settings)
     writer = FileWriter(file_settings, row_group_bytes=row_group_bytes)
     for batch in batches:
         writer.write(batch)
@@ -217,7 +218,7 @@ def test_shuffled_rows_are_gathered_per_partition(tmp_path: Path) -> None:
 
 def test_open_files_are_bounded(tmp_path: Path) -> None:
     layout = TableLayout(ROWS, (PartitionColumn("offset", "offset"),))
-    writer = FileWriter(FileWriterSettings(str(tmp_path), layout), max_open_files=4)
+    writer = FileWriter(FileWriterSettings(StoreSettings(str(tmp_path)), layout), max_open_files=4)
     writer.write(rows(0, 20))
     assert len(writer._open) == 4
     assert len(writer.close()) == 20
@@ -252,7 +253,9 @@ def test_narrow_numbers_and_other_spelling_are_fitted_to_the_table(tmp_path: Pat
 
 def test_a_null_in_a_required_column_is_refused(tmp_path: Path) -> None:
     writer = FileWriter(
-        FileWriterSettings(str(tmp_path), TableLayout(ROWS, required=frozenset(["key"])))
+        FileWriterSettings(
+            StoreSettings(str(tmp_path)), TableLayout(ROWS, required=frozenset(["key"]))
+        )
     )
     with pytest.raises(TableRefused, match="2 rows have no key") as caught:
         writer.write(rows(0, 10))
@@ -264,7 +267,10 @@ def test_a_null_in_a_required_column_is_refused(tmp_path: Path) -> None:
 def test_abort_leaves_nothing_behind(tmp_path: Path) -> None:
     writer = FileWriter(
         FileWriterSettings(
-            str(tmp_path), TableLayout(ROWS), compression="none", target_file_bytes=20_000
+            StoreSettings(str(tmp_path)),
+            TableLayout(ROWS),
+            compression="none",
+            target_file_bytes=20_000,
         )
     )
     for i in range(10):
@@ -282,7 +288,7 @@ def test_a_full_disk_is_said_with_path_and_bytes(
     name = uuid.UUID(int=7)
     monkeypatch.setattr(files_module.uuid, "uuid4", lambda: name)
     (tmp_path / f"part-0-{name}.zstd.parquet").symlink_to("/dev/full")
-    writer = FileWriter(FileWriterSettings(str(tmp_path), TableLayout(ROWS)))
+    writer = FileWriter(FileWriterSettings(StoreSettings(str(tmp_path)), TableLayout(ROWS)))
     writer.write(rows(0, 1000))
     with pytest.raises(StorageFailed, match="no room for the next") as caught:
         writer.close()
@@ -294,7 +300,9 @@ def test_a_full_disk_is_said_with_path_and_bytes(
 
 def test_a_folder_that_is_a_file_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("not a folder")
-    writer = FileWriter(FileWriterSettings(str(tmp_path / "table"), TableLayout(ROWS)))
+    writer = FileWriter(
+        FileWriterSettings(StoreSettings(str(tmp_path / "table")), TableLayout(ROWS))
+    )
     writer.write(rows(0, 10))
     with pytest.raises(StorageFailed, match=r"could not write .*table"):
         writer.close()

@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from rangeland.delta.stores.local_table_lock import lock_table
-from rangeland.delta.stores.store_access import open_store
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_probe import foreign_entries
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import JobFileError, StorageFailed, TableRefused
@@ -53,7 +53,7 @@ def test_a_path_is_spelled_for_whoever_asks() -> None:
 @pytest.mark.parametrize("name", ["x#y", "x?y", "x%20y", "x%41", "x y", "x+y", "a:b", "ü"])
 def test_files_lie_in_the_folder_that_was_named(tmp_path: Path, name: str) -> None:
     for spelled in (f"{tmp_path}/{name}", f"file:{tmp_path}/{name}/", f"file://{tmp_path}/{name}"):
-        store, root = open_store(spelled)
+        store, root = StoreSettings(spelled).open()
         assert isinstance(store, pafs.LocalFileSystem)
         assert root == f"{tmp_path}/{name}"
 
@@ -86,7 +86,7 @@ def test_a_path_where_no_folder_can_be_is_not_tried_again(tmp_path: Path) -> Non
             pass
     for name in ("file", "x" * 300):
         with pytest.raises(JobFileError, match="cannot be written"):
-            foreign_entries(f"file:{tmp_path}/{name}")
+            foreign_entries(StoreSettings(f"file:{tmp_path}/{name}"))
 
 
 def test_a_path_where_nothing_can_be_created_is_not_tried_again() -> None:

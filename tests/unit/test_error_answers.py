@@ -11,6 +11,7 @@ from rangeland import errors
 from rangeland.connection.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.decode.columns import PLAIN_COLUMNS
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import land
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
@@ -69,8 +70,8 @@ def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_throug
     )
 
     class Kernel:
-        def storage(self, path: str) -> str:
-            return path
+        def storage(self, path: str) -> StoreSettings:
+            return StoreSettings(path)
 
         def commit(self, *_: object, **__: object) -> Any:
             raise StorageFailed("could not commit", why="CommitStateUnknownException: no answer")

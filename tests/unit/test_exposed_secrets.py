@@ -104,7 +104,8 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = SimpleNamespace(wait_for_maintenance=tuple)
+    delta = SimpleNamespace(wait_for_maintenance=tuple)
+    table = SimpleNamespace(location=SimpleNamespace(delta=delta))
     history = SimpleNamespace(position=lambda _: None)
     context = landing_context(SimpleNamespace(table=table, history=history), job_of(plain()))
     steps = LandingSteps(context)

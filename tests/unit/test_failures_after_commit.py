@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -31,7 +32,7 @@ from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
-from rangeland.landing.target import target_table
+from rangeland.landing.target import table_location
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
@@ -85,7 +86,7 @@ class FailingLake(LakeInMemory):
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> FailingLake:
     made = FailingLake()
-    monkeypatch.setattr(target_table, "DeltaKernel", lambda spark: made)
+    monkeypatch.setattr(table_location, "DeltaKernel", lambda spark: made)
     return made
 
 
@@ -272,7 +273,7 @@ def test_an_error_of_the_result_says_that_the_rows_have_landed(
     steps._finished.append(done)
     monkeypatch.setattr(landing_steps, "result_of_plans", Mock(side_effect=error))
     monkeypatch.setattr(landing_steps, "plaintext_secret_warnings", lambda _: ())
-    monkeypatch.setattr(replacing.target.table, "wait_for_maintenance", tuple)
+    monkeypatch.setattr(replacing.lake, "wait_for_maintenance", tuple, raising=False)
     with pytest.raises(type(error)) as caught:
         steps.result(None)
     assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
@@ -315,8 +316,8 @@ class Kernel:
         self._result = result
         self._reads = reads
 
-    def storage(self, path: str) -> str:
-        return path
+    def storage(self, path: str) -> StoreSettings:
+        return StoreSettings(path)
 
     def commit(self, *_: object) -> AlreadyCommitted:
         return _unless_error(self._result)

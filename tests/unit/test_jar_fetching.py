@@ -4,6 +4,7 @@ No test here uses the network: Java is a shell script that stands for Ivy."""
 
 from __future__ import annotations
 
+import re
 import threading
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import Unreachable, UsageError
-from rangeland.jvm.jar_sets import JAR_SETS, JarSet
+from rangeland.jvm.jar_sets import JarSet
 from rangeland.jvm.jars import (
     cache_directory,
     fetch_jars,
@@ -20,8 +21,11 @@ from rangeland.jvm.jars import (
     jar_files,
 )
 from rangeland.jvm.java import find_java, parse_java_version
+from rangeland.testing import __main__ as testing
+from tests.jar_sets import ALL_JARS
 
 NAME = "kafka-4.1.0"
+JARS = JarSet(NAME, ("a:b:1",))
 
 
 @pytest.fixture
@@ -50,14 +54,15 @@ echo jar > "$(dirname "$last")/a.jar"
 
 
 def test_every_set_of_the_table_makes_a_module_that_parses() -> None:
-    for name, jars in JAR_SETS.items():
-        module = ElementTree.fromstring(ivy_module(name, jars))
+    for name, jars in ALL_JARS.items():
+        module = ElementTree.fromstring(ivy_module(jars))
+        assert jars.name == name
         assert len(module.findall("dependencies/dependency")) == len(jars.coordinates)
         assert len(module.findall("dependencies/exclude")) == len(jars.excludes)
 
 
 def test_coordinates_and_excludes_become_attributes() -> None:
-    module = ElementTree.fromstring(ivy_module("x", JarSet(("a.b:c:1",), ("d:*",))))
+    module = ElementTree.fromstring(ivy_module(JarSet("x", ("a.b:c:1",), ("d:*",))))
     dependency, exclude = (
         module.find("dependencies/dependency"),
         module.find("dependencies/exclude"),
@@ -71,15 +76,15 @@ def test_coordinates_and_excludes_become_attributes() -> None:
 
 
 def test_a_set_that_is_not_transitive_has_the_named_jars_alone() -> None:
-    jars = JarSet(("a.b:c:1", "a.b:d:2"), transitive=False)
-    module = ElementTree.fromstring(ivy_module("x", jars))
+    jars = JarSet("x", ("a.b:c:1", "a.b:d:2"), transitive=False)
+    module = ElementTree.fromstring(ivy_module(jars))
     asked = module.findall("dependencies/dependency")
     assert [found.get("transitive") for found in asked] == ["false", "false"]
 
 
 def test_an_archive_is_asked_for_without_dependencies() -> None:
     module = ElementTree.fromstring(
-        ivy_module("x", JarSet(("a.b:c:1",), classifier="all", packaging="tar.gz"))
+        ivy_module(JarSet("x", ("a.b:c:1",), classifier="all", packaging="tar.gz"))
     )
     (dependency,) = module.findall("dependencies/dependency")
     assert dependency.get("transitive") == "false"
@@ -101,33 +106,34 @@ cd "$(dirname "$last")" && mkdir -p t/lib && echo 1 > t/main.jar && echo 2 > t/l
 echo 3 > t/readme && tar czf a.tar.gz -C t . && rm -r t
 """
     pretend_java(tmp_path, monkeypatch, script)
-    monkeypatch.setitem(JAR_SETS, NAME, JarSet(("a:b:1",), classifier="all", packaging="tar.gz"))
-    assert {jar.name: jar.read_text() for jar in jar_files(NAME)} == {
+    jars = JarSet(NAME, ("a:b:1",), classifier="all", packaging="tar.gz")
+    assert {jar.name: jar.read_text() for jar in jar_files(jars)} == {
         "b.jar": "2\n",
         "main.jar": "1\n",
     }
-    assert {path.name for path in fetch_jars(NAME).iterdir()} == {"b.jar", "ivy.xml", "main.jar"}
+    assert {path.name for path in fetch_jars(jars).iterdir()} == {"b.jar", "ivy.xml", "main.jar"}
 
 
 def test_the_ivy_of_pyspark_is_found() -> None:
     assert find_ivy().is_file()
 
 
-def test_an_unknown_set_names_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"no set of jars named kafka-1.*kafka-4\.1\.0"):
-        fetch_jars("kafka-1")
+def test_an_unknown_set_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert testing.main(["fetch", "kafka-1"]) == UsageError.exit_code
+    said = capsys.readouterr().err
+    assert re.search(r"no set of jars named kafka-1.*kafka-4\.1\.0", said)
 
 
 def test_a_set_is_fetched_once_even_by_many_at_once(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend_java(tmp_path, monkeypatch, ONE_JAR)
-    threads = [threading.Thread(target=fetch_jars, args=(NAME,)) for _ in range(4)]
+    threads = [threading.Thread(target=fetch_jars, args=(JARS,)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert jar_files(NAME) == [cache / "jars" / NAME / "a.jar"]
+    assert jar_files(JARS) == [cache / "jars" / NAME / "a.jar"]
     assert len((tmp_path / "java-home" / "bin" / "runs").read_text().split()) == 1
 
 
@@ -135,10 +141,10 @@ def test_a_set_whose_coordinates_changed_is_fetched_again(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend_java(tmp_path, monkeypatch, ONE_JAR)
-    fetch_jars(NAME)
+    fetch_jars(JARS)
     (cache / "jars" / NAME / "old.jar").write_text("of the old coordinates")
-    monkeypatch.setitem(JAR_SETS, NAME, JarSet(("a:b:2",)))
-    assert [jar.name for jar in jar_files(NAME)] == ["a.jar"]
+    changed = JarSet(NAME, ("a:b:2",))
+    assert [jar.name for jar in jar_files(changed)] == ["a.jar"]
 
 
 def test_a_failed_fetch_says_why_and_leaves_nothing(
@@ -147,7 +153,7 @@ def test_a_failed_fetch_says_why_and_leaves_nothing(
     script = "echo ':: resolving ::'; echo '  Host maven.invalid not found. url=x'; exit 1"
     pretend_java(tmp_path, monkeypatch, script)
     with pytest.raises(Unreachable, match=r"Host maven\.invalid not found") as caught:
-        fetch_jars(NAME)
+        fetch_jars(JARS)
     assert "RANGELAND_MAVEN" in str(caught.value)
     assert "resolving" not in str(caught.value)
     assert [path.name for path in (cache / "jars").iterdir()] == [f".{NAME}.lock"]
@@ -159,7 +165,7 @@ def test_leftovers_of_a_fetch_that_was_killed_are_removed(
     pretend_java(tmp_path, monkeypatch, ONE_JAR)
     leftover = cache / "jars" / f".{NAME}.partial-x"
     leftover.mkdir(parents=True)
-    fetch_jars(NAME)
+    fetch_jars(JARS)
     assert not leftover.exists()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from rangeland.jvm.jar_sets import JAR_SETS
+from rangeland.jvm.jar_sets import LIBRARY_JARS
 from rangeland.spark.supported_versions import CATALOG, EXTENSION, NEWEST
 from tests import docs
 
@@ -60,8 +60,8 @@ def test_the_operator_starts_the_same_script_with_the_newest_spark() -> None:
 def test_the_image_has_jars_that_there_are_and_copies_files_that_there_are() -> None:
     text = (FOLDER / "Dockerfile").read_text()
     named = set(re.findall(r"'([\w.-]+-\d[\d.]*)'", text))
-    assert named <= JAR_SETS.keys()
-    assert {build.jars for build in NEWEST.builds.values()} & named
+    assert named <= LIBRARY_JARS.keys()
+    assert {build.jars.name for build in NEWEST.builds.values()} & named
     copied = re.findall(r"^COPY (\S+)", text, re.MULTILINE)
     assert all((docs.ROOT / path).exists() for path in copied)
 

@@ -14,6 +14,7 @@ import pytest
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.event_codec import SCHEMA, missing_columns_sql
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
@@ -40,8 +41,8 @@ from rangeland.landing.execution.shared_reader import PlanToRead, PrepareOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.plan_surveys import PlanSurveys
+from rangeland.landing.target import table_location
 from rangeland.landing.target import target_schema as schema_module
-from rangeland.landing.target import target_table as table_module
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
@@ -73,8 +74,8 @@ class LakeInMemory:
     def resolve(self, path: str) -> str:
         return path
 
-    def storage(self, path: str) -> str:
-        return path
+    def storage(self, path: str) -> StoreSettings:
+        return StoreSettings(path)
 
     def load(self, path: str) -> Version | None:
         if self.looking is not None and self.looking[0] == path:
@@ -105,7 +106,7 @@ class LakeInMemory:
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> LakeInMemory:
     made = LakeInMemory()
-    monkeypatch.setattr(table_module, "DeltaKernel", lambda spark: made)
+    monkeypatch.setattr(table_location, "DeltaKernel", lambda spark: made)
     return made
 
 

@@ -14,6 +14,7 @@ from rangeland.delta.ledger.compaction import COMPACTIONS
 from rangeland.delta.ledger.event_codec import SCHEMA
 from rangeland.delta.ledger.events import EventRange, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -68,8 +69,8 @@ class TableInMemory:
     def resolve(self, path: str) -> str:
         return path
 
-    def storage(self, path: str) -> str:
-        return path
+    def storage(self, path: str) -> StoreSettings:
+        return StoreSettings(path)
 
     def load(self, path: str) -> Version | None:
         return self.versions[-1] if self.versions else None

@@ -44,7 +44,8 @@ def state_of(
     files = [f"{TABLE}/date=1/{name}" for name in rows_in]
     rows = SimpleNamespace(files_with=lambda partition, offset: files)
     monkeypatch.setattr(offset_lookup, "table_rows", lambda *about: rows)
-    table: Any = SimpleNamespace(landing_commit=lambda *about: None)
+    delta = SimpleNamespace(commits=lambda *about: [])
+    table: Any = SimpleNamespace(location=SimpleNamespace(delta=delta, uri=TABLE))
     history: Any = SimpleNamespace(landings=lambda: landings, losses=lambda *about: [])
     target = landing_context(SimpleNamespace(table=table, history=history)).target
     found = find_offset(cast(Any, None), target, P, 7)

@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.ledger.events import OutcomeEvent
+from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.landing.execution.committer import PlanCommitter, PreparedPlan
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
-from rangeland.planning.plan import Plan, PlanId
+from rangeland.planning.plan import Plan
 from tests.fakes.landing import landing_context
 
 P = Partition("t", 0)
@@ -21,14 +22,17 @@ class Target:
 
     def __init__(self, landed: int) -> None:
         self.landed = landed
+        self.uri = "lake/orders"
         self.asked: list[str] = []
-        self.table = self.identity = self.schema = self.quarantine = self.writer = self
+        self.table = self.location = self.delta = self.identity = self.schema = self.quarantine = (
+            self.writer
+        ) = self
 
     def constraints(self) -> tuple[object, ...]:
         return ()
 
-    def landed_at(self, plan_id: PlanId, since: int | None) -> None:
-        return None
+    def commits(self, uri: str, since: int) -> list[CommitMetadata]:
+        return []
 
     def landed_sequence(self, application: str) -> int:
         return self.landed

@@ -340,8 +340,8 @@ def fill(quarantine: Quarantine, sequence: int, *ranges: Range) -> None:
     """One plan's outcome with a file of what it has kept."""
     digest = f"{sequence:064d}"
     writer = QuarantineWriter(
-        QuarantineWriterSettings(quarantine.path, "orders", APP, sequence, digest)
-    )  # type: ignore[arg-type]
+        QuarantineWriterSettings(quarantine.storage(), "orders", APP, sequence, digest)
+    )
     for r in ranges:
         writer.add(0, r, DamagedBytes(b"%d" % r.from_offset, (), "bad"), "b:1")
     receipt = Receipt(0, P0, 0, 10, Counts(quarantined=10))

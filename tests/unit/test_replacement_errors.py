@@ -52,27 +52,47 @@ def from_java(*chain: tuple[str, str]) -> Py4JJavaError:
 
 
 class Frame:
-    """Rows whose write fails."""
+    """Rows whose write fails, or of which the table's history has this many later commits, or has
+    nothing or an error."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(
+        self, error: Exception | None = None, history: Exception | int | None = None
+    ) -> None:
         self._error = error
+        self._history = history
+        self._options: dict[str, Any] = {}
         self.write = self
+        self.sparkSession = SimpleNamespace(conf={}, sql=self._sql)
 
     def format(self, *_: object) -> Frame:
         return self
 
-    mode = option = format
+    mode = format
+
+    def option(self, name: str, value: object) -> Frame:
+        self._options[name] = value
+        return self
 
     def options(self, **_: object) -> Frame:
         return self
 
     def save(self, path: str) -> None:
-        raise self._error
+        if self._error is not None:
+            raise self._error
+
+    def _sql(self, text: str) -> Any:
+        assert text == "DESCRIBE HISTORY delta.`lake/t` LIMIT 20"
+        if isinstance(self._history, Exception):
+            raise self._history
+        texts = [None, "rangeland of another driver"]
+        if self._history is not None:
+            texts += [*([None] * self._history), self._options["userMetadata"]]
+        return SimpleNamespace(collect=lambda: [SimpleNamespace(userMetadata=t) for t in texts])
 
 
-def replace_with(error: Exception) -> RowsChanged | None:
+def replace_with(error: Exception | None, **about: Any) -> RowsChanged | None:
     plan_id = PlanId("rangeland/j/replace/1", 1)
-    return replace_rows(cast(Any, Frame(error)), "lake/t", "true", plan_id)
+    return replace_rows(cast(Any, Frame(error, **about)), "lake/t", "true", plan_id)
 
 
 def failure_of(error: Exception) -> Any:
@@ -142,3 +162,17 @@ def test_any_other_failure_may_pass(error: Exception) -> None:
     failure = failure_of(error)
     assert (type(failure), failure.data) == (StorageFailed, ALL_OR_NOTHING)
     assert failure.why
+
+
+@pytest.mark.parametrize("later_commits", [0, 3])
+def test_rows_are_replaced_once_the_log_has_the_commit(later_commits: int) -> None:
+    assert replace_with(None, history=later_commits) is None
+
+
+def test_a_commit_that_delta_leaves_out_replaces_nothing() -> None:
+    changed = RowsChanged("lake/t", "another driver has committed rangeland/j/replace/1 1")
+    assert replace_with(None) == changed
+
+
+def test_a_commit_whose_log_cannot_be_read_counts_as_made() -> None:
+    assert replace_with(None, history=Py4JNetworkError("the JVM has gone")) is None

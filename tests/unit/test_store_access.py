@@ -13,7 +13,7 @@ import pytest
 from rangeland.delta.java_bridge.java_errors import translate
 from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.s3_access import S3Keys, S3Settings
-from rangeland.delta.stores.store_access import StoreSettings, open_store, store_settings
+from rangeland.delta.stores.store_access import StoreSettings, store_settings
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused, UsageError
 
@@ -145,11 +145,11 @@ def test_encryption_that_executors_cannot_do_is_refused(algorithm: str) -> None:
 
 def test_other_stores_are_what_their_uri_says(tmp_path: Path) -> None:
     assert settings(KEYS, "/lake/t").service is None
-    store, path = open_store(f"file:{tmp_path}/a%20b")
+    store, path = StoreSettings(f"file:{tmp_path}/a%20b").open()
     assert isinstance(store, pafs.LocalFileSystem)
     assert path == f"{tmp_path}/a%20b"
     with pytest.raises(StorageFailed, match="could not open nowhere"):
-        open_store("nowhere://x/y")
+        StoreSettings("nowhere://x/y").open()
 
 
 def test_an_s3_store_opens_with_its_path() -> None:

@@ -245,7 +245,7 @@ def kept_in(folder: Path) -> UndecodableRecords:
     writer.add(0, Range(P, 101, 103), lost.quarantined_bytes, "b:1")
     writer.add(0, Range(P, 104, 105), DamagedBytes(b"raw", ((1, 2),), "why"), "b:1")
     (receipt,) = writer.close(_receipts())
-    store, root = quarantine_table.open_store(settings.table)
+    store, root = settings.table.open()
     read = quarantine_table._read(store, f"{root}/{receipt.quarantine_files[0].path}", None)
     intact, damaged = map(quarantine_table._batch, read)
     assert damaged.quarantined_bytes == DamagedBytes(b"raw", ((1, 2),), "why")

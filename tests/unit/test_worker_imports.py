@@ -16,6 +16,7 @@ from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.fetch.receipt_builder import ReceiptBuilder
@@ -43,7 +44,8 @@ for rows in (None, formats):
     receipts = ReceiptBuilder([piece])
     layout = TableLayout(typed_rows("kafka", rows))
     names = {"compression": "zstd", "name_prefix": "x"}
-    writer = FileWriter(FileWriterSettings(sys.argv[1], layout, target_file_bytes=1 << 28, **names))
+    table = StoreSettings(sys.argv[1])
+    writer = FileWriter(FileWriterSettings(table, layout, target_file_bytes=1 << 28, **names))
     for chunk in read_slices([piece], settings):
         receipts.add(chunk)
         writer.write(chunk.rows)

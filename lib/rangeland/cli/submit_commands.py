@@ -218,7 +218,9 @@ def _shipped_files(
         entry = shipped_files.write_text(out / "land.py", LANDING_SCRIPT)
     delta_kernel = None
     if choices.deploy_mode == "cluster":
-        delta_kernel = shipped_files.zip_jars(out, DELTA_KERNEL_JARS, jar_files(DELTA_KERNEL_JARS))
+        delta_kernel = shipped_files.zip_jars(
+            out, DELTA_KERNEL_JARS.name, jar_files(DELTA_KERNEL_JARS)
+        )
     pem_files = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return ShippedFiles(
         package=package,

@@ -18,7 +18,6 @@ import pyarrow.fs as pafs
 
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.ledger_table import FOLDER as LEDGER_FOLDER
-from rangeland.delta.stores.store_access import open_store
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed
 from rangeland.fleet.table_job import TableJob
@@ -127,7 +126,7 @@ def _in_folders(template: Job, spark: SparkSession) -> list[str]:
     after, more, below = tail.partition("/")
     storage = DeltaKernel(spark).storage((parent or slash) if slash else ".")
     try:
-        store, root = open_store(storage)
+        store, root = storage.open()
         inside = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
         name = re.compile(f"{re.escape(before)}(.+){re.escape(after)}")
         matches = [(folder.path, name.fullmatch(folder.base_name)) for folder in inside]

@@ -1,4 +1,4 @@
-"""Named sets of jars, fetched once into a cache.
+"""Sets of jars, fetched once into a cache.
 
 A set is a few Maven coordinates with their dependencies. The Ivy that comes with PySpark
 fetches them, so Maven is not needed. Ivy gets its own home, cache and settings, since
@@ -26,7 +26,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from rangeland.errors import StorageFailed, Unreachable, UsageError
-from rangeland.jvm.jar_sets import JAR_SETS, JarSet
+from rangeland.jvm.jar_sets import JarSet
 from rangeland.jvm.java import OLDEST_JAVA, SMALL_JVM, find_java
 
 FETCH_TIMEOUT_S = 900
@@ -44,15 +44,13 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rangeland"
 
 
-def fetch_jars(name: str) -> Path:
-    """The directory with the jars of a set of ``JAR_SETS``, fetched if necessary.
+def fetch_jars(jars: JarSet) -> Path:
+    """The directory with the jars of a set, fetched if necessary.
 
-    A first fetch takes about half a minute. Raises UsageError for an unknown set or a missing
-    Java, Unreachable if the jars cannot be fetched, StorageFailed if they cannot be written."""
-    if name not in JAR_SETS:
-        names = ", ".join(sorted(JAR_SETS))
-        raise UsageError(f"There is no set of jars named {name}", do=f"use one of: {names}")
-    module = ivy_module(name, JAR_SETS[name])
+    A first fetch takes about half a minute. Raises UsageError for a missing Java, Unreachable if
+    the jars cannot be fetched, StorageFailed if they cannot be written."""
+    name = jars.name
+    module = ivy_module(jars)
     target = cache_directory() / "jars" / name
     if _is_current(target, module):
         return target
@@ -69,17 +67,17 @@ def fetch_jars(name: str) -> Path:
     return target
 
 
-def jar_files(name: str) -> list[Path]:
+def jar_files(jars: JarSet) -> list[Path]:
     """The jars of a set, sorted, for options that take a list instead of a directory."""
-    return sorted(fetch_jars(name).glob("*.jar"))
+    return sorted(fetch_jars(jars).glob("*.jar"))
 
 
-def class_path(name: str) -> str:
+def class_path(jars: JarSet) -> str:
     """The jars of a set for the JVM's ``-cp``; not to be passed through a shell."""
-    return str(fetch_jars(name) / "*")
+    return str(fetch_jars(jars) / "*")
 
 
-def ivy_module(name: str, jars: JarSet) -> str:
+def ivy_module(jars: JarSet) -> str:
     """The text of the ``ivy.xml`` for a set."""
     alone = "" if jars.transitive else 'transitive="false" '
     dependencies = "".join(
@@ -93,7 +91,7 @@ def ivy_module(name: str, jars: JarSet) -> str:
     )
     return (
         f'<ivy-module version="2.0"{MAVEN_NAMES if jars.classifier else ""}>\n'
-        f'  <info organisation="rangeland" module={quoteattr(name)}/>\n'
+        f'  <info organisation="rangeland" module={quoteattr(jars.name)}/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
         f"  <dependencies>\n{dependencies}{excludes}  </dependencies>\n"
         "</ivy-module>\n"

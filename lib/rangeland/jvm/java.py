@@ -1,6 +1,6 @@
 """Finds the Java that runs Spark and test servers, and checks its version.
 
-``JAVA_HOME`` takes precedence over ``PATH``, as usual. Spark 4 and every server in ``JAR_SETS``
+``JAVA_HOME`` takes precedence over ``PATH``, as usual. Spark 4 and every server of ``testing``
 run on 17 and later without extra flags; Spark 3.5 also runs on 11.
 """
 

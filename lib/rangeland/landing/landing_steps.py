@@ -41,6 +41,7 @@ from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.loss_records import losses_in
+from rangeland.landing.target.table_warnings import store_warning
 from rangeland.loss import DecidedLoss
 from rangeland.model import Range
 from rangeland.planning.passed_over_ranges import passed_over_warnings
@@ -232,7 +233,7 @@ class LandingSteps:
         check_table_can_take_rows(context)
         wait_for_workers(context)
         writer.open_or_create(context.row_schema)
-        if warning := context.target.table.store_warning(replaces=plan.replaces):
+        if warning := store_warning(context.target.table.location, replaces=plan.replaces):
             context.warn(warning)
         self._record_losses(unplanned_losses, seen_at_ms)
         return writer.enter(plan, unfinished)
@@ -272,7 +273,8 @@ class LandingSteps:
             notes = draft.notes if draft is not None else plaintext_secret_warnings(context.job)
             if self._finished and (warning := target.ledger.compact()):
                 context.warn(warning)
-            for text in (*target.table.wait_for_maintenance(), *notes):
+            failed_maintenance = target.table.location.delta.wait_for_maintenance()
+            for text in (*failed_maintenance, *notes):
                 context.warn(text)
             return replace(
                 result_of_plans(context, self._finished, draft),

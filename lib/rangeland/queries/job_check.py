@@ -21,6 +21,7 @@ from rangeland.landing.drafts.landing_checks import (
 )
 from rangeland.landing.drafts.planner import Planner
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.target.table_warnings import property_warnings, store_warning
 from rangeland.model import Survey
 from rangeland.progress_events import Progress
 from rangeland.query_results import CheckedItem, CheckResult
@@ -125,14 +126,18 @@ def _spark(spark: SparkSession) -> str:
 def _table(context: LandingContext) -> str:
     """Whether the table accepts the job's rows and can be written, as a sentence with notes."""
     table = context.target.table
-    schema = context.target.table.schema
+    schema = table.schema
     schema.layout(context.row_schema)
-    notes = (*schema.notes(context.row_schema), *table.warnings())
+    notes = (
+        *schema.notes(context.row_schema),
+        *filter(None, [store_warning(table.location, replaces=True)]),
+        *property_warnings(table.snapshot),
+    )
     if table.version is None:
-        table.check_folder_is_free()
-        table.try_store()
+        table.location.check_folder_is_free()
+        table.location.try_store()
         return _with_notes(f"{table.name} does not exist yet, and can be created", notes)
-    table.try_store()
+    table.location.try_store()
     check_table_and_ledger_agree(context)
     at = f"{table.name} is at version {table.version}"
     return _with_notes(f"{at}, accepts these rows, and can be written", notes)

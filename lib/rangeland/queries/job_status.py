@@ -21,6 +21,7 @@ from rangeland.landing.drafts.held_partitions import find_hold
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.row_removal import find_removal
+from rangeland.landing.target.table_warnings import property_warnings
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.planning.job_position import JobPosition
@@ -75,7 +76,10 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
         ),
         group=group,
         losses=tuple(losses[-LOSSES:]),
-        warnings=(*target.table.property_warnings(), *_disagreements(job, target, disagreement)),
+        warnings=(
+            *property_warnings(target.table.snapshot),
+            *_disagreements(job, target, disagreement),
+        ),
     )
 
 

@@ -64,13 +64,13 @@ def table_frame(
 
 
 def spans_in(
-    spark: SparkSession, frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
+    frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
 ) -> dict[Partition, OffsetSpans]:
     """The spans of offsets that have rows, by partition. Rows without an offset are left out.
     ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not the
     log's."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
-    with _passing_over_missing_files(spark):
+    with _passing_over_missing_files(frame):
         table = collect_rows(
             _plain(frame, names, columns).mapInArrow(spans_of_rows, _spark_schema(SPANS))
         )
@@ -78,7 +78,6 @@ def spans_in(
 
 
 def rows_of_entries(
-    spark: SparkSession,
     frame: Any,
     landed_ranges: Mapping[Partition, Sequence[LandedRange]],
     columns: LogColumns = PLAIN_COLUMNS,
@@ -95,7 +94,7 @@ def rows_of_entries(
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from count_ranges(batches, borders)
 
-    with _passing_over_missing_files(spark):
+    with _passing_over_missing_files(frame):
         plain = _plain(frame, KEYS, columns)
         rows = plain.where(f.col("broker").isNotNull()).groupBy(*KEYS).agg(f.count("*").alias("n"))
         table = collect_rows(rows.mapInArrow(count, _spark_schema(COUNTED)))
@@ -135,14 +134,13 @@ def _plain(frame: Any, names: Sequence[str], columns: LogColumns) -> Any:
     return frame.select(*plain_columns)
 
 
-def has_rows(spark: SparkSession, frame: Any, where: str) -> bool:
+def has_rows(frame: Any, where: str) -> bool:
     """Whether the table has a row for which this SQL condition is true."""
-    with _passing_over_missing_files(spark):
+    with _passing_over_missing_files(frame):
         return bool(frame.where(where).limit(1).count())
 
 
 def files_with(
-    spark: SparkSession,
     frame: Any,
     partition: Partition,
     offset: int,
@@ -156,12 +154,13 @@ def files_with(
     rows = rows.where(f.col(columns.offset) == offset)
     if partition.broker:
         rows = rows.where(f.col(columns.broker) == partition.broker)
-    with _passing_over_missing_files(spark):
+    with _passing_over_missing_files(frame):
         return sorted(row[0] for row in rows.select("_metadata.file_path").collect())
 
 
 @contextmanager
-def _passing_over_missing_files(spark: SparkSession) -> Iterator[None]:
+def _passing_over_missing_files(frame: Any) -> Iterator[None]:
+    spark = frame.sparkSession
     previous = spark.conf.get(_MISSING_FILES, None)
     spark.conf.set(_MISSING_FILES, "true")
     try:

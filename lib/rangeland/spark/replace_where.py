@@ -2,12 +2,14 @@
 
 The prepared files are read like the table's own and written with ``replaceWhere``: rows of other
 ranges in the same files stay, and Delta refuses the commit if another writer has changed the
-replaced rows in the meantime. Because of the transaction id a second attempt does nothing.
+replaced rows in the meantime. Because of the transaction id a second attempt does nothing. Delta's
+writer does not say whether it has done nothing, so the table's log is asked.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.spark.catalog_names import literal
+from rangeland.spark.catalog_names import literal, quoted_path
 from rangeland.spark.spark_errors import MAX_LINE, first_line
 from rangeland.untrusted import parse_json
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
+RECENT_COMMITS = 20
+"""How many of the newest commits are searched for one that was made just now."""
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 """How the names of Delta's exceptions about other writers begin (``DeltaConcurrentExceptions``)."""
 
@@ -149,8 +154,9 @@ def comparison(old: Any, new: Any, by_broker: bool, columns: LogColumns = PLAIN_
 
 @dataclass(frozen=True, slots=True)
 class RowsChanged:
-    """Another writer, such as OPTIMIZE, committed while rows were being replaced. Nothing was
-    replaced, and it can be tried again at once. ``why``: Delta's reason."""
+    """Another writer, such as OPTIMIZE, committed while rows were being replaced, or another driver
+    has made this very replacement. This call replaced nothing, and it can be tried again at once.
+    ``why``: the reason, if there is a conflict Delta's own."""
 
     path: str
     why: str
@@ -160,7 +166,13 @@ def replace_rows(
     new: Any, path: str, where: str, plan_id: PlanId, *, evolves: bool = False
 ) -> RowsChanged | None:
     """Commits ``new`` in place of the rows that satisfy ``where``, unless another writer has
-    changed those. ``evolves``: the table's schema follows that of the new rows."""
+    changed those, or has committed this plan. ``evolves``: the table's schema follows that of the
+    new rows."""
+    spark = new.sparkSession
+    # The session may have a text of its own for all commits.
+    mark = " ".join(
+        filter(None, [spark.conf.get(USER_METADATA, None), f"rangeland {uuid.uuid4()}"])
+    )
     try:
         (
             new.write.format("delta")
@@ -169,6 +181,7 @@ def replace_rows(
             .option("replaceWhere", where)
             .option("txnAppId", plan_id.application)
             .option("txnVersion", plan_id.sequence)
+            .option("userMetadata", mark)
             .save(path)
         )
     except Exception as error:
@@ -181,8 +194,22 @@ def replace_rows(
         with at_stage(PlanStage.UNCONFIRMED):
             raise _replacement_error(chain, path, reason) from error
     fields = {"table": path, "application": plan_id.application, "sequence": plan_id.sequence}
+    if not _is_in_log(spark, path, mark):
+        logger.info("Found this transaction committed by another driver", extra=fields)
+        return RowsChanged(path, f"another driver has committed {plan_id}")
     logger.info("Replaced rows", extra=fields)
     return None
+
+
+def _is_in_log(spark: SparkSession, path: str, mark: str) -> bool:
+    """Whether one of the table's newest commits has this mark. If they cannot be read, the commit
+    counts as made: Spark has reported no error."""
+    history = f"DESCRIBE HISTORY delta.{quoted_path(path)} LIMIT {RECENT_COMMITS}"
+    try:
+        return any(row.userMetadata == mark for row in spark.sql(history).collect())
+    except Exception as error:  # Spark raises many classes of Python and Java errors here
+        logger.warning("Could not read the history of %s: %s", path, first_line(error))
+        return True
 
 
 def _replacement_error(chain: Sequence[tuple[str, str]], path: str, reason: str) -> RangelandError:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rangeland.delta.stores.store_kinds import AZURE_SCHEMES, S3_SCHEMES, scheme_of
 from rangeland.errors import EngineFailed, RangelandError, Unreachable, UsageError
 from rangeland.jvm.class_archive import MAKING, ClassArchive
-from rangeland.jvm.jar_sets import JAR_SETS
+from rangeland.jvm.jar_sets import LIBRARY_JARS, JarSet
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
 from rangeland.spark.deferred_session import DeferredSession, is_local_master
@@ -224,24 +224,24 @@ def local_settings(table: str = "") -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": options,
-        "spark.jars": ",".join(str(jar) for name in jars for jar in jar_files(name)),
+        "spark.jars": ",".join(str(jar) for one in jars for jar in jar_files(one)),
     }
 
 
-def _store_jars(scheme: str, spark: InstalledSpark) -> list[str]:
+def _store_jars(scheme: str, spark: InstalledSpark) -> list[JarSet]:
     """The set of jars with Hadoop's file system for a store, if Spark does not bring it."""
     if scheme not in HADOOP_PACKAGES:
         return []
     store, artifact = HADOOP_PACKAGES[scheme]
     name = f"{artifact}-{spark.hadoop}"
-    if name not in JAR_SETS:
+    if name not in LIBRARY_JARS:
         raise UsageError(
             f"a local session of Spark {spark.version} has no jars for tables on {store}",
             why=f"Rangeland only knows those for Spark {NEWEST.spark}",
             do=f"start it with spark-submit --packages org.apache.hadoop:{artifact}:{spark.hadoop}"
             + (" (from Hadoop 3.5 on; before, Google's gcs-connector)" if scheme == "gs" else ""),
         )
-    return [name]
+    return [LIBRARY_JARS[name]]
 
 
 def with_delta(session: SparkSession) -> SparkSession:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangeland.errors import UsageError
+from rangeland.jvm.jar_sets import LIBRARY_JARS, JarSet
 from rangeland.jvm.jars import spark_jar_folders
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -25,7 +26,7 @@ class DeltaBuild:
     """Delta for one Spark and Scala: its name for ``--packages``, and its set of jars."""
 
     package: str
-    jars: str
+    jars: JarSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class SupportedSpark:
 
 
 def _since_4_0(spark: str, jars: str, *deltas: str) -> SupportedSpark:
-    build = DeltaBuild(f"io.delta:delta-spark_{spark}_2.13:4.4.0", jars)
+    build = DeltaBuild(f"io.delta:delta-spark_{spark}_2.13:4.4.0", LIBRARY_JARS[jars])
     return SupportedSpark(spark, deltas, {"2.13": build})
 
 
@@ -53,8 +54,10 @@ _3_5 = SupportedSpark(
     "3.5",
     ("3.2", "3.3"),
     {
-        "2.12": DeltaBuild("io.delta:delta-spark_2.12:3.3.2", "delta-3.3.2-scala-2.12"),
-        "2.13": DeltaBuild("io.delta:delta-spark_2.13:3.3.2", "delta-3.3.2-scala-2.13"),
+        scala: DeltaBuild(
+            f"io.delta:delta-spark_{scala}:3.3.2", LIBRARY_JARS[f"delta-3.3.2-scala-{scala}"]
+        )
+        for scala in ("2.12", "2.13")
     },
     java=11,
 )

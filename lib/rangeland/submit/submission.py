@@ -218,7 +218,7 @@ def _archives(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]
         reason = "this package and its dependencies; executors unpack it where they work"
         archives[f"{shipped.package}#{ENVIRONMENT}"] = reason
     if shipped.delta_kernel is not None:
-        folder = Path(DELTA_KERNEL_JARS)
+        folder = Path(DELTA_KERNEL_JARS.name)
         archives[f"{shipped.delta_kernel}#{folder}"] = "Delta Kernel, for the driver"
     flags = (
         [SubmitFlag(("--archives", ",".join(archives)), "; ".join(archives.values()))]

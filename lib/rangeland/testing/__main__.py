@@ -15,10 +15,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rangeland.errors import RangelandError, Unreachable
-from rangeland.jvm.jar_sets import JAR_SETS
+from rangeland.errors import RangelandError, Unreachable, UsageError
+from rangeland.jvm.jar_sets import LIBRARY_JARS, JarSet
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing import jafka_clients, rocketmq_clients
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -26,6 +27,7 @@ from rangeland.testing.producer import CODECS, Record, fill, produce
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.wording import count_noun
 
+JARS = LIBRARY_JARS | BROKER_JARS
 VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
 
 
@@ -63,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     lines.add_argument("topic")
     lines.add_argument("file", type=Path, help="each line becomes the value of a record")
     fetch = commands.add_parser("fetch", help="fetch jars into the cache, for use without network")
-    fetch.add_argument("sets", nargs="*", metavar="SET", help=", ".join(JAR_SETS))
+    fetch.add_argument("sets", nargs="*", metavar="SET", help=", ".join(JARS))
     return parser
 
 
@@ -91,8 +93,15 @@ def _produce(options: argparse.Namespace) -> None:
 
 
 def _fetch(options: argparse.Namespace) -> None:
-    for name in options.sets or JAR_SETS:
-        print(fetch_jars(name))
+    for jars in [_jar_set(name) for name in options.sets or JARS]:
+        print(fetch_jars(jars))
+
+
+def _jar_set(name: str) -> JarSet:
+    if name not in JARS:
+        names = ", ".join(sorted(JARS))
+        raise UsageError(f"There is no set of jars named {name}", do=f"use one of: {names}")
+    return JARS[name]
 
 
 # --- clusters ---------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from rangeland.errors import UsageError
+from rangeland.jvm.jar_sets import JarSet
 from rangeland.jvm.jars import fetch_jars
+from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.context_managers import Startable
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
@@ -130,9 +132,8 @@ class LocalCluster(Startable, Generic[Name]):
         return self._directory
 
     @property
-    def _jars(self) -> str:
-        """The name of the cluster's set of jars."""
-        return f"{self.kind.lower()}-{self.version}"
+    def _jars(self) -> JarSet:
+        return BROKER_JARS[f"{self.kind.lower()}-{self.version}"]
 
     def _name_or_usual(self, name: Name | None) -> Name:
         return self._usual if name is None else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rangeland.jvm.jar_sets import JarSet
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 
@@ -16,7 +17,7 @@ log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
 
 
 def java_command(
-    jars: str,
+    jars: JarSet,
     heap_mb: int,
     *arguments: str,
     properties: Mapping[str, object],

@@ -19,12 +19,13 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from rangeland.errors import Bug, UsageError
+from rangeland.jvm.jar_sets import LIBRARY_JARS
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.spark_jvm import SparkJvm
 
 DELTA_KERNEL_VERSION = "4.4.0"
 """The one version that works: internal names of Delta Kernel are used, some by reflection."""
-DELTA_KERNEL_JARS = f"delta-kernel-{DELTA_KERNEL_VERSION}"
+DELTA_KERNEL_JARS = LIBRARY_JARS[f"delta-kernel-{DELTA_KERNEL_VERSION}"]
 SOURCES = ("ExclusiveFiles", "DeltaKernelFacade")
 JARS_SETTING = "spark.rangeland.kernelJars"
 """The setting that names a folder with the jars, for drivers that cannot fetch them; ``rangeland
@@ -48,7 +49,7 @@ def _load(gateway: Any, jars: Sequence[Path], folder: str) -> Any:
         facade = _compile_facade(gateway, jars)
         version = str(facade.version())
     except (Py4JJavaError, Py4JError, TypeError) as error:
-        if folder and DELTA_KERNEL_JARS not in _delta_kernels(jars):
+        if folder and DELTA_KERNEL_JARS.name not in _delta_kernels(jars):
             raise _other_delta_kernel_error(
                 folder, ", ".join(_delta_kernels(jars)) or "there is none"
             ) from error
@@ -83,6 +84,6 @@ def _other_delta_kernel_error(folder: str, versions: str) -> UsageError:
     return UsageError(
         f"{folder} has no Delta Kernel {DELTA_KERNEL_VERSION}",
         why=f"found: {versions}",
-        do=f"have {JARS_SETTING} name a folder with the jars of {DELTA_KERNEL_JARS}, as in the "
-        "command that `rangeland submit` writes, or leave it out: they are fetched then",
+        do=f"have {JARS_SETTING} name a folder with the jars of {DELTA_KERNEL_JARS.name}, as in "
+        "the command that `rangeland submit` writes, or leave it out: they are fetched then",
     )

@@ -19,7 +19,7 @@ from rangeland.delta.ledger.event_codec import INDEXED, SCHEMA, from_row, stats_
 from rangeland.delta.ledger.event_keys import EventKey, key_of
 from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
 from rangeland.delta.parquet_files.data_files import write_whole_file
-from rangeland.delta.stores.store_access import StoreSettings, open_store, sync_file
+from rangeland.delta.stores.store_access import StoreSettings, sync_file
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile
@@ -39,7 +39,7 @@ class LedgerFiles:
 
     def __init__(self, path: str, store: StoreSettings) -> None:
         self.path = path
-        self._store, self._root = open_store(store)
+        self._store, self._root = store.open()
         self._newest: tuple[EventKey, PlanEvent] | None = None
 
     def write(self, events: Sequence[LedgerEvent]) -> DataFile:

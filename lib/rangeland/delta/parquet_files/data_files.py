@@ -25,7 +25,7 @@ import pyarrow.types as pt
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.parquet_files.file_statistics import StatsCollector, has_bounds
 from rangeland.delta.parquet_files.partition_values import Values, folder, split, with_computed
-from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store, sync_file
+from rangeland.delta.stores.store_access import StoreSettings, has_folders, sync_file
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.delta.table_schema.column_mapping import relabel_columns, stored_fields
@@ -50,7 +50,7 @@ class FileWriterSettings:
     """The settings with which a task writes files. They hold the keys to the table's store in clear
     text, but no ``repr`` shows the keys."""
 
-    table: StoreSettings | str
+    table: StoreSettings
     layout: TableLayout
     compression: str = "zstd"
     compression_level: int = 1
@@ -89,7 +89,7 @@ class FileWriter:
     ) -> None:
         self._settings = settings
         self._layout = settings.layout
-        self._store, self._root = open_store(settings.table)
+        self._store, self._root = settings.table.open()
         self._stored = self._layout.file_schema
         if self._layout.mapped_schema:
             self._stored = stored_fields(self._stored, self._layout.mapped_schema)

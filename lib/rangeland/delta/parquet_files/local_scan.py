@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from rangeland.delta.parquet_files.file_statistics import rows_in
-from rangeland.delta.stores.store_access import StoreSettings, open_store
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.column_mapping import mapping_mode, stored_column
 
@@ -51,7 +51,7 @@ def small_table(
     columns = {name: stored_column(metadata.schema_json, name) for name in types}
     schema = pa.schema([*types.items(), (FILE, pa.string())])
     try:
-        filesystem, root = open_store(store)
+        filesystem, root = store.open()
         reader = _ColumnReader(filesystem, root, columns, schema)
         with ThreadPoolExecutor(_READERS) as pool:
             return pa.concat_tables([schema.empty_table(), *pool.map(reader.read, files)])

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine.quarantine_writer import RECORD, SCHEMA, prefix_of
-from rangeland.delta.stores.store_access import StoreSettings, open_store
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.schema_evolution import evolve_schema
@@ -98,7 +98,7 @@ class Quarantine:
         snapshot = self._delta.load(self.path)
         if snapshot is None:
             return
-        store, root = open_store(self.storage())
+        store, root = self.storage().open()
         for file in sorted(snapshot.files(), key=lambda f: f.path):
             full = f"{root}/{file.path}"
             places = map(_place, _read(store, full, _PLACE))

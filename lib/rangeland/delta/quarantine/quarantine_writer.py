@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rangeland.decode.columns import HEADER
 from rangeland.delta.parquet_files.data_files import write_whole_file
-from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store
+from rangeland.delta.stores.store_access import StoreSettings, has_folders
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_schema.arrow_schema import UTC_MICROS
 from rangeland.logging_setup import partition_fields
@@ -129,7 +129,7 @@ class QuarantineWriter:
         """Removes the files that were written: no receipt will name them."""
         if not self._files:
             return
-        store, root = open_store(self._settings.table)
+        store, root = self._settings.table.open()
         for file in [file for files in self._files.values() for file in files]:
             try:
                 store.delete_file(f"{root}/{file.path}")
@@ -139,7 +139,7 @@ class QuarantineWriter:
     def _write(self, index: int) -> None:
         rows = self._rows.pop(index)
         self._sizes[index] = 0
-        store, root = open_store(self._settings.table)
+        store, root = self._settings.table.open()
         name = f"part-{prefix_of(self._settings.plan)}-{uuid.uuid4()}.zstd.parquet"
         try:
             if has_folders(store):

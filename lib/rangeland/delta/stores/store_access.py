@@ -54,11 +54,6 @@ class StoreSettings:
             ) from error
 
 
-def open_store(table: StoreSettings | str) -> tuple[pafs.FileSystem, str]:
-    """See ``StoreSettings.open``; also takes a bare path or URI."""
-    return (StoreSettings(table) if isinstance(table, str) else table).open()
-
-
 def has_folders(store: pafs.FileSystem) -> bool:
     """Whether a folder must exist before there can be files in it, and files can be renamed."""
     return getattr(store, "type_name", "") not in ("s3", "abfs", "gcs")

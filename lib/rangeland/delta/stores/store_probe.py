@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 import pyarrow.fs as pafs
 
 from rangeland.delta.stores.local_table_lock import LOCK_PATH, folder_error
-from rangeland.delta.stores.store_access import StoreSettings, has_folders, open_store
+from rangeland.delta.stores.store_access import StoreSettings, has_folders
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.errors import StorageFailed
 
@@ -40,10 +40,10 @@ def try_store(table: StoreSettings) -> None:
         _try_lock_file(posixpath.join(root, LOCK_PATH))
 
 
-def foreign_entries(table: StoreSettings | str) -> list[str]:
+def foreign_entries(table: StoreSettings) -> list[str]:
     """The entries of a folder that will become a table, apart from our own ledger. Empty if another
     writer has just created a table there."""
-    store, root = open_store(table)
+    store, root = table.open()
     try:
         infos = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     except OSError as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.stores.store_access import StoreSettings, open_store
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY
@@ -212,11 +212,9 @@ def _to_set(snapshot: Snapshot, properties: Mapping[str, str]) -> dict[str, str]
     return {name: value for name, value in properties.items() if snapshot.property(name) != value}
 
 
-def gone_files(
-    table: StoreSettings | str, files: Sequence[DataFile | AddedFile]
-) -> tuple[str, ...]:
+def gone_files(table: StoreSettings, files: Sequence[DataFile | AddedFile]) -> tuple[str, ...]:
     """The paths, relative to the table, of files that are missing or have another size."""
-    store, root = open_store(table)
+    store, root = table.open()
     paths = [f"{root}/{file.path}" for file in files]
     try:
         infos = store.get_file_info(paths)

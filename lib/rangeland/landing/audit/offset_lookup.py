@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import EventRange, OutcomeEvent, PlanEvent
+from rangeland.delta.transaction_log.table_commit import landing_commit
 from rangeland.errors import UsageError
 from rangeland.landing.audit.table_rows import TableRows, table_rows
 from rangeland.landing.audit.verification import Landings
@@ -53,7 +54,8 @@ def find_offset(
         state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
     else:
         state, why = _state_without_row(rows, event_range, offset, may_be_another=bool(files))
-    commit = target.table.landing_commit(plan.plan_id, plan.table_version)
+    location = target.table.location
+    commit = landing_commit(location.delta, location.uri, plan.plan_id, plan.table_version or 0)
     return Finding(
         partition,
         offset,

@@ -81,7 +81,7 @@ def check_rows_are_known(
     try:
         columns = target.table.log_columns
         where = f"{columns.topic} IN ({', '.join(map(literal, topics))})"
-        if not has_rows(spark, table_frame(spark, target.table.uri, columns), where):
+        if not has_rows(table_frame(spark, target.table.location.uri, columns), where):
             return
         if not _unknown_topics(target.ledger.load_current(), topics):
             return  # another driver has just landed them: this plan will not be entered

@@ -76,9 +76,9 @@ def table_rows(spark: SparkSession, table: TargetTable) -> TableRows:
     if isinstance(spark, DeferredSession) and not spark.has_session:
         rows = _read_here(table)
         if rows is not None:
-            return DriverRows(rows, table.uri, table.log_columns)
-    frame = table_frame(spark, table.uri, table.log_columns, version=table.version)
-    return SparkRows(spark, frame, table.log_columns)
+            return DriverRows(rows, table.location.uri, table.log_columns)
+    frame = table_frame(spark, table.location.uri, table.log_columns, version=table.version)
+    return SparkRows(frame, table.log_columns)
 
 
 def _read_here(table: TargetTable) -> pa.Table | None:
@@ -93,28 +93,27 @@ def _read_here(table: TargetTable) -> pa.Table | None:
     if not set(_ALWAYS) <= set(usable):
         return None
     arrow_types = {columns[name]: _TYPES[name][1] for name in usable}
-    rows = small_table(table.snapshot, table.storage(), arrow_types)
+    rows = small_table(table.snapshot, table.location.storage(), arrow_types)
     return None if rows is None else rows.rename_columns([*usable, FILE])
 
 
 class SparkRows:
     """The rows of a data frame."""
 
-    def __init__(self, spark: SparkSession, frame: Any, columns: LogColumns) -> None:
-        self._spark = spark
+    def __init__(self, frame: Any, columns: LogColumns) -> None:
         self._frame = frame
         self._columns = columns
 
     def spans(self, *, by_broker: bool) -> dict[Partition, OffsetSpans]:
-        return spans_in(self._spark, self._frame, self._columns, by_broker=by_broker)
+        return spans_in(self._frame, self._columns, by_broker=by_broker)
 
     def entries(
         self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]
     ) -> dict[Partition, CountedRange]:
-        return rows_of_entries(self._spark, self._frame, landed_ranges, self._columns)
+        return rows_of_entries(self._frame, landed_ranges, self._columns)
 
     def files_with(self, partition: Partition, offset: int) -> list[str]:
-        return files_with(self._spark, self._frame, partition, offset, self._columns)
+        return files_with(self._frame, partition, offset, self._columns)
 
 
 class DriverRows:

@@ -19,6 +19,7 @@ from rangeland.delta.transaction_log.table_commit import (
     FilesGone,
     NotCommitted,
     RowsRefused,
+    landed_at,
 )
 from rangeland.error_answers import PlanStage, at_stage
 from rangeland.errors import EngineFailed, RangelandError, StorageFailed
@@ -176,9 +177,9 @@ class PlanCommitter:
         """The same with its version, if that can be found: it is in the table in any case."""
         if landed.version is not None:
             return landed
-        version = self._context.target.table.landed_at(
-            prepared.plan.id, prepared.planned_at_version
-        )
+        location = self._context.target.table.location
+        since = prepared.planned_at_version or 0
+        version = landed_at(location.delta, location.uri, prepared.plan.id, since)
         return replace(landed, version=version)
 
     def _attempt(self, prepared: PreparedPlan) -> Attempt:
@@ -205,10 +206,11 @@ class PlanCommitter:
     def _constraint_failure(self, outcome: OutcomeEvent) -> FilesGone | RowsRefused | None:
         """What prevents a commit if the table has constraints against which these rows have not
         been checked."""
+        files = outcome.data_files
         table = self._context.target.table
-        if self._constraints.are_any and (paths := table.gone_prepared_files(outcome)):
+        if self._constraints.are_any and (paths := table.gone_prepared_files(files)):
             return FilesGone(paths)
-        refusal = self._constraints.violation_error(outcome.data_files, outcome.schema_json)
+        refusal = self._constraints.violation_error(files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
 
     def _add(self, prepared: PreparedPlan) -> Attempt:
@@ -234,7 +236,7 @@ class PlanCommitter:
         if outcome.is_given_up(plan.kind):
             self._context.warn(f"{plan.application} was given up: the rows in the table stay")
             return target.writer.land(outcome, prepared.planned_at_version)
-        if paths := target.table.gone_prepared_files(outcome):
+        if paths := target.table.gone_prepared_files(outcome.data_files):
             return FilesGone(paths)
         if (unfit := self._replacement.unfit(outcome)) is not None:
             return unfit

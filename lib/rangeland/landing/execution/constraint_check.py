@@ -41,7 +41,7 @@ class ConstraintCheck:
         if change.misfits:
             return None
         schema = table.schema.schema_of_files(change)
-        rows = prepared_frame(self._context.spark, table.uri, unchecked, schema)
+        rows = prepared_frame(self._context.spark, table.location.uri, unchecked, schema)
         violation = first_violation(rows, constraints, table.log_columns)
         if violation is None:
             self._passed |= {(file.path, constraints) for file in unchecked}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
-from rangeland.delta.transaction_log.table_commit import NotCommitted, gone_files
+from rangeland.delta.transaction_log.table_commit import NotCommitted
 from rangeland.error_answers import PlanStage, at_stage
 from rangeland.errors import RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
@@ -160,7 +160,7 @@ class OutcomePreparer:
             self._replacement.check_rows_inside(plan, files)
         table = self._context.target.table
         data_files = [f.file for f in files]
-        if not self._constraints.are_any or gone_files(table.storage(), data_files):
+        if not self._constraints.are_any or table.gone_prepared_files(data_files):
             return
         schema_json = table.schema.as_written(self._context.schema_to_merge())
         if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:

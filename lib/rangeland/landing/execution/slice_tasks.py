@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.parquet_files.data_files import FileWriterSettings
+from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import RangelandError, RangeLost, TableRefused
@@ -129,7 +130,7 @@ class SliceTasks:
         table = context.target.table
         sink = context.job.sink
         files = FileWriterSettings(
-            table=table.storage(),
+            table=table.location.storage(),
             layout=table.schema.layout(context.row_schema),
             compression=sink.compression,
             compression_level=sink.compression_level,
@@ -195,11 +196,11 @@ def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
 def check_files_are_visible(context: LandingContext, files: Sequence[EventFile]) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
-    where = context.target.table.uri
+    where = context.target.table.location.uri
     is_local = str(context.spark.sparkContext.master).startswith("local")
     if is_local or not TablePath.parse(where).is_local:
         return
-    if paths := gone_files(where, [f.file for f in files]):
+    if paths := gone_files(StoreSettings(where), [f.file for f in files]):
         raise TableRefused(
             f"{len(paths)} of {len(files)} files that the executors have written are not "
             f"in {where} as this driver sees it",

@@ -61,7 +61,7 @@ class Replacement:
     def has_rows_of(self, plan: Plan) -> bool:
         """Whether the table has rows of a plan's ranges."""
         rows = self._frame()
-        return has_rows(self._context.spark, rows, self._condition(rows, plan))
+        return has_rows(rows, self._condition(rows, plan))
 
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
@@ -69,7 +69,7 @@ class Replacement:
         table = self._context.target.table
         new_files = [f.file for f in files]
         schema = table.schema.schema_of_files()
-        new = prepared_frame(self._context.spark, table.uri, new_files, schema)
+        new = prepared_frame(self._context.spark, table.location.uri, new_files, schema)
         condition = f"coalesce({self._condition(self._frame(), plan)}, false)"
         if stray_rows := new.where(f"NOT ({condition})").count():
             raise TableRefused(
@@ -91,10 +91,10 @@ class Replacement:
         another writer has changed the rows first. ``differences`` is what that changes, if it is
         known; Spark does not say at which version."""
         table = self._context.target.table
-        path = table.uri
+        path = table.location.uri
         self._context.target.writer.set_ledger_property()
         with lock_table(path):
-            if paths := table.gone_prepared_files(outcome):
+            if paths := table.gone_prepared_files(outcome.data_files):
                 return table_commit.FilesGone(paths)
             table.check_same_table()
             change = table.change_by(outcome.schema_json)
@@ -112,14 +112,15 @@ class Replacement:
     ) -> tuple[Any, Any, str]:
         """The table's rows, the new ones, and the condition for the rows that they replace."""
         table = self._context.target.table
+        path = table.location.uri
         old = self._frame()
         schema = table.schema.schema_of_files(change)
-        new = prepared_frame(self._context.spark, table.uri, outcome.data_files, schema)
+        new = prepared_frame(self._context.spark, path, outcome.data_files, schema)
         return old, new, self._condition(old, plan)
 
     def _frame(self) -> Any:
         table = self._context.target.table
-        return table_frame(self._context.spark, table.uri, table.log_columns)
+        return table_frame(self._context.spark, table.location.uri, table.log_columns)
 
     def _condition(self, rows: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""
@@ -129,15 +130,16 @@ class Replacement:
 def check_rows_can_be_replaced(spark: SparkSession, table: TargetTable) -> None:
     """Raises TableRefused if rows of this table cannot be replaced, before a plan is entered that
     could never be finished."""
-    if table.metadata is None:
+    if table.snapshot is None:
         return
-    if table.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
+    if table.snapshot.metadata.configuration.get("delta.appendOnly", "").lower() == "true":
         raise TableRefused(
             f"rows of {table.name} cannot be replaced",
             why="its property delta.appendOnly is true",
             do="unset it, or land the range into another table",
         )
-    table_frame(spark, table.uri, table.log_columns)  # raises if rows do not say their offsets
+    # This raises if rows do not say their offsets.
+    table_frame(spark, table.location.uri, table.log_columns)
 
 
 def check_all_read(plan: Plan, receipts: Mapping[int, Receipt]) -> None:

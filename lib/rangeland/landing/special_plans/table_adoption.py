@@ -72,7 +72,7 @@ def adopt_table(context: LandingContext) -> AdoptResult:
     results = [RangeResult(r, Counts(landed=r.width)) for r in ranges]
     outcome = writer.prepare(plan, results, (), {}).outcome
     landed_at = writer.land(outcome, table.version)
-    table.wait_for_maintenance()
+    table.location.delta.wait_for_maintenance()
     version = landed_at.version if isinstance(landed_at, CommittedOutcome) else table.version
     return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
 
@@ -92,9 +92,9 @@ def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
     spark = context.spark
     table = context.target.table
     capabilities = load_dialect(job.source.dialect).capabilities
-    frame = table_frame(spark, table.uri, table.log_columns)
+    frame = table_frame(spark, table.location.uri, table.log_columns)
     by_broker = capabilities.numbered_per_broker
-    by_partition = spans_in(spark, frame, table.log_columns, by_broker=by_broker)
+    by_partition = spans_in(frame, table.log_columns, by_broker=by_broker)
     ranges = [
         r
         for partition, spans in sorted(by_partition.items())

@@ -31,8 +31,9 @@ from rangeland.landing.target.identity_judgement import (
     judge_identity,
     judge_landing,
 )
+from rangeland.landing.target.table_warnings import RETENTION_PROPERTY
 from rangeland.landing.target.target_ledger import TargetLedger
-from rangeland.landing.target.target_table import RETENTION_PROPERTY, TargetTable
+from rangeland.landing.target.target_table import TargetTable
 from rangeland.planning.plan import PlanId
 
 LEDGER_PROPERTY = "rangeland.ledger"
@@ -83,7 +84,9 @@ class IdentityCheck:
                     evidence = replace(evidence, plan=self._plan_evidence(plan_id))
                 case LandingQuestion.LOG:
                     made_at = evidence.plan.made_at if evidence.plan else 0
-                    evidence = replace(evidence, log=self._table.commits(made_at))
+                    location = self._table.location
+                    log = location.delta.commits(location.uri, made_at)
+                    evidence = replace(evidence, log=log)
                 case LandingQuestion.HAS_FILES:
                     outcome = ledger.outcome(plan_id)
                     files = () if outcome is None else outcome.data_files

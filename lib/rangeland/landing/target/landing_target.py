@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rangeland.job import Job
 from rangeland.landing.target.identity_check import IdentityCheck
 from rangeland.landing.target.job_history import JobHistory
+from rangeland.landing.target.table_location import TableLocation
 from rangeland.landing.target.target_ledger import TargetLedger
 from rangeland.landing.target.target_quarantine import TargetQuarantine
 from rangeland.landing.target.target_table import TargetTable
@@ -32,14 +33,14 @@ class LandingTarget:
 
 def open_target(spark: SparkSession, job: Job) -> LandingTarget:
     """Reads the ledger and the table of a job. Either may not exist yet."""
-    table = TargetTable(spark, job)
+    table = TargetTable(TableLocation(spark, job), job)
     ledger = TargetLedger(spark, table)
     ledger.refresh()
     identity = IdentityCheck(job.application, table, ledger)
     return LandingTarget(
         table=table,
         ledger=ledger,
-        quarantine=TargetQuarantine(table),
+        quarantine=TargetQuarantine(table.location),
         identity=identity,
         history=JobHistory(job, table, ledger, identity),
         writer=TargetWriter(job, table, ledger),

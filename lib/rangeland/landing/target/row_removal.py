@@ -20,8 +20,10 @@ def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal 
     planned_at = None if table.snapshot is None else _last_planned_at(job, table, ledger)
     if planned_at is None:
         return None
-    commits = table.commits(planned_at + 1)
-    restored = table_commit.last_restore(table.delta, table.uri, planned_at, commits)
+    delta = table.location.delta
+    uri = table.location.uri
+    commits = delta.commits(uri, planned_at + 1)
+    restored = table_commit.last_restore(delta, uri, planned_at, commits)
     return restored or table_commit.last_replacement(commits)
 
 

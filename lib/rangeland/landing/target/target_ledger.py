@@ -12,6 +12,7 @@ from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.planning.plan import PlanId
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
+from rangeland.spark.spark_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,7 @@ class TargetLedger:
     def __init__(self, spark: SparkSession, table: TargetTable) -> None:
         self._spark = spark
         self._table = table
+        self._location = table.location
         self.opened: Ledger | None = None
         self.entered = 0
 
@@ -76,9 +78,9 @@ class TargetLedger:
 
     def load_current(self) -> Ledger | None:
         """The ledger as it is now; ``opened`` stays what it was."""
-        if self._table.path is None:
+        if self._location.path is None:
             return None
-        ledger = Ledger(self._table.delta, self._table.path)
+        ledger = Ledger(self._location.delta, self._location.path)
         return ledger if ledger.exists() else None
 
     @property
@@ -93,7 +95,7 @@ class TargetLedger:
         return self.opened
 
     def open_or_create(self, path: str) -> None:
-        self.opened = self.opened or Ledger(self._table.delta, path).open_or_create()
+        self.opened = self.opened or Ledger(self._location.delta, path).open_or_create()
 
     def compact(self) -> str:
         """Compacts the ledger (``Ledger.compact``). Returns a warning if that failed, otherwise an
@@ -107,7 +109,7 @@ class TargetLedger:
 
     def register(self) -> None:
         """Registers the ledger of a catalog table under a separate name."""
-        self._table.register(LEDGER_SUFFIX, self.require().path)
+        self._location.register(LEDGER_SUFFIX, self.require().path)
 
     def add_columns_if_lacking(self) -> None:
         """Adds the columns that the ledger lacks because an earlier version created it."""
@@ -131,7 +133,7 @@ class TargetLedger:
                 return  # a driver on another host, which has a separate lock, was first
             raise Conflict(
                 f"the new columns could not be added to the ledger {ledger.path}",
-                why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                why=first_line(error),
                 do="find out what else alters that table, then run again",
                 columns=[column.split("`")[1] for column in lacking],
             ) from error

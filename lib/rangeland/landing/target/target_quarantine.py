@@ -8,7 +8,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSettings
 from rangeland.delta.transaction_log.table_commit import FilesGone
-from rangeland.landing.target.target_table import TargetTable
+from rangeland.landing.target.table_location import TableLocation
 from rangeland.planning.plan import Plan
 from rangeland.spark.catalog_names import QUARANTINE_SUFFIX
 
@@ -16,8 +16,8 @@ from rangeland.spark.catalog_names import QUARANTINE_SUFFIX
 class TargetQuarantine:
     """The quarantine of a table. It is created when the first bytes are kept."""
 
-    def __init__(self, table: TargetTable) -> None:
-        self._table = table
+    def __init__(self, location: TableLocation) -> None:
+        self._location = location
 
     def writer_settings(self, plan: Plan) -> QuarantineWriterSettings:
         """The settings with which tasks of a plan keep batches that they cannot decode."""
@@ -32,12 +32,12 @@ class TargetQuarantine:
             return FilesGone(paths)
         quarantine.commit(outcome)
         if outcome.quarantine_files:
-            self._table.register(QUARANTINE_SUFFIX, quarantine.path)
+            self._location.register(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
     def batches(self, is_wanted: IsWanted) -> Iterator[QuarantinedBatch]:
         """The wanted batches of all that were ever kept, one file at a time."""
-        return iter(()) if self._table.path is None else self._open().batches(is_wanted)
+        return iter(()) if self._location.path is None else self._open().batches(is_wanted)
 
     def _open(self) -> Quarantine:
-        return Quarantine(self._table.delta, self._table.uri)
+        return Quarantine(self._location.delta, self._location.uri)

@@ -64,14 +64,15 @@ class TargetWriter:
     def __init__(self, job: Job, table: TargetTable, ledger: TargetLedger) -> None:
         self._job = job
         self._table = table
+        self._location = table.location
         self._ledger = ledger
 
     def open_or_create(self, row_schema: pa.Schema) -> None:
         """Creates table and ledger if they do not exist. Not a refresh: a plan that was entered
         since the last one still makes ``enter`` return False."""
-        path = self._table.locate_or_create(row_schema)
+        path = self._location.locate_or_create(row_schema)
         if self._table.snapshot is None:
-            self._table.check_folder_is_free()
+            self._location.check_folder_is_free()
         # Both mostly wait for the JVM and the store, so do them at the same time.
         with ThreadPoolExecutor(2) as pool:
             table = pool.submit(self._table.open_or_create, path, row_schema)
@@ -223,7 +224,7 @@ class TargetWriter:
         have been checked against the table's constraints. ``planned_at_version`` is a table version
         from before the landing, if one is known. ``gone`` are files that the table names and its
         store has lost: the commit removes them, and until then the table cannot be read."""
-        table = self._table.snapshot or self._table.uri
+        table = self._table.snapshot or self._location.uri
         request = CommitRequest(
             outcome.application,
             outcome.sequence,
@@ -233,7 +234,7 @@ class TargetWriter:
             schema_json=outcome.schema_json,
             checked=self._table.schema.constraints(),
         )
-        return table_commit.land(self._table.delta, table, request, planned_at_version or 0)
+        return table_commit.land(self._location.delta, table, request, planned_at_version or 0)
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, in a separate commit: ``land`` does it together with the
@@ -248,7 +249,7 @@ class TargetWriter:
             properties={LEDGER_PROPERTY: ledger_id},
             checked=self._table.schema.constraints(),
         )
-        table_commit.land(self._table.delta, snapshot, request)
+        table_commit.land(self._location.delta, snapshot, request)
         self._table.refresh()
 
     def _empty_outcome(self, plan: Plan, attempt: int) -> OutcomeEvent:
