@@ -174,5 +174,8 @@ def test_a_commit_that_delta_leaves_out_replaces_nothing() -> None:
     assert replace_with(None) == changed
 
 
-def test_a_commit_whose_log_cannot_be_read_counts_as_made() -> None:
-    assert replace_with(None, history=Py4JNetworkError("the JVM has gone")) is None
+def test_a_commit_whose_log_cannot_be_read_may_have_been_made() -> None:
+    with pytest.raises(StorageFailed) as caught:
+        replace_with(None, history=Py4JNetworkError("the JVM has gone"))
+    assert caught.value.what == "could not see whether rows of lake/t were replaced"
+    assert caught.value.data == ALL_OR_NOTHING

@@ -185,14 +185,11 @@ def replace_rows(
             .save(path)
         )
     except Exception as error:
-        # Once the package ``delta`` is imported, a class of the same name takes its place.
-        chain = java_chain(error) or [(type(error).__name__, str(error))]
-        name, message = chain[0]
-        reason = (message.strip() or name).splitlines()[0][:MAX_LINE]
-        if name.rpartition(".")[2].startswith(CONFLICTS):
-            return RowsChanged(path, reason)
+        chain = _causes(error)
+        if chain[0][0].rpartition(".")[2].startswith(CONFLICTS):
+            return RowsChanged(path, _reason(chain))
         with at_stage(PlanStage.UNCONFIRMED):
-            raise _replacement_error(chain, path, reason) from error
+            raise _spark_error(f"could not replace rows of {path}", chain) from error
     fields = {"table": path, "application": plan_id.application, "sequence": plan_id.sequence}
     if not _is_in_log(spark, path, mark):
         logger.info("Found this transaction committed by another driver", extra=fields)
@@ -202,20 +199,30 @@ def replace_rows(
 
 
 def _is_in_log(spark: SparkSession, path: str, mark: str) -> bool:
-    """Whether one of the table's newest commits has this mark. If they cannot be read, the commit
-    counts as made: Spark has reported no error."""
+    """Whether one of the table's newest commits has this mark."""
     history = f"DESCRIBE HISTORY delta.{quoted_path(path)} LIMIT {RECENT_COMMITS}"
     try:
         return any(row.userMetadata == mark for row in spark.sql(history).collect())
     except Exception as error:  # Spark raises many classes of Python and Java errors here
-        logger.warning("Could not read the history of %s: %s", path, first_line(error))
-        return True
+        with at_stage(PlanStage.UNCONFIRMED):
+            what = f"could not see whether rows of {path} were replaced"
+            raise _spark_error(what, _causes(error)) from error
 
 
-def _replacement_error(chain: Sequence[tuple[str, str]], path: str, reason: str) -> RangelandError:
-    what = f"could not replace rows of {path}"
+def _causes(error: Exception) -> Sequence[tuple[str, str]]:
+    # Once the package ``delta`` is imported, a class of the same name takes its place.
+    return java_chain(error) or [(type(error).__name__, str(error))]
+
+
+def _reason(chain: Sequence[tuple[str, str]]) -> str:
+    name, message = chain[0]
+    return (message.strip() or name).splitlines()[0][:MAX_LINE]
+
+
+def _spark_error(what: str, chain: Sequence[tuple[str, str]]) -> RangelandError:
     failure = translate(what, chain)
     if isinstance(failure, RangelandError) and not isinstance(failure, Bug):
         return failure
     # Spark has failed in a way that can be retried.
-    return StorageFailed(what, why=reason, do="run again; if it fails again, read Spark's log")
+    do = "run again; if it fails again, read Spark's log"
+    return StorageFailed(what, why=_reason(chain), do=do)
