@@ -75,6 +75,7 @@ class _SliceDocument:
     quarantined: tuple[_StoredLoss, ...] = ()
     held: _StoredLoss | None = None
     quarantine_files: tuple[DataFile, ...] = ()
+    schema_ids: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def of(receipt: Receipt) -> _SliceDocument:
@@ -93,6 +94,7 @@ class _SliceDocument:
             quarantined=quarantined,
             held=next(iter(held), None),
             quarantine_files=receipt.quarantine_files,
+            schema_ids=receipt.schema_ids,
         )
 
     def receipt(self, landed: EventRange) -> Receipt:
@@ -118,6 +120,7 @@ class _SliceDocument:
             rowless=landed.rowless,
             entry_span=self.entry_span,
             quarantine_files=self.quarantine_files,
+            schema_ids=self.schema_ids,
         )
 
 
