@@ -129,23 +129,12 @@ def test_each_field_of_a_receipt_survives_the_way_through_a_row() -> None:
     )
     for field in fields(Receipt):
         value = getattr(receipt, field.name)
-        assert value and value != field.default, f"the test needs a value for {field.name}"
-    for receipts in [(receipt,), (replace(receipt, slice_index=4, partition=B1), receipt)]:
-        part = replace(a_part(), receipts=receipts)
-        table = pa.Table.from_pylist([to_row(part)], schema=SCHEMA)
-        found = from_row(table.to_pylist()[0])
-        assert isinstance(found, PartEvent)
-        for before, after in zip(receipts, found.receipts, strict=True):
-            for field in fields(Receipt):
-                assert getattr(after, field.name) == getattr(before, field.name), field.name
-
-
-def test_a_part_of_an_earlier_version_has_no_schema_ids() -> None:
-    row = to_row(a_part())
-    document = json.loads(row["document"])
-    for slice_ in document["slices"]:
-        del slice_["schema_ids"]
-    assert from_row({**row, "document": json.dumps(document)}) == a_part()
+        assert value not in (field.default, None, "", ()), f"the test needs a value for {field.name}"
+    table = pa.Table.from_pylist([to_row(replace(a_part(), receipts=(receipt,)))], schema=SCHEMA)
+    found = from_row(table.to_pylist()[0])
+    assert isinstance(found, PartEvent)
+    for field in fields(Receipt):
+        assert getattr(found.receipts[0], field.name) == getattr(receipt, field.name), field.name
 
 
 @pytest.mark.parametrize("kind", PlanKind)

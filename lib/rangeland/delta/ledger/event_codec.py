@@ -241,9 +241,16 @@ def to_row(event: LedgerEvent) -> Record:
         row["document"] = _compact({"epoch": event.epoch})
     if isinstance(event, PartEvent):
         row["ranges"] = [_ROWS.write(event_range) for event_range in event.ranges]
-        slices = [_DOCUMENTS.write(_SliceDocument.of(receipt)) for receipt in event.receipts]
+        slices = [_slice_document(receipt) for receipt in event.receipts]
         row["document"] = _compact({"member": event.member, "slices": slices})
     return row
+
+
+def _slice_document(receipt: Receipt) -> Record:
+    document = _DOCUMENTS.write(_SliceDocument.of(receipt))
+    if not receipt.schema_ids:
+        del document["schema_ids"]
+    return document
 
 
 def from_row(row: Record) -> LedgerEvent:
