@@ -129,7 +129,7 @@ def test_each_field_of_a_receipt_survives_the_way_through_a_row() -> None:
     )
     for field in fields(Receipt):
         value = getattr(receipt, field.name)
-        assert value not in (field.default, None, "", ()), f"the test needs a value for {field.name}"
+        assert value not in (field.default, None, "", ()), f"{field.name} needs a value"
     table = pa.Table.from_pylist([to_row(replace(a_part(), receipts=(receipt,)))], schema=SCHEMA)
     found = from_row(table.to_pylist()[0])
     assert isinstance(found, PartEvent)

@@ -9,6 +9,10 @@ A loss covers whole entries. In most logs each record is one. Where offsets are 
 of an entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
 entry, so that no offset is both landed and in quarantine.
 
+A chunk that takes much memory is typed in parts. If a slice is held in one of them, it ends before
+that part, or before an earlier one where it is not known which class the offsets without a row have
+up to there.
+
 Which schemas records were written with may have to be asked first: a question is a value among the
 chunks. Nothing here asks; ``slice_reading`` does.
 """
@@ -16,7 +20,7 @@ chunks. Nothing here asks; ``slice_reading`` does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,16 +73,38 @@ class TypedChunks:
         if chunk.rows is None:
             yield chunk
             return
+        topic = self._slices[chunk.slice_index].partition.topic
+        may_hold = self._policy.of(LossKind.UNDECODABLE, topic) is Action.HOLD
+        for decoded in self._decode(chunk):
+            if isinstance(decoded, AskSchemas):
+                yield decoded
+                continue
+            first, rest = _split(chunk, decoded.batch.num_rows)
+            typed = self._type_rows(first, decoded)
+            if may_hold and isinstance(typed, ReadChunk) and not _classes_are_known(first, chunk):
+                held = yield from self._find_held(rest)
+                typed = typed if held is None else _hold_from(chunk, held)
+                may_hold = False
+            yield typed
+            if isinstance(typed, LostChunk):
+                return
+            chunk = rest
+
+    def _decode(self, chunk: ReadChunk) -> Iterator[DecodedRows | AskSchemas]:
         decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
-        for decoded in _of_whole_entries(chunk, decoder.decode(chunk.rows)):
+        return _of_whole_entries(chunk, decoder.decode(chunk.rows))
+
+    def _find_held(self, chunk: ReadChunk) -> Generator[AskSchemas, None, LostChunk | None]:
+        """The loss with which a slice ends inside a chunk, if it does."""
+        for decoded in self._decode(chunk):
             if isinstance(decoded, AskSchemas):
                 yield decoded
                 continue
             first, chunk = _split(chunk, decoded.batch.num_rows)
             typed = self._type_rows(first, decoded)
-            yield typed
             if isinstance(typed, LostChunk):
-                return
+                return typed
+        return None
 
     def add_schema(self, topic_field: TopicField, schema_id: int, found: FoundSchema) -> None:
         """Takes the answer to a question. Raises JobFileError, whatever the policy, for a schema
@@ -206,7 +232,8 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
         return chunk, rest
     until_offset = offset_of(rows, row_count)
     width = until_offset - chunk.from_offset
-    # Which chunk counts an offset without a row does not matter, only the sum of all chunks does.
+    # Which class an offset without a row has is not known, only how many there are of each class in
+    # the whole chunk. That is enough unless a slice ends in between.
     without_row = 0 if chunk.offsets_are_bytes else width - row_count
     counts_before = {"landed": row_count}
     for name in COUNT_NAMES[1:]:
@@ -223,6 +250,22 @@ def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
         chunk, from_offset=until_offset, counts=counts, rows=rows.slice(row_count), bytes_read=0
     )
     return first, rest
+
+
+def _classes_are_known(first: ReadChunk, chunk: ReadChunk) -> bool:
+    """Whether the counts of the first part of a chunk are those of its own offsets, for certain:
+    all offsets without a row are of one class, or are all in the same part."""
+    without_row, without_row_in_all = (
+        [getattr(part.counts, name) for name in COUNT_NAMES[1:]] for part in (first, chunk)
+    )
+    is_of_one_class = sum(count > 0 for count in without_row_in_all) <= 1
+    return is_of_one_class or sum(without_row) in (0, sum(without_row_in_all))
+
+
+def _hold_from(chunk: ReadChunk, held: LostChunk) -> LostChunk:
+    """The held loss, from the beginning of a chunk on."""
+    loss = replace(held.loss, from_offset=chunk.from_offset)
+    return replace(held, loss=loss, bytes_read=chunk.bytes_read)
 
 
 @dataclass(frozen=True, slots=True)
