@@ -109,7 +109,8 @@ def log_check_of(cluster: Cluster) -> FinalLogCheck:
 
 
 def seen_before(cluster: Cluster, plan: Plan) -> Fingerprints:
-    return log_check_of(cluster).fingerprint(ReadSettings(settings_of(cluster.bootstrap)), plan)
+    settings = ReadSettings(settings_of(cluster.bootstrap))
+    return log_check_of(cluster).logs_before(settings, plan).fingerprints
 
 
 def judgement_on(cluster: Cluster, plan: Plan, seen: Fingerprints) -> FinalJudgement:

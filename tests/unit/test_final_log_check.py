@@ -64,8 +64,8 @@ class FoundChanges(FinalLogCheck):
         super().__init__(job, settings_of, list)
         self.found, self.after = found, []  # type: ignore[var-annotated]
 
-    def fingerprint(self, *about: object) -> Fingerprints:
-        return {}
+    def logs_before(self, settings: object, plan: Plan, after: Changed | None = None) -> LogsBefore:
+        return LogsBefore(plan, after=after)
 
     def judge(self, settings: Any, before: LogsBefore, receipts: object) -> FinalJudgement:
         self.after.append(before.after)

@@ -193,8 +193,8 @@ def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
 class UnchangedLogs(FinalLogCheck):
     """There is no broker."""
 
-    def fingerprint(self, *about: object) -> dict[Partition, int | None]:
-        return {}
+    def logs_before(self, settings: object, plan: Plan, *more: object) -> LogsBefore:
+        return LogsBefore(plan)
 
     def find_change(self, before: LogsBefore, receipts: object) -> None: ...
 

@@ -96,22 +96,17 @@ class FinalLogCheck:
     def logs_before(
         self, settings: ReadSettings, plan: Plan, after: Changed | None = None
     ) -> LogsBefore:
-        """The logs before they are read. Bytes in quarantine cannot change, and have no
-        fingerprints."""
-        if not plan.kind.traits.reads_log:
-            return LogsBefore(plan, after=after)
-        return LogsBefore(plan, self.fingerprint(settings, plan), after)
-
-    def fingerprint(self, settings: ReadSettings, plan: Plan) -> Fingerprints:
-        """The fingerprints of logs as they are now, where topics have no ids. Logs for which no
-        broker answers in time have none."""
+        """The logs before they are read, with the fingerprints of those whose topics have no ids.
+        Logs for which no broker answers in time have none, nor have bytes in quarantine, which
+        cannot change."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
         slices = sorted(plan.slices, key=lambda s: s.from_offset)
         leaders = {s.partition: Leader(s.leader) for s in slices if s.partition in nameless}
-        if not leaders:
-            return {}
+        if not leaders or not plan.kind.traits.reads_log:
+            return LogsBefore(plan, after=after)
         with ConnectionPool(settings.cluster) as brokers:
-            return _take_fingerprints(brokers, leaders, _offsets_to_compare(brokers, plan))
+            offsets = _offsets_to_compare(brokers, plan)
+            return LogsBefore(plan, _take_fingerprints(brokers, leaders, offsets), after)
 
     def find_change(self, before: LogsBefore, receipts: Iterable[Receipt]) -> LogsChanged | None:
         """The change if a log has changed, or nobody can say whether it has, and the plan should be
