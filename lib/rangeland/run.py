@@ -1,22 +1,17 @@
-"""The commands that land, and the lease in its group that a run holds meanwhile."""
+"""The commands that land."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import SeenIds, look_up_row_format
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
-from rangeland.errors import Conflict, RangelandError
-from rangeland.groups.lease import GroupLease, hold_lease
-from rangeland.groups.offset_mirror import offsets_to_commit
-from rangeland.groups.shared_plan import GroupPlanReader
+from rangeland.errors import Conflict
+from rangeland.groups.run_lease import RunLease
 from rangeland.job import Job
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.execution.slice_tasks import tasks_of, wait_for_workers
@@ -30,9 +25,8 @@ from rangeland.landing.special_plans.redrive import (
 )
 from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
 from rangeland.landing.target.landing_target import LandingTarget, open_target
-from rangeland.landing.target.ledger_history import expected_speed, recent_checkpoints
+from rangeland.landing.target.ledger_history import expected_speed
 from rangeland.loss import DecidedLoss
-from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
@@ -42,9 +36,6 @@ from rangeland.spark.transform import load_transform, transformed_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-EARLIER = 20
-"""How many landings back a group's offset may lie before we assume that another client moved it."""
 
 
 def open_landing(
@@ -170,47 +161,6 @@ def apply(
 # --- the group -----------------------------------------------------------------------------------
 
 
-class RunLease:
-    """The lease of a command in its job's group, if it needs one. Backfills do not: they move no
-    checkpoint and may run beside runs. While there is no lease, nothing is shared or mirrored."""
-
-    def __init__(self, context: LandingContext) -> None:
-        self._context = context
-        self._lease: GroupLease | None = None
-        self.is_needed = context.job.group is not None and context.kind.traits.moves_checkpoint
-
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Holds the lease while this is open, if one is needed."""
-        if not self.is_needed:
-            yield
-            return
-        context = self._context
-        job = self._context.job
-        survey = context.surveys.early()
-        cluster = look_up_cluster(job).with_versions_of(survey)
-        partitions = list(survey.logs)
-        step = context.progress.step
-        with hold_lease(job, cluster, partitions, context.warn, step) as self._lease:
-            yield
-
-    def shared_reader(self) -> GroupPlanReader | None:
-        """The reader for plans that the group's drivers read together, while there is a lease."""
-        return None if self._lease is None else GroupPlanReader(self._lease, self._context.progress)
-
-    def mirror(self, *, to_the_end: bool = False) -> None:
-        """Mirrors what has landed so far. A failure is a warning: the rows are safe."""
-        if self._lease is None:
-            return
-        context = self._context
-        offsets = partial(checkpoint_offsets, context)
-        earlier = partial(_recent_checkpoints, context)
-        try:
-            self._lease.mirror(offsets, earlier, to_the_end=to_the_end)
-        except RangelandError as error:
-            context.warn(f"the checkpoint is not mirrored: {error}")
-
-
 def _with_lease(
     context: LandingContext, work: Callable[[LandingSteps], PlanDraft | None]
 ) -> RunResult:
@@ -224,15 +174,3 @@ def _with_lease(
         draft = work(steps)
         lease.mirror(to_the_end=True)
     return steps.result(draft)
-
-
-def _recent_checkpoints(context: LandingContext) -> set[tuple[Partition, int]]:
-    """The marks at which a group's offsets may be if no other client has moved them."""
-    return recent_checkpoints(context.target.ledger.view, context.job.application, EARLIER)
-
-
-def checkpoint_offsets(context: LandingContext) -> dict[Partition, int]:
-    """The offsets up to which logs have landed, as a group commits them. Reads the table again."""
-    context.target.ledger.refresh()
-    position = context.target.history.position(context.job.application)
-    return offsets_to_commit(position.checkpoint, context.surveys.last.logs)

@@ -192,7 +192,7 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
         plan = replace(history, landings=entered + 1).plan(entered + 1)
         with clock.measured(found, "enter, prepare"):
             assert ledger.enter(plan, entered)
-            assert ledger.prepare(history.outcome(plan))
+            assert ledger.record_outcome(history.outcome(plan))
         with clock.measured(found, "maintenance"):
             assert not kernel.wait_for_maintenance()
     ledger = Ledger(kernel, str(table))

@@ -14,7 +14,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.landing.execution.final_log_check import FinalLogCheck
+from rangeland.landing.execution.final_log_check import FinalLogCheck, LogsBefore
 from rangeland.loss import Action
 from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest
@@ -104,11 +104,13 @@ def lost(
 
 
 def log_check_of(cluster: Cluster) -> FinalLogCheck:
-    return FinalLogCheck(job_of(cluster.bootstrap, "lake/lived", TOPIC), set)
+    settings = ReadSettings(settings_of(cluster.bootstrap))
+    return FinalLogCheck(job_of(cluster.bootstrap, "lake/lived", TOPIC), lambda plan: settings, set)
 
 
 def seen_before(cluster: Cluster, plan: Plan) -> Fingerprints:
-    return log_check_of(cluster).fingerprint(ReadSettings(settings_of(cluster.bootstrap)), plan)
+    settings = ReadSettings(settings_of(cluster.bootstrap))
+    return log_check_of(cluster).logs_before(settings, plan).fingerprints
 
 
 def judgement_on(cluster: Cluster, plan: Plan, seen: Fingerprints) -> FinalJudgement:
@@ -118,7 +120,7 @@ def judgement_on(cluster: Cluster, plan: Plan, seen: Fingerprints) -> FinalJudge
         for s in plan.slices
     ]
     settings = ReadSettings(settings_of(cluster.bootstrap))
-    return log_check_of(cluster).judge(settings, plan, receipts, seen)
+    return log_check_of(cluster).judge(settings, LogsBefore(plan, seen), receipts)
 
 
 def changed_since(cluster: Cluster, plan: Plan, seen: Fingerprints) -> list[tuple[str, int, int]]:

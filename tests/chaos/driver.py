@@ -94,8 +94,8 @@ class Watched(TargetWriter):
 
     moments: Moments
 
-    def land(self, outcome: Any, since: int | None, dead: Any = ()) -> Any:
-        landed = super().land(outcome, since, dead)
+    def commit_outcome(self, outcome: Any, since: int | None, dead: Any = ()) -> Any:
+        landed = super().commit_outcome(outcome, since, dead)
         self.moments.reach(COMMITTED)
         return landed
 

@@ -40,7 +40,7 @@ PLANS_AND_LEDGER = (
     Mutation(
         "the outcome of the second driver counts",
         Change(
-            "landing.target.target_writer:TargetWriter._prepare",
+            "landing.target.target_writer:TargetWriter._record",
             "return RecordedOutcome(theirs, is_mine=False)",
             "return RecordedOutcome(mine, is_mine=True)",
         ),
@@ -132,8 +132,8 @@ TABLE = (
         "files that are gone stay in the table",
         Change(
             "landing.execution.committer:PlanCommitter._add",
-            "target.writer.land(outcome, version, target.table.gone_files())",
-            "target.writer.land(outcome, version)",
+            "target.writer.commit_outcome(outcome, version, target.table.gone_files())",
+            "target.writer.commit_outcome(outcome, version)",
         ),
     ),
     Mutation(
@@ -202,9 +202,9 @@ LOSSES = (
     Mutation(
         "losses are not recorded",
         Change(
-            "landing.target.target_writer:TargetWriter._prepare",
-            "if ledger.prepare(mine, self._with_columns(losses)):",
-            "if ledger.prepare(mine, []):",
+            "landing.target.target_writer:TargetWriter._record",
+            "if ledger.record_outcome(mine, self._with_columns(losses)):",
+            "if ledger.record_outcome(mine, []):",
         ),
     ),
     Mutation(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.delta.transaction_log.table_commit import CommittedOutcome, land
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome, commit_once
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
 from tests.simulation.delta import SimulatedKernel, Tables
@@ -32,10 +32,10 @@ def test_a_plan_that_another_driver_landed_is_found_after_a_change_of_the_table(
     monkeypatch.setattr("rangeland.delta.transaction_log.table_commit.gone_files", lambda *_: ())
     old = kernel.create(PATH, SCHEMA)
     kernel.commit(PATH, CommitRequest("people", 1, [], properties={"note": "x"}))
-    assert land(kernel, PATH, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=True)
-    assert land(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=False)
+    assert commit_once(kernel, PATH, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=True)
+    assert commit_once(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=False)
     with pytest.raises(Conflict):
-        land(kernel, old, CommitRequest(JOB, 2, []))
+        commit_once(kernel, old, CommitRequest(JOB, 2, []))
 
 
 def test_what_was_landed_in_a_table_that_is_gone_is_not_landed(kernel: SimulatedKernel) -> None:
@@ -47,7 +47,7 @@ def test_what_was_landed_in_a_table_that_is_gone_is_not_landed(kernel: Simulated
     kernel.create(PATH, SCHEMA)
     kernel.commit(PATH, CommitRequest(JOB, 1, []))
     with pytest.raises(Conflict, match="dropped"):
-        land(kernel, held, CommitRequest(JOB, 1, []))
+        commit_once(kernel, held, CommitRequest(JOB, 1, []))
 
 
 def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
@@ -55,6 +55,6 @@ def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
 ) -> None:
     monkeypatch.setattr("rangeland.delta.transaction_log.table_commit.gone_files", lambda *_: ())
     old = kernel.create(PATH, SCHEMA)
-    assert land(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(1, is_new=True)
-    assert land(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=True)
-    assert land(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=False)
+    assert commit_once(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(1, is_new=True)
+    assert commit_once(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=True)
+    assert commit_once(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=False)

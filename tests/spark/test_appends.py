@@ -15,7 +15,7 @@ import pytest
 
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesGone, land
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesGone, commit_once
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
 from rangeland.model import DataFile
@@ -55,7 +55,7 @@ def test_files_that_vanish_while_a_landing_waits_for_the_lock_are_missed(
     with ThreadPoolExecutor(1) as pool:
         with lock_table(before.path):
             request = CommitRequest(APPLICATION, 1, [file])
-            landing = pool.submit(land, kernel, days, request)
+            landing = pool.submit(commit_once, kernel, days, request)
             time.sleep(2)  # it has seen the file, if it looks before it waits
             (Path(days) / file.path).unlink()
         assert landing.result(60) == FilesGone((file.path,))
@@ -111,7 +111,7 @@ def test_an_update_of_other_partitions_goes_through_beside_an_append(
     days: str, kernel: DeltaKernel, spark: Any, sql: Sql, tmp_path: Path, where: str, error: str
 ) -> None:
     update = Update(spark, days, where, tmp_path)
-    landed = land(kernel, days, CommitRequest(APPLICATION, 1, [prepared(days, "tuesday")]))
+    landed = commit_once(kernel, days, CommitRequest(APPLICATION, 1, [prepared(days, "tuesday")]))
     found = update.end()
     assert isinstance(landed, CommittedOutcome)
     history = sql(f"DESCRIBE HISTORY delta.`{days}`")
@@ -131,7 +131,7 @@ def test_a_table_that_was_created_again_while_a_run_was_reading_takes_no_commit(
     assert before is not None
     sql(f"CREATE OR REPLACE TABLE delta.`{days}` USING delta AS SELECT * FROM delta.`{days}`")
     with pytest.raises(Conflict, match="created again"):
-        land(kernel, before, CommitRequest(APPLICATION, 1, [prepared(days, "tuesday")]))
+        commit_once(kernel, before, CommitRequest(APPLICATION, 1, [prepared(days, "tuesday")]))
 
 
 def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
@@ -142,10 +142,12 @@ def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
     named = {"rangeland.ledger": "id"}
     for application in ("rangeland/a", "rangeland/b"):
         file = prepared(days, "tuesday")
-        landed = land(kernel, before, CommitRequest(application, 1, [file], properties=named))
+        landed = commit_once(
+            kernel, before, CommitRequest(application, 1, [file], properties=named)
+        )
         assert isinstance(landed, CommittedOutcome)
         assert landed.is_new
-    again = land(
+    again = commit_once(
         kernel,
         before,
         CommitRequest("rangeland/a", 1, [prepared(days, "tuesday")], properties=named),

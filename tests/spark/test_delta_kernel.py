@@ -26,7 +26,7 @@ from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
     Restored,
-    land,
+    commit_once,
     landed_at,
     last_restore,
 )
@@ -406,16 +406,16 @@ def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql
 def test_landing_is_idempotent_and_finds_its_version(kernel: DeltaKernel, table: str) -> None:
     snapshot, layout = make(kernel, table)
     files = write(table, layout, rows(0, 10))
-    assert land(kernel, table, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
+    assert commit_once(kernel, table, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
         1, is_new=True
     )
     kernel.commit(table, CommitRequest("rangeland/b", 9, []))
-    assert land(kernel, table, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
+    assert commit_once(kernel, table, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
         1, is_new=False
     )
-    assert land(kernel, snapshot, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
-        1, is_new=False
-    )
+    assert commit_once(
+        kernel, snapshot, CommitRequest("rangeland/a", 1, files)
+    ) == CommittedOutcome(1, is_new=False)
     assert landed_at(kernel, table, PlanId("rangeland/b", 9)) == 2
     assert landed_at(kernel, table, PlanId("rangeland/b", 9), since=40) is None
 
@@ -426,7 +426,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(
     _, layout = make(kernel, table, "hour(timestamp)")
     files = write(table, layout, rows(0, 120))
     (Path(table) / files[0].path).unlink()
-    assert land(kernel, table, CommitRequest("rangeland/a", 1, files)) == FilesGone(
+    assert commit_once(kernel, table, CommitRequest("rangeland/a", 1, files)) == FilesGone(
         (files[0].path,)
     )
     newest = kernel.load(table)
@@ -444,7 +444,9 @@ def test_a_restore_that_took_landings_away_is_noticed(
 ) -> None:
     _, layout = make(kernel, table)
     for i in range(1, 4):
-        land(kernel, table, CommitRequest("rangeland/a", i, write(table, layout, rows(i * 10, 10))))
+        commit_once(
+            kernel, table, CommitRequest("rangeland/a", i, write(table, layout, rows(i * 10, 10)))
+        )
     assert restore_after(kernel, table, 0) is None
     sql(f"OPTIMIZE delta.`{table}`")
     assert restore_after(kernel, table, 0) is None

@@ -54,9 +54,9 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
     assert target.writer.enter(plan, target.history.unfinished_plans())
-    prepared = target.writer.prepare(plan, (), (), {})
+    prepared = target.writer.record_outcome(plan, (), (), {})
     assert prepared.is_mine
-    target.writer.land(prepared.outcome, target.table.version)
+    target.writer.commit_outcome(prepared.outcome, target.table.version)
     ledger = spark.read.format("delta").load(f"{table}/_rangeland/ledger")
     (named,) = ledger.where(f"event = 'plan' AND plan = '{plan.hash}'").select("table_id").collect()
     assert named.table_id == target.table.table_id

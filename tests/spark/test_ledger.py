@@ -64,7 +64,7 @@ def test_what_was_entered_and_prepared_is_read_back(ledger: Ledger) -> None:
     first = plan(1, 0, 10)
     assert ledger.entered() == 0
     assert ledger.enter(first, 0)
-    assert ledger.prepare(outcome(first))
+    assert ledger.record_outcome(outcome(first))
     read = ledger.view.plan(PlanId(APP, 1))
     assert read is not None
     assert (read.ranges, read.document, read.entered) == (first.ranges, "{}", 1)
@@ -90,8 +90,8 @@ def test_an_outcome_is_prepared_once(kernel: DeltaKernel, ledger: Ledger) -> Non
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
     assert other.view.outcome(PlanId(APP, 1)) is None
-    assert ledger.prepare(outcome(first))
-    assert not other.prepare(outcome(first))
+    assert ledger.record_outcome(outcome(first))
+    assert not other.record_outcome(outcome(first))
     assert other.view.outcome(PlanId(APP, 1)) == outcome(first)
     files = list(Path(ledger.path.removeprefix("file:")).glob("*.parquet"))
     assert len(files) == 2  # the loser's row is removed
@@ -100,12 +100,12 @@ def test_an_outcome_is_prepared_once(kernel: DeltaKernel, ledger: Ledger) -> Non
 def test_a_later_attempt_stands_in_for_an_outcome_once(ledger: Ledger) -> None:
     first = plan(1, 0, 10)
     assert ledger.enter(first, 0)
-    assert ledger.prepare(outcome(first))
+    assert ledger.record_outcome(outcome(first))
     again = replace(outcome(first), attempt=1, written_at_ms=3_000)
-    assert ledger.prepare(again)
+    assert ledger.record_outcome(again)
     assert ledger.view.outcome(PlanId(APP, 1)) == again
-    assert not ledger.prepare(again)
-    assert ledger.prepare(replace(again, attempt=2))
+    assert not ledger.record_outcome(again)
+    assert ledger.record_outcome(replace(again, attempt=2))
     ledger.refresh()
     found = ledger.view.outcome(PlanId(APP, 1))
     assert found is not None
@@ -141,7 +141,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
     for number, (start, end) in enumerate([(0, 10), (10, 20), (30, 40)]):
         assert ledger.enter(plan(number + 1, start, end), number)
         if number != 1:
-            assert ledger.prepare(outcome(plan(number + 1, start, end)))
+            assert ledger.record_outcome(outcome(plan(number + 1, start, end)))
     landed = {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(30, 40, "id"))}
     assert (ledger.entered(), ledger.view.coverage()) == (3, landed)
     assert ledger.view.without_outcome() == [PlanId(APP, 2)]
@@ -149,7 +149,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
     assert live is not None
     assert [entry.range for entry in live.ranges] == [Range(P0, 10, 20, "id")]
     with pytest.raises(Bug, match="came too late"):
-        ledger.prepare(outcome(plan(2, 10, 20)))
+        ledger.record_outcome(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
     assert ledger.view.coverage() == landed
     assert {one.application for one in ledger.view.without_outcome()} == {APP, BACKFILL}
@@ -158,9 +158,9 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
 def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.enter(plan(1, 90, 99, BACKFILL), 1)
-    assert ledger.prepare(outcome(plan(1, 0, 10)))
+    assert ledger.record_outcome(outcome(plan(1, 0, 10)))
     assert ledger.view.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
-    assert ledger.prepare(outcome(plan(1, 90, 99, BACKFILL)))
+    assert ledger.record_outcome(outcome(plan(1, 90, 99, BACKFILL)))
     assert ledger.view.coverage() == {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(90, 99, "id"))}
     assert ledger.view.without_outcome() == []
 
@@ -170,7 +170,7 @@ def test_the_ledger_is_read_with_sql_and_survives_optimize(
 ) -> None:
     for number in range(3):
         assert ledger.enter(plan(number + 1, number, number + 1), number)
-        assert ledger.prepare(outcome(plan(number + 1, number, number + 1)))
+        assert ledger.record_outcome(outcome(plan(number + 1, number, number + 1)))
     found = sql(
         "SELECT sequence, r.topic, r.partition, r.from_offset, r.landed "
         f"FROM delta.`{ledger.path}` LATERAL VIEW explode(ranges) AS r "
@@ -210,7 +210,7 @@ def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger)
     assert ledger.append_part(part(first, 1, 0, 10))
     assert planned_in(ledger) == before
     assert ledger.view.prepared_plans() == []
-    assert ledger.prepare(outcome(first))
+    assert ledger.record_outcome(outcome(first))
     assert ledger.enter(second, 1)
     assert ledger.append_part(part(second, 1, 10, 20))
     assert [(p.sequence, o) for p, o in ledger.view.prepared_plans()] == [(1, outcome(first))]
@@ -235,7 +235,7 @@ def test_old_rows_move_into_one_file_and_nothing_else_changes(
     assert known(ledger) == before
     # A driver that has read the ledger before reads on, and adds to what is there now.
     assert known(other) == before
-    assert other.prepare(outcome(plan(9, 9, 10)))
+    assert other.record_outcome(outcome(plan(9, 9, 10)))
     land(other, range(10, 18))  # as many rows as were moved before, so those move again
     after = known(other)
     ledger.refresh()
@@ -283,7 +283,7 @@ def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def land(ledger: Ledger, sequences: range) -> None:
     for number in sequences:
         assert ledger.enter(plan(number, number, number + 1), number - 1)
-        assert ledger.prepare(outcome(plan(number, number, number + 1)))
+        assert ledger.record_outcome(outcome(plan(number, number, number + 1)))
 
 
 def planned_in(ledger: Ledger) -> tuple[object, ...]:

@@ -255,7 +255,7 @@ def test_rows_that_were_prepared_before_a_constraint_are_checked_too(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as dying:
-        dying.setattr(TargetWriter, "land", killed)
+        dying.setattr(TargetWriter, "commit_outcome", killed)
         with pytest.raises(KeyboardInterrupt):
             rangeland.land(job, spark)
     sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT small CHECK (offset < 25)")

@@ -297,7 +297,7 @@ def test_a_schema_that_was_planned_is_committed_by_whoever_finishes(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(TargetWriter, "land", killed)
+        patch.setattr(TargetWriter, "commit_outcome", killed)
         with pytest.raises(Killed):
             rangeland.land(typed(kafka, table, topic, decode=FLAT), spark)
     assert "price" not in rows_in(table, "_offset")[0]

@@ -572,7 +572,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(TargetWriter, "land", die)
+        patch.setattr(TargetWriter, "commit_outcome", die)
         with pytest.raises(Died):
             rangeland.backfill(landed, spark, missing=True)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {whole}")
@@ -604,7 +604,7 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
     commits: type = {"missing": TargetWriter, "replace": Replacement}[step]
     asked = landed if step == "missing" else part
     with monkeypatch.context() as patch:
-        patch.setattr(commits, "land", die)
+        patch.setattr(commits, "commit_outcome", die)
         with pytest.raises(Died):
             rangeland.backfill(asked, spark, **{step: True})
     assert not verified(landed, spark)["ok"]

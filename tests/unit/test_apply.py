@@ -135,7 +135,7 @@ class Killed(BaseException): ...
 STEPS = [
     (Ledger, "record_losses"), (TargetWriter, "enter"),
     (test_landing_target.Failing, "read_all"),
-    (TargetWriter, "prepare"), (TargetWriter, "land"),
+    (TargetWriter, "record_outcome"), (TargetWriter, "commit_outcome"),
 ]  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def prepared(target: LandingTarget, of: Plan) -> OutcomeEvent:
     assert target.writer.enter(of, target.history.unfinished_plans())
     r = of.ranges[0]
     receipts = {0: Receipt(0, P0, r.from_offset, r.until_offset, Counts(landed=r.width))}
-    prepared = target.writer.prepare(of, prove(of, receipts), (), receipts)
+    prepared = target.writer.record_outcome(of, prove(of, receipts), (), receipts)
     assert prepared.is_mine
     return prepared.outcome
 
@@ -256,7 +256,7 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
     drivers: Drivers,
 ) -> None:
     first = drivers.another()
-    first.writer.land(prepared(first, plan_of(first=0, until=10)), None)
+    first.writer.commit_outcome(prepared(first, plan_of(first=0, until=10)), None)
     first.ledger.refresh()
     prepared(first, BESIDE)
     driving = Driving(drivers.another())
@@ -270,9 +270,9 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
 
 def test_a_plan_that_leaves_out_what_was_given_up_since_is_refused(drivers: Drivers) -> None:
     first = drivers.another()
-    first.writer.land(prepared(first, plan_of(first=0, until=10)), None)
+    first.writer.commit_outcome(prepared(first, plan_of(first=0, until=10)), None)
     first.ledger.refresh()
     outcome = prepared(first, BESIDE)
-    first.writer.land(first.writer.give_up(BESIDE, (), outcome.attempt + 1), None)
+    first.writer.commit_outcome(first.writer.give_up(BESIDE, (), outcome.attempt + 1), None)
     with pytest.raises(Conflict, match=r"it leaves out orders/0 \[10, 50\), which has not landed"):
         Driving(drivers.another()).applied(NEXT, ())

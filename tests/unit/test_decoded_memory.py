@@ -30,10 +30,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     SubjectWriters,
 )
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import ReadChunk
+from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
 from rangeland.fetch.typed_chunks import TypedChunks
 from rangeland.loss import Action
-from rangeland.model import Counts
+from rangeland.model import Counts, Slice
 from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from tests.fakes.schemas import decode_framed
@@ -168,6 +168,51 @@ def test_a_slice_is_held_where_its_piece_begins(monkeypatch: pytest.MonkeyPatch)
     assert receipt.until_offset == 105
     assert receipt.counts == Counts(landed=1, compacted=4)
     assert table.column("offset").to_pylist() == [101]
+
+
+@pytest.mark.parametrize(
+    ("counts", "until", "landed"),
+    [
+        # 102, 103 and one of the others: whether aborted or control is not known at 105.
+        (Counts(landed=4, control=3, aborted=2), 101, Counts(landed=1)),
+        (Counts(landed=4, control=5), 105, Counts(landed=2, control=3)),
+    ],
+)
+def test_no_offset_before_a_held_piece_has_a_class_that_it_may_not_have(
+    counts: Counts, until: int, landed: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = encode(OLD_ITEMS, {"items": []})
+    values = {100: good, 101: good, 105: b"\x07", 108: good}
+    piece = Slice(0, PIECE.partition, 100, 109)
+    chunk = ReadChunk(0, 100, 109, counts, rows(values), bytes_read=7)
+    limit(monkeypatch, 1)
+    found = list(
+        TypedChunks(RowFormat(value=AVRO), Policy(undecodable=Action.HOLD), [piece]).type_rows(
+            chunk
+        )
+    )
+    receipts = ReceiptBuilder([piece])
+    for one in found:
+        assert isinstance(one, ReadChunk | LostChunk)
+        receipts.add(one)
+    (receipt,) = receipts.receipts()
+    assert (receipt.until_offset, receipt.counts, receipt.bytes_read) == (until, landed, 7)
+    assert receipt.held is not None
+    assert (receipt.held.from_offset, receipt.held.until_offset) == (until, 109)
+    assert "the value at offset 105" in receipt.held.evidence
+
+
+def test_a_chunk_without_undecodable_records_is_not_held_whatever_its_classes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good = encode(OLD_ITEMS, {"items": []})
+    counts = Counts(landed=4, control=5, aborted=4, compacted=7)
+    values = {101: good, 105: good, 110: good, 118: good}
+    chunk = ReadChunk(0, 100, 120, counts, rows(values), bytes_read=7)
+    limit(monkeypatch, 1)
+    receipt, table = receipt_of(chunk, RowFormat(value=AVRO), Action.HOLD)
+    assert (receipt.counts, receipt.held, receipt.bytes_read) == (counts, None, 7)
+    assert table.column("offset").to_pylist() == [101, 105, 110, 118]
 
 
 def test_offsets_that_are_bytes_may_be_shared_by_records_of_several_pieces(

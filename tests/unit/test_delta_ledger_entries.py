@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -120,6 +120,21 @@ def a_held_part() -> PartEvent:
 def test_entries_survive_the_way_through_a_row(entry: LedgerEvent) -> None:
     table = pa.Table.from_pylist([to_row(entry)], schema=SCHEMA)
     assert from_row(table.to_pylist()[0]) == entry
+
+
+def test_each_field_of_a_receipt_survives_the_way_through_a_row() -> None:
+    (receipt,) = a_held_part().receipts
+    receipt = replace(
+        receipt, address="h:1", bytes_read=99, entry_span=8, schema_ids=((7, 4), (9, 1))
+    )
+    for field in fields(Receipt):
+        value = getattr(receipt, field.name)
+        assert value not in (field.default, None, "", ()), f"{field.name} needs a value"
+    table = pa.Table.from_pylist([to_row(replace(a_part(), receipts=(receipt,)))], schema=SCHEMA)
+    found = from_row(table.to_pylist()[0])
+    assert isinstance(found, PartEvent)
+    for field in fields(Receipt):
+        assert getattr(found.receipts[0], field.name) == getattr(receipt, field.name), field.name
 
 
 @pytest.mark.parametrize("kind", PlanKind)

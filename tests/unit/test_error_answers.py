@@ -13,7 +13,7 @@ from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.decode.columns import PLAIN_COLUMNS
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.delta.transaction_log.table_commit import land
+from rangeland.delta.transaction_log.table_commit import commit_once
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Snapshot
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.error_answers import (
@@ -77,7 +77,7 @@ def test_a_store_that_fails_during_the_commit_leaves_open_whether_it_went_throug
             raise StorageFailed("could not commit", why="CommitStateUnknownException: no answer")
 
     with pytest.raises(StorageFailed) as caught:
-        land(
+        commit_once(
             cast(DeltaKernel, Kernel()),
             cast(Snapshot, table),
             CommitRequest("rangeland/orders", 4, ()),
@@ -185,7 +185,7 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger() ->
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
 
-    committer._outcomes = cast(Any, SimpleNamespace(prepare=refused))
+    committer._outcomes = cast(Any, SimpleNamespace(read_and_record=refused))
     with pytest.raises(AccessDenied) as caught:
         committer.finish_new(cast(Any, None))
     assert caught.value.data == PLAN_STAYS

@@ -236,7 +236,7 @@ def test_a_plan_is_not_given_up_that_another_driver_lands_while_it_is_read_again
     replacing: Replacing, drivers: Drivers
 ) -> None:
     """The files that were gone may be back by then."""
-    prepared = replacing.committer._outcomes.prepare(REPLACING, is_new=True)[0]
+    prepared = replacing.committer._outcomes.read_and_record(REPLACING, is_new=True)[0]
     (Path(drivers.path) / "rows.parquet").unlink()
 
     def read_all(*_: object, is_new: bool) -> Any:
@@ -254,7 +254,7 @@ def test_a_plan_is_not_given_up_that_another_driver_lands_while_it_is_read_again
 def test_a_plan_that_is_read_again_stays_if_a_right_is_missing(
     replacing: Replacing, drivers: Drivers
 ) -> None:
-    replacing.committer._outcomes.prepare(REPLACING, is_new=True)
+    replacing.committer._outcomes.read_and_record(REPLACING, is_new=True)
     (Path(drivers.path) / "rows.parquet").unlink()
     replacing.reading.error = AccessDenied("orders/0 may not be read")
     replacing.target.ledger.refresh()
@@ -337,7 +337,7 @@ def _unless_error(result: Any) -> Any:
 
 def land(result: AlreadyCommitted | RangelandError, **reads: Any) -> Any:
     kernel = cast(DeltaKernel, Kernel(result, **reads))
-    return table_commit.land(kernel, cast(Snapshot, TABLE), LANDED)
+    return table_commit.commit_once(kernel, cast(Snapshot, TABLE), LANDED)
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,7 +21,8 @@ from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.landing.execution import final_log_check
-from rangeland.landing.execution.final_log_check import FinalLogCheck
+from rangeland.landing.execution.final_log_check import FinalLogCheck, LogsBefore
+from rangeland.landing.execution.plan_settings import look_up_log_settings
 from rangeland.landing.execution.shared_reader import PlanToRead, SharedReader
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.target.job_history import EnteredPlan
@@ -28,6 +30,7 @@ from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_identity import Changed, FinalJudgement, Fingerprints, Unchanged
+from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.zookeeper import broker_registry
@@ -52,15 +55,20 @@ def job(policy: str, source: str = "servers: [b1:9092]") -> Job:
 class FoundChanges(FinalLogCheck):
     """``found``: the losses after each reading, and the leader epoch then."""
 
-    def __init__(self, job: Job, found: list[dict[Loss, int | None]]) -> None:
-        super().__init__(job, lambda: [])
+    def __init__(
+        self,
+        job: Job,
+        settings_of: Callable[[Plan], ReadSettings],
+        found: list[dict[Loss, int | None]],
+    ) -> None:
+        super().__init__(job, settings_of, list)
         self.found, self.after = found, []  # type: ignore[var-annotated]
 
-    def fingerprint(self, *about: object) -> Fingerprints:
-        return {}
+    def logs_before(self, settings: object, plan: Plan, after: Changed | None = None) -> LogsBefore:
+        return LogsBefore(plan, after=after)
 
-    def judge(self, *about: Any) -> FinalJudgement:
-        self.after.append(about[-1])
+    def judge(self, settings: Any, before: LogsBefore, receipts: object) -> FinalJudgement:
+        self.after.append(before.after)
         losses = self.found.pop(0)
         return Changed(losses) if losses else Unchanged()
 
@@ -80,7 +88,9 @@ class Reading(SparkPlanReader):
         context = landing_context(target, job(policy, source), surveys=surveys)
         self.warnings = context.warnings
         super().__init__(context, lambda: group)
-        self.log_check = check = FoundChanges(context.job, found)
+        self.log_check = check = FoundChanges(
+            context.job, partial(look_up_log_settings, context), found
+        )
         self.after = check.after
         self._tasks = cast(Any, self)
         self.read_new: list[bool] = []
@@ -202,10 +212,8 @@ def test_it_is_recorded_with_the_outcome_and_the_next_run_begins_in_the_later_ep
 class Sharing:
     """Stands for a group: what this driver has read of a plan is confirmed, and handed in."""
 
-    is_available = True
-
-    def read(self, work: PlanToRead) -> Any:
-        changed = work.prove_part({0: ALL})
+    def __call__(self, work: PlanToRead) -> Any:
+        changed = work.find_change([ALL])
         assert changed is not None
         return changed
 
@@ -301,10 +309,10 @@ def changes_in(
     ranges = tuple(Range(p, 0, 100) for p in TWO)
     both = replace(plan(), ranges=ranges, checkpoint={p: LogMark(100) for p in TWO})
     receipts = [Receipt(i, p, 0, 100, Counts(landed=100)) for i, p in enumerate(TWO)]
-    check = FinalLogCheck(job("truncated: fail"), lambda: [])
     settings = ReadSettings(brokers.settings)
+    check = FinalLogCheck(job("truncated: fail"), lambda plan: settings, list)
     try:
-        changed = check.find_change(settings, both, receipts, before)
+        changed = check.find_change(LogsBefore(both, before), receipts)
     except RangeLost as lost:
         return [loss.partition for loss in lost.losses]
     return [] if changed is None else changed.what
@@ -386,8 +394,9 @@ def test_a_log_is_asked_again_for_its_bytes_by_whoever_leads_now(
     monkeypatch.setattr(final_log_check, "RESURVEY_POLL_S", 0)
     slices = (Slice(0, NEAR, 0, 100, leader=TWO[NEAR]), Slice(1, FAR, 0, 100, leader=TWO[NEAR]))
     both = replace(plan(), ranges=tuple(Range(p, 0, 100) for p in TWO), slices=slices)
-    check = FinalLogCheck(job("truncated: fail"), lambda: [])
-    assert check.fingerprint(ReadSettings(brokers.settings), both) == {NEAR: 7, FAR: 7}
+    settings = ReadSettings(brokers.settings)
+    check = FinalLogCheck(job("truncated: fail"), lambda plan: settings, list)
+    assert check.logs_before(settings, both) == LogsBefore(both, {NEAR: 7, FAR: 7})
     assert asked == [{NEAR: Leader(TWO[NEAR]), FAR: Leader(TWO[NEAR])}, {FAR: Leader(TWO[FAR])}]
 
 

@@ -94,9 +94,9 @@ def test_what_landed_after_the_table_was_read_is_not_in_it(
     columns_are_there(monkeypatch)
     first, entered = drivers.another(), plan(application=application)
     assert first.writer.enter(entered, [])
-    outcome = first.writer.prepare(entered, (), (), {}).outcome
+    outcome = first.writer.record_outcome(entered, (), (), {}).outcome
     second = drivers.another()
-    first.writer.land(outcome, None)
+    first.writer.commit_outcome(outcome, None)
     assert second.history.landings() == []
     second.ledger.refresh()
     assert [found.sequence for found, _ in second.history.landings()] == [1]
@@ -112,8 +112,8 @@ def test_a_plan_that_was_made_after_the_table_was_read_is_not_in_it(
         made = plan(number, start, until)
         first.ledger.refresh()
         assert first.writer.enter(made, [])
-        outcome = first.writer.prepare(made, (), (), {}).outcome
-        first.writer.land(outcome, None)
+        outcome = first.writer.record_outcome(made, (), (), {}).outcome
+        first.writer.commit_outcome(outcome, None)
     asleep.ledger.require().refresh()
     assert asleep.identity.landed_sequence(APP) == 1
 

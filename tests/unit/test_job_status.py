@@ -41,8 +41,8 @@ def test_a_table_that_was_dropped_and_created_again_is_reported(
     second = plan(2, 30, 40)
     assert target.writer.enter(second, [])
     receipts = {0: Receipt(0, P0, 30, 40, Counts(landed=10))}
-    target.writer.land(
-        target.writer.prepare(second, prove(second, receipts), (), receipts).outcome, None
+    target.writer.commit_outcome(
+        target.writer.record_outcome(second, prove(second, receipts), (), receipts).outcome, None
     )
     lake.tables[drivers.path].versions = [Version(drivers.path, 0)]
     found = job_status.status(drivers.job, None, NoProgress())

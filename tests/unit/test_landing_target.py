@@ -36,8 +36,8 @@ from rangeland.errors import (
 from rangeland.job import Job
 from rangeland.landing.execution import constraint_check
 from rangeland.landing.execution.committer import PlanCommitter
-from rangeland.landing.execution.final_log_check import LogsChanged
-from rangeland.landing.execution.shared_reader import PlanToRead, PrepareOutcome, SharedOutcome
+from rangeland.landing.execution.final_log_check import FinalLogCheck, LogsBefore, LogsChanged
+from rangeland.landing.execution.shared_reader import PlanToRead, RecordOutcome, SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.plan_surveys import PlanSurveys
@@ -147,9 +147,9 @@ def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Pl
 def land_until_30(target: LandingTarget, of: Plan) -> None:
     held = DecidedLoss(P0, 30, 100, LossKind.CORRUPT, "its checksum is wrong", action=Action.HOLD)
     receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), losses=(held,))}
-    prepared = target.writer.prepare(of, prove(of, receipts), (), receipts)
+    prepared = target.writer.record_outcome(of, prove(of, receipts), (), receipts)
     assert prepared.is_mine
-    target.writer.land(prepared.outcome, None)
+    target.writer.commit_outcome(prepared.outcome, None)
 
 
 def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +190,15 @@ def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
 # --- a replacement that meets a loss -----------------------------------------------------------
 
 
+class UnchangedLogs(FinalLogCheck):
+    """There is no broker."""
+
+    def logs_before(self, settings: object, plan: Plan, *more: object) -> LogsBefore:
+        return LogsBefore(plan)
+
+    def find_change(self, before: LogsBefore, receipts: object) -> None: ...
+
+
 class Failing(SparkPlanReader):
     """Reads nothing: its log has damage at 40, or has lost what the receipts say."""
 
@@ -200,19 +209,15 @@ class Failing(SparkPlanReader):
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
         self._tasks = cast(Any, self)
+        self.log_check = UnchangedLogs(self._context.job, lambda plan: cast(Any, None), list)
 
     def read_all(self, *_: object, is_new: bool) -> Any:
         if self.error is not None:
             raise self.error
         return self.receipts, self.files
 
-    def _fingerprints(self, *about: object) -> dict[Partition, int]:
-        return {}
-
-    def _find_change(self, *about: object) -> None: ...  # there is no broker
-
     def read_shared(
-        self, plan: Plan, prepare: PrepareOutcome
+        self, plan: Plan, record_outcome: RecordOutcome
     ) -> SharedOutcome | LogsChanged | None:
         return None
 
@@ -221,9 +226,9 @@ class Sharing(Failing):
     """Reads as ``Failing``, but for plans that a group reads."""
 
     def read_shared(
-        self, plan: Plan, prepare: PrepareOutcome
+        self, plan: Plan, record_outcome: RecordOutcome
     ) -> SharedOutcome | LogsChanged | None:
-        return SparkPlanReader.read_shared(self, plan, prepare)
+        return SparkPlanReader.read_shared(self, plan, record_outcome)
 
 
 def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
@@ -319,11 +324,11 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     def land(_plan: Plan, outcome: OutcomeEvent, differences: ReplacedRange) -> Any:
         tried.append(outcome.attempt)
         if outcome.attempt:
-            landed = cast(CommittedOutcome, target.writer.land(outcome, None))
+            landed = cast(CommittedOutcome, target.writer.commit_outcome(outcome, None))
             return replace(landed, replaced=differences)
         other.ledger.refresh()
         proved = prove(replacing, theirs.receipts)
-        other.writer.prepare(
+        other.writer.record_outcome(
             replacing, proved, theirs.files, theirs.receipts, earlier_outcome=outcome
         )
         raise StorageFailed("the table's file old.parquet cannot be read")
@@ -333,7 +338,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
         check_rows_inside=lambda *_: None,
         unfit=lambda *_: None,
         differences=lambda *_: ReplacedRange(same=100),
-        land=land,
+        commit_outcome=land,
     )
     finisher._replacement = finisher._outcomes._replacement = cast(Any, fake)
     done = finisher.finish_new(replacing)
@@ -373,16 +378,16 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
     target, other = drivers.another(), drivers.another()
     assert target.writer.enter(plan(), [])
     reading = whole_reading(drivers, target, "rows.parquet")
-    prepare = target.writer.prepare
+    record = target.writer.record_outcome
 
-    def prepared(*about: Any, **more: Any) -> Any:
-        found = prepare(*about, **more)
+    def recorded(*about: Any, **more: Any) -> Any:
+        found = record(*about, **more)
         other.ledger.refresh()
-        other.writer.land(found.outcome, None)
+        other.writer.commit_outcome(found.outcome, None)
         (Path(drivers.path) / "rows.parquet").unlink()
         return found
 
-    monkeypatch.setattr(target.writer, "prepare", prepared)
+    monkeypatch.setattr(target.writer, "record_outcome", recorded)
     done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.outcome.attempt) == (False, 0)
     assert other.ledger.view.outcome(PlanId(APP, 1)) == done.outcome
@@ -432,14 +437,11 @@ def test_rows_that_a_constraint_refuses_get_no_outcome(
 class Gathering:
     """Stands for a group whose drivers have handed in all of a plan."""
 
-    is_available = True
-
     def __init__(self, receipts: dict[int, Receipt], files: Sequence[EventFile]) -> None:
         self.receipts, self.files = receipts, files
 
-    def read(self, work: PlanToRead) -> SharedOutcome:
-        outcome = work.prepare(self.receipts, self.files)
-        assert isinstance(outcome, OutcomeEvent)
+    def __call__(self, work: PlanToRead) -> SharedOutcome:
+        outcome = work.record_outcome(self.receipts, self.files)
         return SharedOutcome(outcome, with_others=True)
 
 
@@ -495,7 +497,7 @@ def test_an_outcome_that_was_prepared_before_a_constraint_is_read_again(
     target = drivers.another()
     assert target.writer.enter(plan(), [])
     old = whole_reading(drivers, target, "old.parquet")
-    target.writer.prepare(plan(), prove(plan(), old.receipts), old.files, old.receipts)
+    target.writer.record_outcome(plan(), prove(plan(), old.receipts), old.files, old.receipts)
     refused_rows.add("old.parquet")
     target.ledger.refresh()
     (left,) = target.history.unfinished_plans()

@@ -35,8 +35,8 @@ def view(tmp_path: Path) -> LedgerView:
     for number in range(len(PLANS)):
         assert ledger.enter(planned(number), number)
         if number < 3:
-            assert ledger.prepare(landed(number))
-    assert ledger.prepare(replace(landed(0), attempt=1, written_at_ms=3_000))
+            assert ledger.record_outcome(landed(number))
+    assert ledger.record_outcome(replace(landed(0), attempt=1, written_at_ms=3_000))
     return ledger.view
 
 

@@ -40,7 +40,7 @@ class Target:
     def commit(self, outcome: OutcomeEvent) -> None:
         self.asked.append("keep")
 
-    def land(self, outcome: OutcomeEvent, since: int | None) -> None:
+    def commit_outcome(self, outcome: OutcomeEvent, since: int | None) -> None:
         self.asked.append("land")
 
 

@@ -78,10 +78,12 @@ class Table:
         read = {0: Receipt(0, P0, 0, until, Counts(landed=until), losses=losses)}
         receipts = read if repair.slices else {}
         self._writer = self._drivers.another().writer
-        self._outcome = self._writer.prepare(repair, prove(repair, receipts), (), receipts).outcome
+        self._outcome = self._writer.record_outcome(
+            repair, prove(repair, receipts), (), receipts
+        ).outcome
 
     def commit(self) -> None:
-        self._writer.land(self._outcome, None)
+        self._writer.commit_outcome(self._outcome, None)
 
     def expect_refusal(self) -> None:
         with pytest.raises(Conflict, match="was restored"):

@@ -15,6 +15,7 @@ from rangeland import run
 from rangeland.dataframe import frozen_plan
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.groups import run_lease
 from rangeland.job import Job
 from rangeland.landing import landing_steps, plan_surveys
 from rangeland.landing.drafts import planner
@@ -68,7 +69,7 @@ class Cluster:
         monkeypatch.setattr(planner, "time", self.clock)
         monkeypatch.setattr(plan_surveys, "time", self.clock)
         monkeypatch.setattr(run, "survey_of", self.survey)
-        monkeypatch.setattr(run, "hold_lease", self.join)
+        monkeypatch.setattr(run_lease, "hold_lease", self.join)
         monkeypatch.setattr(run, "wait_for_workers", lambda context: None)
         monkeypatch.setattr(landing_steps, "check_table_and_ledger_agree", lambda context: None)
 

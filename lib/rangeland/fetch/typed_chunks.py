@@ -9,14 +9,17 @@ A loss covers whole entries. In most logs each record is one. Where offsets are 
 of an entry share its offset: one of them can be skipped alone, but it is quarantined with its whole
 entry, so that no offset is both landed and in quarantine.
 
+A chunk that takes much memory is typed in parts. If a slice is held in one of them, it ends before
+that part, or before an earlier one where it is not known which class the offsets without a row have
+up to there.
+
 Which schemas records were written with may have to be asked first: a question is a value among the
 chunks. Nothing here asks; ``slice_reading`` does.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,11 +33,12 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     TopicField,
 )
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
+from rangeland.fetch.chunk_parts import classes_are_known, of_whole_entries, offset_of, split
 from rangeland.fetch.slice_chunks import LostChunk, LostRecords, ReadChunk, SliceChunk
 from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind, UndecodableRecords
-from rangeland.model import COUNT_NAMES, Counts, Partition, Slice
+from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Policy
 from rangeland.wording import count_noun
 
@@ -69,16 +73,38 @@ class TypedChunks:
         if chunk.rows is None:
             yield chunk
             return
-        decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
-        for decoded in _of_whole_entries(chunk, decoder.decode(chunk.rows)):
+        topic = self._slices[chunk.slice_index].partition.topic
+        may_hold = self._policy.of(LossKind.UNDECODABLE, topic) is Action.HOLD
+        for decoded in self._decode(chunk):
             if isinstance(decoded, AskSchemas):
                 yield decoded
                 continue
-            first, chunk = _split(chunk, decoded.batch.num_rows)
+            first, rest = split(chunk, decoded.batch.num_rows)
             typed = self._type_rows(first, decoded)
+            if may_hold and isinstance(typed, ReadChunk) and not classes_are_known(first, chunk):
+                held = yield from self._find_held(rest)
+                typed = typed if held is None else _hold_from(chunk, held)
+                may_hold = False
             yield typed
             if isinstance(typed, LostChunk):
                 return
+            chunk = rest
+
+    def _decode(self, chunk: ReadChunk) -> Iterator[DecodedRows | AskSchemas]:
+        decoder = self._decoder(self._slices[chunk.slice_index].partition.topic)
+        return of_whole_entries(chunk, decoder.decode(chunk.rows))
+
+    def _find_held(self, chunk: ReadChunk) -> Generator[AskSchemas, None, LostChunk | None]:
+        """The loss with which a slice ends inside a chunk, if it does."""
+        for decoded in self._decode(chunk):
+            if isinstance(decoded, AskSchemas):
+                yield decoded
+                continue
+            first, chunk = split(chunk, decoded.batch.num_rows)
+            typed = self._type_rows(first, decoded)
+            if isinstance(typed, LostChunk):
+                return typed
+        return None
 
     def add_schema(self, topic_field: TopicField, schema_id: int, found: FoundSchema) -> None:
         """Takes the answer to a question. Raises JobFileError, whatever the policy, for a schema
@@ -163,66 +189,10 @@ class TypedChunks:
         )
 
 
-def _of_whole_entries(
-    chunk: ReadChunk, parts: Iterator[DecodedRows | AskSchemas]
-) -> Iterator[DecodedRows | AskSchemas]:
-    """The rows of a chunk, in parts. Where offsets are bytes, no part ends inside an entry, whose
-    records share one offset."""
-    if not chunk.offsets_are_bytes:
-        yield from parts
-        return
-    offsets = chunk.rows.column(OFFSET.name)
-    pending: list[DecodedRows] = []
-    end = 0
-    for rows in parts:
-        if isinstance(rows, AskSchemas):
-            yield rows
-            continue
-        pending.append(rows)
-        end += rows.batch.num_rows
-        if end == len(offsets) or offsets[end] != offsets[end - 1]:
-            yield _join(pending)
-            pending = []
-
-
-def _join(parts: Sequence[DecodedRows]) -> DecodedRows:
-    if len(parts) == 1:
-        return parts[0]
-    begin = 0
-    undecodable: list[UndecodableRow] = []
-    counts: Counter[int] = Counter()
-    for rows in parts:
-        undecodable += [replace(failure, row=begin + failure.row) for failure in rows.undecodable]
-        counts.update(rows.schema_ids)
-        begin += rows.batch.num_rows
-    return DecodedRows(pa.concat_batches([rows.batch for rows in parts]), undecodable, counts)
-
-
-def _split(chunk: ReadChunk, row_count: int) -> tuple[ReadChunk, ReadChunk]:
-    """The first rows of a chunk with the offsets up to the next row, and the rest."""
-    rows: pa.RecordBatch = chunk.rows
-    if row_count == rows.num_rows:
-        rest = replace(chunk, from_offset=chunk.until_offset, counts=Counts(), rows=None)
-        return chunk, rest
-    until_offset = offset_of(rows, row_count)
-    width = until_offset - chunk.from_offset
-    # Which chunk counts an offset without a row does not matter, only the sum of all chunks does.
-    without_row = 0 if chunk.offsets_are_bytes else width - row_count
-    counts_before = {"landed": row_count}
-    for name in COUNT_NAMES[1:]:
-        counts_before[name] = min(without_row, getattr(chunk.counts, name))
-        without_row -= counts_before[name]
-    counts = Counts(**{name: getattr(chunk.counts, name) - n for name, n in counts_before.items()})
-    first = replace(
-        chunk,
-        until_offset=until_offset,
-        counts=Counts(**counts_before),
-        rows=rows.slice(0, row_count),
-    )
-    rest = replace(
-        chunk, from_offset=until_offset, counts=counts, rows=rows.slice(row_count), bytes_read=0
-    )
-    return first, rest
+def _hold_from(chunk: ReadChunk, held: LostChunk) -> LostChunk:
+    """The held loss, from the beginning of a chunk on."""
+    loss = replace(held.loss, from_offset=chunk.from_offset)
+    return replace(held, loss=loss, bytes_read=chunk.bytes_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,10 +324,6 @@ def reason_of(failure: UndecodableRow) -> str:
         if failure.schema_id is None
         else f"{failure.reason} (schema {failure.schema_id})"
     )
-
-
-def offset_of(rows: pa.RecordBatch, row: int) -> int:
-    return int(rows.column(OFFSET.name)[row].as_py())
 
 
 def _first_bytes(rows: pa.RecordBatch, failure: UndecodableRow) -> str:

@@ -23,12 +23,13 @@ from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_offsets
+from rangeland.groups.run_lease import checkpoint_offsets
 from rangeland.landing.landing_context import LandingContext
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
-from rangeland.run import checkpoint_offsets, land_plans, open_landing
+from rangeland.run import land_plans, open_landing
 from rangeland.spark.spark_errors import unexpected_error
 from rangeland.survey.survey_request import SurveyRequest
 

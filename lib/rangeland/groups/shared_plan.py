@@ -23,8 +23,10 @@ from rangeland.deadline import Deadline
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.groups.lease import GroupLease
 from rangeland.landing.execution.final_log_check import LogsChanged
+from rangeland.landing.execution.plan_settings import look_up_plan_settings
 from rangeland.landing.execution.shared_reader import PlanToRead, SharedOutcome
 from rangeland.landing.execution.slice_tasks import FinishedTasks
+from rangeland.planning.proof import prove_part
 from rangeland.planning.slice_assignment import (
     PlanComplete,
     ReadSlices,
@@ -44,21 +46,6 @@ STALLED_S = 600.0
 for example, may never write, while its heartbeat goes on. Then its slices are read here as well."""
 
 
-class GroupPlanReader:
-    """The ``SharedReader`` of a driver that holds a lease in its job's group."""
-
-    def __init__(self, lease: GroupLease, progress: Progress) -> None:
-        self._lease = lease
-        self._progress = progress
-
-    @property
-    def is_available(self) -> bool:
-        return self._lease.is_member
-
-    def read(self, work: PlanToRead) -> SharedOutcome | LogsChanged:
-        return SharedRead(work, self._lease, self._progress).outcome()
-
-
 class SharedRead:
     """One plan, read by one driver of several."""
 
@@ -67,7 +54,7 @@ class SharedRead:
         """Whether other members held partitions while this one worked."""
         self._work = work
         self._plan = work.plan
-        self._writer = work.writer
+        self._writer = work.context.target.writer
         self._lease = lease
         self._progress = progress
         self._partitions = frozenset(s.partition for s in work.plan.slices)
@@ -105,12 +92,12 @@ class SharedRead:
             if isinstance(step, ReadSlices):
                 results, error = self._read_slices(step, done)
         if isinstance(step, PlanComplete):
-            return self._prepare(parts, [])
+            return self._record_outcome(parts, [])
         if isinstance(step, WaitForOthers):
             self._wait(step.describe(slice_owners))
             return None
         if self._work.whole and results:
-            return self._prepare([], results)
+            return self._record_outcome([], results)
         outcome = self._hand_in(results)
         if outcome is None and error is not None:
             raise error
@@ -129,7 +116,10 @@ class SharedRead:
     def _read_slices(self, step: ReadSlices, done: dict[int, Receipt]) -> FinishedTasks:
         self._waits_for = ""
         before = {index: r.until_offset - r.from_offset for index, r in done.items()}
-        finished = self._work.read(step.slices, self._must_stop, before)
+        settings = look_up_plan_settings(self._work.context, self._plan)
+        finished = self._work.tasks.read_until_stopped(
+            self._plan, settings, step.slices, self._must_stop, before
+        )
         self._stalled_at = Deadline(STALLED_S)  # the wait for other drivers starts now
         return finished
 
@@ -163,24 +153,29 @@ class SharedRead:
             kept = drop_done(results, done)
             receipts = {r.slice_index: r for result in kept for r in result.receipts}
             if len(done) + len(receipts) == len(self._plan.slices):
-                return self._prepare(parts, kept)
+                return self._record_outcome(parts, kept)
             if not kept:
                 return None
-            if (changed := self._work.prove_part(receipts)) is not None:
+            # A part that does not add up, or from other logs, would block the plan for ever.
+            prove_part(self._plan, receipts)
+            if (changed := self._work.find_change(receipts.values())) is not None:
                 return changed
             self._progress.step(f"handing in {len(receipts)} slices")
             part = (self._lease.member_id, len(parts) + 1)
-            if self._writer.append_part(self._plan, *part, kept, self._work.files_of(kept)):
+            files = self._work.tasks.files_of(self._plan, kept)
+            if self._writer.append_part(self._plan, *part, kept, files):
                 logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None
 
-    def _prepare(
+    def _record_outcome(
         self, parts: Sequence[PartEvent], results: Sequence[TaskResult]
     ) -> OutcomeEvent | LogsChanged:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
         files = [file for part in parts for file in part.files]
-        return self._work.prepare(receipts, [*files, *self._work.files_of(results)])
+        files += self._work.tasks.files_of(self._plan, results)
+        changed = self._work.find_change(receipts.values())
+        return changed or self._work.record_outcome(receipts, files)
 
 
 def _receipts(parts: Sequence[PartEvent]) -> dict[int, Receipt]:

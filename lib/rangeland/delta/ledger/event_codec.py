@@ -75,6 +75,7 @@ class _SliceDocument:
     quarantined: tuple[_StoredLoss, ...] = ()
     held: _StoredLoss | None = None
     quarantine_files: tuple[DataFile, ...] = ()
+    schema_ids: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
     def of(receipt: Receipt) -> _SliceDocument:
@@ -93,6 +94,7 @@ class _SliceDocument:
             quarantined=quarantined,
             held=next(iter(held), None),
             quarantine_files=receipt.quarantine_files,
+            schema_ids=receipt.schema_ids,
         )
 
     def receipt(self, landed: EventRange) -> Receipt:
@@ -118,6 +120,7 @@ class _SliceDocument:
             rowless=landed.rowless,
             entry_span=self.entry_span,
             quarantine_files=self.quarantine_files,
+            schema_ids=self.schema_ids,
         )
 
 
@@ -238,9 +241,16 @@ def to_row(event: LedgerEvent) -> Record:
         row["document"] = _compact({"epoch": event.epoch})
     if isinstance(event, PartEvent):
         row["ranges"] = [_ROWS.write(event_range) for event_range in event.ranges]
-        slices = [_DOCUMENTS.write(_SliceDocument.of(receipt)) for receipt in event.receipts]
+        slices = [_slice_document(receipt) for receipt in event.receipts]
         row["document"] = _compact({"member": event.member, "slices": slices})
     return row
+
+
+def _slice_document(receipt: Receipt) -> Record:
+    document = _DOCUMENTS.write(_SliceDocument.of(receipt))
+    if not receipt.schema_ids:
+        del document["schema_ids"]
+    return document
 
 
 def from_row(row: Record) -> LedgerEvent:

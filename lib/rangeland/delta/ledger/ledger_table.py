@@ -115,7 +115,7 @@ class Ledger:
         row = replace(plan, entered=expected + 1, covered=covered, unfinished=unfinished)
         return self._append(row, (PLANS, expected + 1))
 
-    def prepare(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
+    def record_outcome(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
         """Writes the outcome of a plan, with its losses in the same commit. False if the plan
         already has an outcome, which then counts. Outcomes of one application must be written in
         the order of their sequences; a later attempt replaces an outcome, and is also written only

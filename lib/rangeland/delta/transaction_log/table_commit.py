@@ -1,8 +1,8 @@
 """Commits a prepared outcome to the table, and checks later whether it is still there.
 
-``land`` may be called any number of times, by any number of drivers, for the same outcome: the
-table's transaction version lets only one commit succeed. Missing files are a result, not an error,
-since the caller can write them again.
+``commit_once`` may be called any number of times, by any number of drivers, for the same outcome:
+the table's transaction version lets only one commit succeed. Missing files are a result, not an
+error, since the caller can write them again.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Restored:
     lost: tuple[PlanId, ...]
 
 
-def land(
+def commit_once(
     delta: DeltaKernel, table: str | Snapshot, request: CommitRequest, since: int = 0
 ) -> CommittedOutcome | NotCommitted:
     """Commits exactly once. The ``schema`` of the request is the schema of its files: the table's
@@ -120,7 +120,7 @@ def land(
             raise
         if not (_has(latest, request) or _may_try_again(latest, snapshot, request)):
             raise
-        return land(delta, latest, request, since)
+        return commit_once(delta, latest, request, since)
     match done:
         case FilesGone():
             return done

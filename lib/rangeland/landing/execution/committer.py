@@ -128,7 +128,7 @@ class PlanCommitter:
         shared: SharedOutcome | None = None
         if outcome is None:
             with at_stage(PlanStage.READING):
-                outcome, shared = self._outcomes.prepare(plan, is_new=is_new)
+                outcome, shared = self._outcomes.read_and_record(plan, is_new=is_new)
         check_same_plan(plan, outcome)
         outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         _log_committed(plan, outcome, landed)
@@ -222,10 +222,10 @@ class PlanCommitter:
         target = self._context.target
         self._context.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
         if not plan.kind.traits.repairs:
-            return target.writer.land(outcome, version)
+            return target.writer.commit_outcome(outcome, version)
         if self._replacement.has_rows_of(plan):
-            return self._replacement.land(plan, outcome)
-        return target.writer.land(outcome, version, target.table.gone_files())
+            return self._replacement.commit_outcome(plan, outcome)
+        return target.writer.commit_outcome(outcome, version, target.table.gone_files())
 
     def _replace(self, prepared: PreparedPlan) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
@@ -235,7 +235,7 @@ class PlanCommitter:
         target = self._context.target
         if outcome.is_given_up(plan.kind):
             self._context.warn(f"{plan.application} was given up: the rows in the table stay")
-            return target.writer.land(outcome, prepared.planned_at_version)
+            return target.writer.commit_outcome(outcome, prepared.planned_at_version)
         if paths := target.table.gone_prepared_files(outcome.data_files):
             return FilesGone(paths)
         if (unfit := self._replacement.unfit(outcome)) is not None:
@@ -243,7 +243,7 @@ class PlanCommitter:
         differences = self._differences(plan, outcome)
         self._context.progress.step("replacing rows")
         try:
-            return self._replacement.land(plan, outcome, differences)
+            return self._replacement.commit_outcome(plan, outcome, differences)
         except StorageFailed as error:
             return self._judge_failed_replacement(prepared, error)
 

@@ -69,45 +69,62 @@ def logs_changed_error(changed: LogsChanged) -> Unreachable:
     return Unreachable(changed.what, why=why, do="run again")
 
 
+@dataclass(frozen=True, slots=True)
+class LogsBefore:
+    """The logs of a plan before they were read. If they are read again ``after`` a change, they are
+    compared with their state then."""
+
+    plan: Plan
+    fingerprints: Fingerprints = field(default_factory=dict)
+    after: Changed | None = None
+
+
 class FinalLogCheck:
-    """Checks the logs of one job's plans. ``known`` returns the clusters of earlier landings."""
+    """Checks the logs of one job's plans. ``settings_of`` looks up the settings for asking brokers
+    about a plan's logs, and ``known_clusters`` returns the clusters of earlier landings."""
 
-    def __init__(self, job: Job, known: Callable[[], Iterable[Cluster]]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        settings_of: Callable[[Plan], ReadSettings],
+        known_clusters: Callable[[], Iterable[Cluster]],
+    ) -> None:
         self._job = job
-        self._known_clusters = known
+        self._settings_of = settings_of
+        self._known_clusters = known_clusters
 
-    def fingerprint(self, settings: ReadSettings, plan: Plan) -> Fingerprints:
-        """The fingerprints of logs before they are read, where topics have no ids. Logs for which
-        no broker answers in time have none."""
+    def logs_before(
+        self, settings: ReadSettings, plan: Plan, after: Changed | None = None
+    ) -> LogsBefore:
+        """The logs before they are read, with the fingerprints of those whose topics have no ids.
+        Logs for which no broker answers in time have none, nor have bytes in quarantine, which
+        cannot change."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
         slices = sorted(plan.slices, key=lambda s: s.from_offset)
         leaders = {s.partition: Leader(s.leader) for s in slices if s.partition in nameless}
-        if not leaders:
-            return {}
+        if not leaders or not plan.kind.traits.reads_log:
+            return LogsBefore(plan, after=after)
         with ConnectionPool(settings.cluster) as brokers:
-            return _take_fingerprints(brokers, leaders, _offsets_to_compare(brokers, plan))
+            offsets = _offsets_to_compare(brokers, plan)
+            return LogsBefore(plan, _take_fingerprints(brokers, leaders, offsets), after)
 
-    def find_change(
-        self,
-        settings: ReadSettings,
-        plan: Plan,
-        receipts: Iterable[Receipt],
-        fingerprints: Fingerprints,
-        after: Changed | None = None,
-    ) -> LogsChanged | None:
+    def find_change(self, before: LogsBefore, receipts: Iterable[Receipt]) -> LogsChanged | None:
         """The change if a log has changed, or nobody can say whether it has, and the plan should be
         read once more. If its broker stays down, the second reading fails, or holds the partition
         if the policy says so. Raises RangeLost if the policy does not allow the losses, if a second
-        reading, ``after`` a change, found the same ones, or if the plan is a replacement. Raises
-        Conflict if the logs belong to another cluster, and Unreachable if that is unknown for now
-        or a topic no longer exists."""
-        judgement = self.judge(settings, plan, receipts, fingerprints, after)
+        reading found the same ones as the first, or if the plan is a replacement. Raises Conflict
+        if the logs belong to another cluster, and Unreachable if that is unknown for now or a topic
+        no longer exists."""
+        if not before.plan.kind.traits.reads_log:
+            return None
+        # Reading may have taken hours, and brokers may have moved since.
+        judgement = self.judge(self._settings_of(before.plan), before, receipts)
         match judgement:
             case Unchanged():
                 return None
             case Changed():
                 losses = list(judgement.losses)
-                if not self._reads_again(losses, plan, after):
+                if not self._reads_again(losses, before):
                     raise range_lost_error(losses)
                 return LogsChanged(
                     f"{losses[0]} while it was read: {losses[0].evidence}",
@@ -128,35 +145,51 @@ class FinalLogCheck:
             case _:
                 assert_never(judgement)
 
-    def _reads_again(self, losses: Sequence[Loss], plan: Plan, after: Changed | None) -> bool:
+    def _reads_again(self, losses: Sequence[Loss], before: LogsBefore) -> bool:
         """Whether a plan is read once more because its logs have lost this."""
-        if plan.replaces or (after is not None and list(after.losses) == losses):
+        after = before.after
+        if before.plan.replaces or (after is not None and list(after.losses) == losses):
             return False
         return all(map(self._job.policies.reads_again, losses))
 
     def judge(
-        self,
-        settings: ReadSettings,
-        plan: Plan,
-        receipts: Iterable[Receipt],
-        fingerprints: Fingerprints,
-        after: Changed | None = None,
+        self, settings: ReadSettings, before: LogsBefore, receipts: Iterable[Receipt]
     ) -> FinalJudgement:
-        """Whether the logs are as they were when the plan was made. If they changed while it was
-        being read, and it was read again ``after`` that change, they are compared with their state
-        then. ``fingerprints`` were taken before reading."""
-        marks = marks_of(plan, receipts)
-        if after is not None:
-            marks = after.marks_since(marks)
+        """Whether the logs are as they were when the plan was made."""
+        marks = marks_of(before.plan, receipts)
+        if before.after is not None:
+            marks = before.after.marks_since(marks)
         if not marks:
             return Unchanged()
         with ConnectionPool(settings.cluster) as brokers:
             is_own = brokers.dialect.capabilities.numbered_per_broker
             tolerates_missing = is_own or settings.policy.tolerates_missing_leaders
             try:
-                return self._judge(brokers, tolerates_missing, plan, marks, fingerprints)
+                evidence = self._evidence_of_metadata(brokers, before, marks, tolerates_missing)
+                caught_up_by = Deadline(LAGGING_S)
+                while True:
+                    judgement = judge_logs(marks, evidence)
+                    if not isinstance(judgement, AskSurvey | AskFingerprints):
+                        return judgement
+                    answer = _ask(brokers, judgement, evidence, tolerates_missing)
+                    evidence = replace(answer, may_lag=not caught_up_by.has_passed)
             except UnknownTopic as error:
                 raise _unknown_log_error(error.what) from error
+
+    def _evidence_of_metadata(
+        self,
+        brokers: ConnectionPool,
+        before: LogsBefore,
+        marks: Mapping[Partition, LogMark],
+        tolerates_missing: bool,
+    ) -> LogEvidence:
+        """What metadata says. Raises Conflict if it is another cluster's."""
+        attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
+        attempt.find_leaders()
+        self._check_is_of_cluster(before.plan, attempt.cluster())
+        metadata = attempt.partitions
+        offsets = _offsets_to_compare(brokers, before.plan)
+        return LogEvidence(metadata.reachable, metadata.absent, before.fingerprints, offsets)
 
     def check_plan_is_of_cluster(self, settings: ReadSettings, plan: Plan) -> None:
         """Raises Conflict if a plan was made for a cluster other than the job's."""
@@ -186,34 +219,23 @@ class FinalLogCheck:
             f"with `source.cluster: {planned_for.id or planned_for.addresses[0]}`",
         )
 
-    def _judge(
-        self,
-        brokers: ConnectionPool,
-        tolerates_missing: bool,
-        plan: Plan,
-        marks: Mapping[Partition, LogMark],
-        fingerprints: Fingerprints,
-    ) -> FinalJudgement:
-        attempt = SurveyAttempt(brokers, _request_for_marks(marks, tolerates_missing))
-        attempt.find_leaders()
-        self._check_is_of_cluster(plan, attempt.cluster())
-        metadata = attempt.partitions
-        offsets = _offsets_to_compare(brokers, plan)
-        evidence = LogEvidence(metadata.reachable, metadata.absent, fingerprints, offsets)
-        caught_up_by = Deadline(LAGGING_S)
-        while True:
-            match judge_logs(marks, evidence):
-                case AskSurvey(uncertain):
-                    if evidence.survey is not None:
-                        time.sleep(RESURVEY_POLL_S)
-                    survey = take_survey(brokers, _request_for_marks(uncertain, tolerates_missing))
-                    may_lag = not caught_up_by.has_passed
-                    evidence = replace(evidence, survey=survey, may_lag=may_lag)
-                case AskFingerprints(leaders):
-                    now = _take_fingerprints(brokers, leaders, offsets)
-                    evidence = replace(evidence, fingerprints=now)
-                case judgement:
-                    return judgement
+
+def _ask(
+    brokers: ConnectionPool,
+    question: AskSurvey | AskFingerprints,
+    evidence: LogEvidence,
+    tolerates_missing: bool,
+) -> LogEvidence:
+    """The evidence with the answer to a question that it has left open."""
+    match question:
+        case AskSurvey(uncertain):
+            if evidence.survey is not None:
+                time.sleep(RESURVEY_POLL_S)
+            survey = take_survey(brokers, _request_for_marks(uncertain, tolerates_missing))
+            return replace(evidence, survey=survey)
+        case AskFingerprints(leaders):
+            now = _take_fingerprints(brokers, leaders, evidence.compared_at)
+            return replace(evidence, fingerprints=now)
 
 
 def _take_fingerprints(

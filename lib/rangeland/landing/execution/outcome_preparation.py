@@ -57,11 +57,13 @@ class OutcomePreparer:
         self._replacement = replacement
         self._constraints = constraints
 
-    def prepare(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
+    def read_and_record(
+        self, plan: Plan, *, is_new: bool
+    ) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         unless its logs change. Whatever was handed in before a change does not count."""
-        prepare = partial(self._prepare_shared, plan)
-        match self._reader.read_shared(plan, prepare) if plan.slices else None:
+        record_outcome = partial(self._record_shared, plan)
+        match self._reader.read_shared(plan, record_outcome) if plan.slices else None:
             case SharedOutcome() as shared:
                 return shared.outcome, shared
             case LogsChanged() as changed:
@@ -102,7 +104,7 @@ class OutcomePreparer:
         outcome = writer.give_up(plan, losses_in(error), attempt)
         if not outcome.is_given_up(plan.kind):
             return Superseded(outcome)
-        writer.land(outcome, None)
+        writer.commit_outcome(outcome, None)
         return GivenUp()
 
     def _read(
@@ -125,20 +127,20 @@ class OutcomePreparer:
                     raise
                 case Superseded(outcome=theirs):
                     return theirs
-        recorded = self._prepare(plan, results, reading, earlier_outcome)
+        recorded = self._record(plan, results, reading, earlier_outcome)
         if not recorded.is_mine and earlier_outcome is None:
             text = "another driver has read the same plan; its files are landed instead"
             self._context.warn(text)
         return recorded.outcome
 
-    def _prepare_shared(
+    def _record_shared(
         self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
     ) -> OutcomeEvent:
         """The outcome of a plan that several drivers have read: this driver's, or another's."""
         reading = PlanReceipts(receipts, files)
         results = self._prove(plan, reading)
         self._check_rows_can_land(plan, files, is_new=True)
-        return self._prepare(plan, results, reading).outcome
+        return self._record(plan, results, reading).outcome
 
     def _prove(
         self, plan: Plan, reading: PlanReceipts, earlier_outcome: OutcomeEvent | None = None
@@ -166,7 +168,7 @@ class OutcomePreparer:
         if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:
             raise refusal
 
-    def _prepare(
+    def _record(
         self,
         plan: Plan,
         results: Sequence[RangeResult],
@@ -174,7 +176,7 @@ class OutcomePreparer:
         earlier_outcome: OutcomeEvent | None = None,
     ) -> RecordedOutcome:
         self._context.progress.step("preparing the outcome")
-        return self._context.target.writer.prepare(
+        return self._context.target.writer.record_outcome(
             plan,
             results,
             reading.files,

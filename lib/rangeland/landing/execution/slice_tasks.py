@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -89,14 +89,11 @@ class SliceTasks:
         context = self._context
         wait_for_workers(context)
         tasks = self._tasks_to_run(plan, settings, slices, read_widths, stop)
-        results: list[TaskResult] = []
-        error: RangelandError | None = None
         with self._reading(plan):
             if context.transform is None:
                 results, error = run_tasks_until_stopped(tasks)
             else:
-                with suppress(TasksStopped):
-                    results = [_run_transformed(plan, tasks, context.transform)]
+                results, error = _run_transformed_until_stopped(plan, tasks, context.transform)
         check_files_are_visible(context, self.files_of(plan, results))
         return results, whole_log_error(plan, error) if isinstance(error, RangeLost) else error
 
@@ -180,6 +177,18 @@ def tasks_of(job: Job, spark: SparkSession, slices: Sequence[Slice]) -> list[lis
 def _run_transformed(plan: Plan, tasks: TasksToRun, transform: Transform) -> TaskResult:
     receipts, files = run_transformed(plan, tasks, transform)
     return TaskResult(tuple(receipts.values()), tuple(files))
+
+
+def _run_transformed_until_stopped(
+    plan: Plan, tasks: TasksToRun, transform: Transform
+) -> FinishedTasks:
+    """A transform takes all slices together: there is one result, or none."""
+    try:
+        return [_run_transformed(plan, tasks, transform)], None
+    except TasksStopped:
+        return [], None
+    except RangelandError as error:
+        return [], error
 
 
 def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:

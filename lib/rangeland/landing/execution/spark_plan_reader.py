@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from rangeland.delta.ledger.events import EventFile
 from rangeland.errors import Conflict
-from rangeland.fetch.read_settings import ReadSettings
 from rangeland.landing.execution.final_log_check import (
     FinalLogCheck,
     LogsChanged,
@@ -20,7 +20,7 @@ from rangeland.landing.execution.final_log_check import (
 from rangeland.landing.execution.plan_settings import look_up_log_settings, look_up_plan_settings
 from rangeland.landing.execution.shared_reader import (
     PlanToRead,
-    PrepareOutcome,
+    RecordOutcome,
     SharedOutcome,
     SharedReader,
 )
@@ -28,7 +28,7 @@ from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.ledger_history import landed_clusters
 from rangeland.loss import DecidedLoss
-from rangeland.planning.log_identity import Changed, Fingerprints
+from rangeland.planning.log_identity import Changed
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 
@@ -54,7 +54,11 @@ class SparkPlanReader:
         self._context = context
         self._tasks = SliceTasks(context)
         ledger = context.target.ledger
-        self.log_check = FinalLogCheck(context.job, lambda: landed_clusters(ledger.view))
+        self.log_check = FinalLogCheck(
+            context.job,
+            partial(look_up_log_settings, context),
+            lambda: landed_clusters(ledger.view),
+        )
         self._shared_reader = shared_reader
 
     def read(self, plan: Plan, *, is_new: bool) -> PlanReceipts:
@@ -75,34 +79,30 @@ class SparkPlanReader:
         return reading
 
     def read_shared(
-        self, plan: Plan, prepare: PrepareOutcome
+        self, plan: Plan, record_outcome: RecordOutcome
     ) -> SharedOutcome | LogsChanged | None:
-        """The outcome of a plan that several drivers read together, made by ``prepare`` once
+        """The outcome of a plan that several drivers read together, made by ``record_outcome`` once
         everything is read, unless its logs change; None for a plan of another sequence, and if this
         driver reads alone."""
-        shared_reader = self._shared_reader()
-        if shared_reader is None or not shared_reader.is_available:
+        read_with_others = self._shared_reader()
+        if read_with_others is None:
             return None
         # All drivers that share a plan have to write the same columns.
         context = self._context
         if not context.job.is_own_run(plan) or plan.schema_json != context.schema_to_merge():
             return None
-        fingerprints = self._fingerprints(look_up_log_settings(context, plan), plan)
-
-        def find_change(receipts: Mapping[int, Receipt]) -> LogsChanged | None:
-            return self._find_change(plan, receipts, fingerprints)
-
-        work = PlanToRead(plan, context, self._tasks, find_change, prepare)
-        return shared_reader.read(work)
+        before = self.log_check.logs_before(look_up_log_settings(context, plan), plan)
+        find_change = partial(self.log_check.find_change, before)
+        return read_with_others(PlanToRead(plan, context, self._tasks, find_change, record_outcome))
 
     def _read_once(
         self, plan: Plan, after: Changed | None, *, is_new: bool
     ) -> PlanReceipts | LogsChanged:
         self._check_is_of_this_job(plan)
         settings = look_up_plan_settings(self._context, plan)
-        fingerprints = self._fingerprints(settings, plan)
+        before = self.log_check.logs_before(settings, plan, after)
         receipts, files = self._tasks.read_all(plan, settings, is_new=is_new)
-        if (changed := self._find_change(plan, receipts, fingerprints, after)) is not None:
+        if (changed := self.log_check.find_change(before, receipts.values())) is not None:
             return changed
         regrown = {} if after is None else after.regrown_offsets(plan, receipts.values())
         return PlanReceipts(receipts, files, regrown)
@@ -117,23 +117,3 @@ class SparkPlanReader:
                 f"{name} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
             )
-
-    def _fingerprints(self, settings: ReadSettings, plan: Plan) -> Fingerprints:
-        """The fingerprints of the logs that a plan reads. Bytes in quarantine cannot change, and
-        have none."""
-        if not plan.kind.traits.reads_log:
-            return {}
-        return self.log_check.fingerprint(settings, plan)
-
-    def _find_change(
-        self,
-        plan: Plan,
-        receipts: Mapping[int, Receipt],
-        fingerprints: Fingerprints,
-        after: Changed | None = None,
-    ) -> LogsChanged | None:
-        if not plan.kind.traits.reads_log:
-            return None
-        # Reading may have taken hours, and brokers may have moved since.
-        settings = look_up_log_settings(self._context, plan)
-        return self.log_check.find_change(settings, plan, receipts.values(), fingerprints, after)

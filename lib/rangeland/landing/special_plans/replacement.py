@@ -83,7 +83,7 @@ class Replacement:
         misfits = self._context.target.table.change_by(outcome.schema_json).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
-    def land(
+    def commit_outcome(
         self, plan: Plan, outcome: OutcomeEvent, differences: ReplacedRange | None = None
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | RowsChanged:
         """Replaces the table's rows in the plan's ranges with those of an outcome that is not in

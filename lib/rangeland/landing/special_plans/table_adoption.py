@@ -70,8 +70,8 @@ def adopt_table(context: LandingContext) -> AdoptResult:
             do="stop the runs of this table, then adopt it again",
         )
     results = [RangeResult(r, Counts(landed=r.width)) for r in ranges]
-    outcome = writer.prepare(plan, results, (), {}).outcome
-    landed_at = writer.land(outcome, table.version)
+    outcome = writer.record_outcome(plan, results, (), {}).outcome
+    landed_at = writer.commit_outcome(outcome, table.version)
     table.location.delta.wait_for_maintenance()
     version = landed_at.version if isinstance(landed_at, CommittedOutcome) else table.version
     return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))

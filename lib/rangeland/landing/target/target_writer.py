@@ -103,7 +103,7 @@ class TargetWriter:
         logger.info(text, plan.id)
         return is_entered
 
-    def prepare(
+    def record_outcome(
         self,
         plan: Plan,
         results: Iterable[RangeResult],
@@ -135,12 +135,12 @@ class TargetWriter:
             schema_ids=tuple(sorted(schema_ids.items())),
             schema_json=self._table.schema.as_written(schema_json),
         )
-        return self._prepare(plan, outcome, losses)
+        return self._record(plan, outcome, losses)
 
-    def _prepare(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> RecordedOutcome:
+    def _record(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> RecordedOutcome:
         """Writes an outcome with its losses, or returns one that another driver wrote first."""
         ledger = self._ledger.require()
-        if ledger.prepare(mine, self._with_columns(losses)):
+        if ledger.record_outcome(mine, self._with_columns(losses)):
             _log_prepared(plan, mine, losses)
             return RecordedOutcome(mine, is_mine=True)
         ledger.refresh()
@@ -185,7 +185,7 @@ class TargetWriter:
         """Writes an outcome that lands nothing, with the losses that caused it. Returns the outcome
         that counts, which may be another driver's."""
         events = losses_of_given_up(plan, losses, _now_ms(), attempt)
-        return self._prepare(plan, self._empty_outcome(plan, attempt), events).outcome
+        return self._record(plan, self._empty_outcome(plan, attempt), events).outcome
 
     def record_losses(
         self, sequence: int, seen: Iterable[DecidedLoss], seen_at_ms: int | None = None
@@ -214,7 +214,7 @@ class TargetWriter:
             self._ledger.add_columns_if_lacking()
         return losses
 
-    def land(
+    def commit_outcome(
         self,
         outcome: OutcomeEvent,
         planned_at_version: int | None,
@@ -234,11 +234,13 @@ class TargetWriter:
             schema_json=outcome.schema_json,
             checked=self._table.schema.constraints(),
         )
-        return table_commit.land(self._location.delta, table, request, planned_at_version or 0)
+        return table_commit.commit_once(
+            self._location.delta, table, request, planned_at_version or 0
+        )
 
     def set_ledger_property(self) -> None:
-        """Names the ledger in the table, in a separate commit: ``land`` does it together with the
-        rows, but Spark's commits cannot."""
+        """Names the ledger in the table, in a separate commit: ``commit_outcome`` does it together
+        with the rows, but Spark's commits cannot."""
         snapshot = self._table.snapshot
         ledger_id = self._ledger.require().table_id
         if snapshot is None or snapshot.property(LEDGER_PROPERTY) == ledger_id:
@@ -249,7 +251,7 @@ class TargetWriter:
             properties={LEDGER_PROPERTY: ledger_id},
             checked=self._table.schema.constraints(),
         )
-        table_commit.land(self._location.delta, snapshot, request)
+        table_commit.commit_once(self._location.delta, snapshot, request)
         self._table.refresh()
 
     def _empty_outcome(self, plan: Plan, attempt: int) -> OutcomeEvent:
