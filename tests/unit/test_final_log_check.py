@@ -39,7 +39,7 @@ drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 P = Partition("orders", 0)
 PLAN = replace(plan(), checkpoint={P: LogMark(100, "id", 7)})
-ALL = Receipt(0, P, 0, 100, Counts(landed=100), rowless=())
+ALL = Receipt(0, P, 0, 100, Counts(filtered=100), rowless=((0, 100),))
 
 
 def job(policy: str, source: str = "servers: [b1:9092]") -> Job:
@@ -205,7 +205,7 @@ class Sharing:
     is_available = True
 
     def read(self, work: PlanToRead) -> Any:
-        changed = work.prove_part({0: ALL})
+        changed = work.prove_part({0: ALL}, [])
         assert changed is not None
         return changed
 

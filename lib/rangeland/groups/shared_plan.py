@@ -166,11 +166,12 @@ class SharedRead:
                 return self._prepare(parts, kept)
             if not kept:
                 return None
-            if (changed := self._work.prove_part(receipts)) is not None:
+            files = self._work.files_of(kept)
+            if (changed := self._work.prove_part(receipts, files)) is not None:
                 return changed
             self._progress.step(f"handing in {len(receipts)} slices")
             part = (self._lease.member_id, len(parts) + 1)
-            if self._writer.append_part(self._plan, *part, kept, self._work.files_of(kept)):
+            if self._writer.append_part(self._plan, *part, kept, files):
                 logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None
 

@@ -21,6 +21,7 @@ from rangeland.landing.execution.slice_tasks import FinishedTasks, SliceTasks
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.model import Slice
+from rangeland.planning.file_proof import prove_files
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove_part
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -63,10 +64,13 @@ class PlanToRead:
     def files_of(self, results: Sequence[TaskResult]) -> list[EventFile]:
         return self.tasks.files_of(self.plan, results)
 
-    def prove_part(self, receipts: Mapping[int, Receipt]) -> LogsChanged | None:
-        """Raises if the receipts do not add up; returns the change if they come from logs that are
-        no longer the plan's. Such a part would block the plan for ever."""
+    def prove_part(
+        self, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
+    ) -> LogsChanged | None:
+        """Raises if the receipts or the files do not add up; returns the change if they come from
+        logs that are no longer the plan's. Such a part would block the plan for ever."""
         prove_part(self.plan, receipts)
+        prove_files(self.plan, receipts, files, are_transformed=self.context.transform is not None)
         return self.find_change(receipts)
 
     def prepare(
