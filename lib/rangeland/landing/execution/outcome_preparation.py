@@ -21,6 +21,7 @@ from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
+from rangeland.landing.special_plans.table_adoption import check_can_be_read
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.landing.target.target_writer import RecordedOutcome
 from rangeland.planning.coverage import coverage_of, uncovered_parts
@@ -61,6 +62,7 @@ class OutcomePreparer:
     def prepare(self, plan: Plan, *, is_new: bool) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         unless its logs change. Whatever was handed in before a change does not count."""
+        check_can_be_read(plan)
         prepare = partial(self._prepare_shared, plan)
         match self._reader.read_shared(plan, prepare) if plan.slices else None:
             case SharedOutcome() as shared:
