@@ -45,8 +45,8 @@ def prove_files(
     named twice, and for a batch in quarantine without its bytes."""
     _check_named_once(one.file for one in files)
     if not are_transformed:
-        _check_rows(plan, receipts, files)
-    _check_quarantine(receipts.values())
+        _check_rows_agree(plan, receipts, files)
+    _check_quarantine_is_whole(receipts.values())
 
 
 def _check_named_once(files: Iterable[DataFile]) -> None:
@@ -59,7 +59,9 @@ _Place = tuple[Partition, Interval] | None
 """The slice of a file's rows; None for files that may have rows of several."""
 
 
-def _check_rows(plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[WrittenFile]) -> None:
+def _check_rows_agree(
+    plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[WrittenFile]
+) -> None:
     """Checks rows by slice. The slices without a file of their own are checked together, against
     all other files: a slice whose only file is lost is then among them."""
     rows = sum_by_key((_place_of(f.range), f.file.rows) for f in files)
@@ -89,7 +91,7 @@ def _rows_error(place: _Place, rows: int, landed: int) -> ProofFailed:
     )
 
 
-def _check_quarantine(receipts: Iterable[Receipt]) -> None:
+def _check_quarantine_is_whole(receipts: Iterable[Receipt]) -> None:
     """Checks that each batch that counts as quarantined has its bytes in a file: one row each."""
     named: list[DataFile] = []
     for receipt in receipts:
