@@ -59,4 +59,7 @@ CAUGHT_AT: Mapping[str, int] = {
     "one aborted transaction is overlooked": 3,
     "what another producer wrote meanwhile is aborted, too": 3,
     "markers are records": 3,
+    "a task leaves one of its files out": 0,
+    "a task names one of its files twice": 0,
+    "the files of earlier parts are left out": 119,
 }

@@ -23,6 +23,7 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.job import Job
+from rangeland.landing.special_plans.table_adoption import AdoptResult
 from rangeland.query_results import VerifyResult
 from rangeland.results import RunResult
 from tests.simulation.answers import check_answer
@@ -43,7 +44,7 @@ from tests.simulation.spark import SimulatedSpark
 from tests.simulation.table_faults import TABLE_ACTS, TableFaults
 from tests.simulation.tally import Counts
 from tests.simulation.transactions import TRANSACTION_ACTS, change_transactions, end_transactions
-from tests.simulation.world import Crash, Process, Violation, World
+from tests.simulation.world import Crash, Fault, Process, Violation, World
 
 MOST_RUNS = 40
 PER_SEGMENT = 6
@@ -55,6 +56,11 @@ NEVER = (
     *(JobFileError, AccessDenied, MissingRequirement),
 )
 """Errors that nothing in these histories justifies."""
+ADOPTION_FAULTS = (
+    *(("delta.commit", "crash"), ("delta.commit", "lost"), ("delta.commit", "refused")),
+    *(("delta.load", "crash"), ("store.close", "crash"), ("spark.read", "crash")),
+)
+"""What happens to a person's adoption, who then tries again."""
 SKIP_ALL = tuple((kind, "skip") for kind in POLICIES)
 
 
@@ -407,9 +413,13 @@ class History:
             if left := self.judge.undone():
                 raise Violation("undone", f"plan ended with {found}, {left} is missing")
             return
-        (found,) = self._carry_out([(Process("person"), "adopt")], self._job())
-        if isinstance(found, RangelandError):
-            raise found
+        draws = random.Random(self.scenario.seed)
+        tag, kind = draws.choice(ADOPTION_FAULTS)
+        for faults in ([Fault(tag, draws.randint(1, 4), kind)], []):
+            (found,) = self._carry_out([(Process("person", faults), "adopt")], self._job())
+            if isinstance(found, AdoptResult):
+                return
+        raise found
 
     def _repeat(self, command: str) -> None:
         for _ in range(MOST_RUNS):

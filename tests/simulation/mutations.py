@@ -236,6 +236,32 @@ LOSSES = (
         ),
     ),
 )
+FILES = (
+    Mutation(
+        "a task leaves one of its files out",
+        Change(
+            "delta.parquet_files.data_files:FileWriter.close",
+            "return self._done",
+            "return self._done[1:]",
+        ),
+    ),
+    Mutation(
+        "a task names one of its files twice",
+        Change(
+            "delta.parquet_files.data_files:FileWriter.close",
+            "return self._done",
+            "return [*self._done, *self._done[:1]]",
+        ),
+    ),
+    Mutation(
+        "the files of earlier parts are left out",
+        Change(
+            "groups.shared_plan:SharedRead._prepare",
+            "files = [file for part in parts for file in part.files]",
+            "files = []",
+        ),
+    ),
+)
 DISPLACED = (
     Mutation(
         "a table without its ledger is landed in",
@@ -348,7 +374,7 @@ GROUPS = (
     ),
 )
 MUTATIONS = (
-    *(*PLANS_AND_LEDGER, *TABLE, *LOSSES, *RECORDS),
+    *(*PLANS_AND_LEDGER, *TABLE, *LOSSES, *RECORDS, *FILES),
     *(*TRANSACTIONS, *DISPLACED, *DAMAGE, *GROUPS),
 )
 

@@ -65,7 +65,7 @@ class Driving(landing_steps.LandingSteps):
         )
         self.drawn = seen
         self.reader = self.reading = reading_of(target)
-        self.reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+        self.reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(filtered=100))}
         self._committer = finisher_of(self.reading)
 
     def applied(self, plan: Plan, losses: tuple[DecidedLoss, ...]) -> RunResult:
@@ -260,7 +260,7 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
     first.ledger.refresh()
     prepared(first, BESIDE)
     driving = Driving(drivers.another())
-    driving.reading.receipts = {0: Receipt(0, P0, 50, 100, Counts(landed=50))}
+    driving.reading.receipts = {0: Receipt(0, P0, 50, 100, Counts(filtered=50))}
     assert driving.applied(NEXT, ()).state == "landed"
     target = drivers.another()
     assert target.history.unfinished_plans() == []

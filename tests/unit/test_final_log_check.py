@@ -42,7 +42,7 @@ drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
 P = Partition("orders", 0)
 PLAN = replace(plan(), checkpoint={P: LogMark(100, "id", 7)})
-ALL = Receipt(0, P, 0, 100, Counts(landed=100), rowless=())
+ALL = Receipt(0, P, 0, 100, Counts(filtered=100), rowless=((0, 100),))
 
 
 def job(policy: str, source: str = "servers: [b1:9092]") -> Job:

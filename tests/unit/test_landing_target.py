@@ -266,6 +266,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     )
     counts = Counts(landed=90, lost=10)
     reading.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
+    reading.files = (EventFile(DataFile("rows.parquet", 4, 90, "{}", 1)),)
     with pytest.raises((RangeLost, BadRecord)):
         finisher_of(reading).finish_new(replacing)
     target.ledger.refresh()
@@ -366,7 +367,8 @@ def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str)
     names = [f"{number}.parquet" for number in range(count)]
     for name in names:
         (Path(drivers.path) / name).write_bytes(b"rows")
-    reading.files = tuple(EventFile(DataFile(name, 4, 1, "{}", 1)) for name in names)
+    rows = 100 // count
+    reading.files = tuple(EventFile(DataFile(name, 4, rows, "{}", 1)) for name in names)
     finisher_of(reading).finish_new(plan())
     assert said in steps.said
 
@@ -416,7 +418,7 @@ def whole_reading(drivers: Drivers, target: LandingTarget, name: str) -> Failing
     reading = reading_of(target)
     reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
     (Path(drivers.path) / name).write_bytes(b"rows")
-    reading.files = (EventFile(DataFile(name, 4, 1, "{}", 1)),)
+    reading.files = (EventFile(DataFile(name, 4, 100, "{}", 1)),)
     return reading
 
 

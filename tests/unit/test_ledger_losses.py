@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rangeland.delta.ledger.events import EventRange, LossEvent, OffsetSpan, OutcomeEvent
-from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.ledger.ledger_table import MAX_LOST_RACES, Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
-from rangeland.errors import BadRecord, Damage
+from rangeland.errors import BadRecord, Damage, Unreachable
 from rangeland.fetch.loss_judgement import located_damage_error
 from rangeland.fetch.pacing import FetchSize, RetryState
 from rangeland.fetch.replica_choice import ServingBroker
@@ -274,3 +274,13 @@ def test_an_outcome_has_a_loss_of_each_kind() -> None:
     assert [x.seen_at_ms for x in found] == [500, 900, 900, 900]
     assert all(x.plan_hash == made.hash and x.loss.cause for x in found)
     assert losses_of(made, receipts, 900, 3)[0] == replace(found[0], attempt=3)
+
+
+def test_a_driver_that_others_keep_coming_before_gives_up_for_now(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(Ledger, "_append", lambda self, *about: bool(tried.append(about)))
+    with pytest.raises(Unreachable, match="could not be recorded"):
+        ledger.record_losses([seen(0, 5)])
+    assert len(tried) == MAX_LOST_RACES

@@ -38,7 +38,7 @@ def test_what_was_lost_or_held_was_not_read() -> None:
     lost = read(50, 100, losses=(gone.with_action(Action.SKIP),))
     assert marks_of(PLAN, [read(0, 50), lost]) == {P: LogMark(50, "id-1", 7, True)}
     held = read(
-        0, 100, losses=(DecidedLoss(P, 30, 30, LossKind.CORRUPT, "damaged", action=Action.HOLD),)
+        0, 30, losses=(DecidedLoss(P, 30, 100, LossKind.CORRUPT, "damaged", action=Action.HOLD),)
     )
     assert marks_of(PLAN, [held]) == {P: LogMark(30, "id-1", 7, True)}
     assert marks_of(PLAN, [replace(lost, from_offset=50)]) == {}

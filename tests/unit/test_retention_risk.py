@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from rangeland.delta.ledger.events import EventRange, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.topic_settings import read_retention
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.pacing import FetchLimits
+from rangeland.landing.target.ledger_history import expected_speed
 from rangeland.model import Address, Leader, LogState, Partition, Range, Retention, Slice, Survey
+from rangeland.planning.plan import PlanId
 from rangeland.planning.policy import Policy
 from rangeland.planning.retention_risk import (
     ASSUMED_BYTES_PER_SECOND,
@@ -90,8 +96,26 @@ def test_a_speed_is_measured_by_a_run_that_has_read_enough_and_else_assumed() ->
     assert speed_of([(1_000, 10.0), (2 * LEAST_MEASURED_BYTES, 4.0)]) == ReadSpeed(
         LEAST_MEASURED_BYTES // 2, True
     )
-    assert str(ReadSpeed(3 << 20, True)) == "3 MiB/s, as the last run"
+    assert str(ReadSpeed(3 << 20, True)) == "3 MiB/s, as a recent run"
     assert str(ReadSpeed()) == "an assumed 8 MiB/s"
+
+
+def test_a_plan_that_waited_for_another_run_to_finish_it_does_not_make_the_next_one_slow() -> None:
+    """It was entered in the evening and read in the morning."""
+    size = 100 * LEAST_MEASURED_BYTES
+    written = {4: (64_800_000, 118_800_000), 3: (0, 100_000), 2: (0, 400_000), 1: (0, 1_000)}
+    ranges = (EventRange(Range(P0, 0, 10, estimated_bytes=size)),)
+    plans = {
+        PlanId("rangeland/t", n): PlanEvent("rangeland/t", "t", n, "h", ranges, "{}", entered_ms)
+        for n, (entered_ms, _) in written.items()
+    }
+    outcomes = [
+        OutcomeEvent("rangeland/t", "t", n, "h", ranges, (), written_ms)
+        for n, (_, written_ms) in written.items()
+    ]
+    ledger = SimpleNamespace(outcomes=lambda application: iter(outcomes), plan=plans.get)
+    speed = expected_speed(cast(LedgerView, ledger), "rangeland/t")
+    assert speed == ReadSpeed(LEAST_MEASURED_BYTES, True), "of the newest three, the fastest"
 
 
 # --- the order ------------------------------------------------------------------------------

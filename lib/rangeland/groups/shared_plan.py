@@ -26,6 +26,7 @@ from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.plan_settings import look_up_plan_settings
 from rangeland.landing.execution.shared_reader import PlanToRead, SharedOutcome
 from rangeland.landing.execution.slice_tasks import FinishedTasks
+from rangeland.planning.file_proof import prove_files
 from rangeland.planning.proof import prove_part
 from rangeland.planning.slice_assignment import (
     PlanComplete,
@@ -75,7 +76,7 @@ class SharedRead:
     def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
         parts, outcome = self._writer.parts_so_far(self._plan)
         # Parts of a plan that must be read whole were read without its present transform.
-        return ([] if self._work.whole else parts), outcome
+        return ([] if self._work.is_transformed else parts), outcome
 
     def _step(self, parts: Sequence[PartEvent]) -> OutcomeEvent | LogsChanged | None:
         done = _receipts(parts)
@@ -88,7 +89,9 @@ class SharedRead:
             if self._is_stalled(len(parts)):
                 slice_owners = SliceOwners.alone(slice_owners.me, self._partitions)
             self._note_others(slice_owners)
-            step = member_step(self._plan.slices, done, slice_owners, whole=self._work.whole)
+            step = member_step(
+                self._plan.slices, done, slice_owners, whole=self._work.is_transformed
+            )
             if isinstance(step, ReadSlices):
                 results, error = self._read_slices(step, done)
         if isinstance(step, PlanComplete):
@@ -96,7 +99,7 @@ class SharedRead:
         if isinstance(step, WaitForOthers):
             self._wait(step.describe(slice_owners))
             return None
-        if self._work.whole and results:
+        if self._work.is_transformed and results:
             return self._record_outcome([], results)
         outcome = self._hand_in(results)
         if outcome is None and error is not None:
@@ -126,7 +129,7 @@ class SharedRead:
     def _must_stop(self) -> bool:
         if not self._lease.must_stop:
             return False
-        if not self._work.whole:
+        if not self._work.is_transformed:
             return True
         # Stopping would lose all that was read, so join the rebalance while reading, and
         # stop only if another driver owns the plan now.
@@ -156,13 +159,14 @@ class SharedRead:
                 return self._record_outcome(parts, kept)
             if not kept:
                 return None
+            files = self._work.tasks.files_of(self._plan, kept)
             # A part that does not add up, or from other logs, would block the plan for ever.
             prove_part(self._plan, receipts)
+            prove_files(self._plan, receipts, files, are_transformed=self._work.is_transformed)
             if (changed := self._work.find_change(receipts.values())) is not None:
                 return changed
             self._progress.step(f"handing in {len(receipts)} slices")
             part = (self._lease.member_id, len(parts) + 1)
-            files = self._work.tasks.files_of(self._plan, kept)
             if self._writer.append_part(self._plan, *part, kept, files):
                 logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None

@@ -204,13 +204,12 @@ def offsets_to_compare(plan: Plan, offsets_are_bytes: bool) -> dict[Partition, i
 
 def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark]:
     """The marks up to which partitions were read, each with the incarnation of the topic and the
-    leader epoch that it had when planned. What was lost or held was not read."""
+    leader epoch that it had when planned. What was lost was not read, and a receipt
+    ends where the rest of its slice is held."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
-        unread = [x.interval for x in receipt.losses_by(Action.SKIP)]
-        if receipt.held is not None:
-            unread.append((receipt.held.from_offset, receipt.until_offset))
-        for _, until in subtract(receipt.interval, unread):
+        lost = [x.interval for x in receipt.losses_by(Action.SKIP)]
+        for _, until in subtract(receipt.interval, lost):
             ends[receipt.partition] = max(until, ends.get(receipt.partition, until))
     ranges = by_partition(plan.ranges)
     return {

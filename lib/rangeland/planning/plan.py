@@ -85,6 +85,12 @@ class Plan:
         return self.kind.traits.replaces
 
     @property
+    def is_adoption(self) -> bool:
+        """Whether the plan records an operator's decision that a table is right: its offsets count
+        as landed, and nothing is read."""
+        return self.width > 0 and not self.slices and not self.losses
+
+    @property
     def id(self) -> PlanId:
         return PlanId(self.application, self.sequence)
 

@@ -15,6 +15,8 @@ from rangeland.model import LogState, OffsetInterval, Partition, Range, Retentio
 
 ASSUMED_BYTES_PER_SECOND = 8 << 20
 """The assumed speed of a job without measured runs."""
+MEASURED_RUNS = 3
+"""How many of the newest runs are measured."""
 LEAST_MEASURED_BYTES = 64 << 20
 """The least that a run must have read to be measured: the duration of a smaller one shows how long
 it takes to start, not how fast it reads."""
@@ -34,7 +36,7 @@ class ReadSpeed:
 
     def __str__(self) -> str:
         shown = f"{self.bytes_per_second / (1 << 20):.3g} MiB/s"
-        return f"{shown}, as the last run" if self.is_measured else f"an assumed {shown}"
+        return f"{shown}, as a recent run" if self.is_measured else f"an assumed {shown}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,13 @@ class RetentionRisk(OffsetInterval):
 
 
 def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:
-    """The speed of the newest of these (bytes, seconds) that read enough to be measured."""
-    for size, seconds in runs:
-        if size >= LEAST_MEASURED_BYTES and seconds > 0:
-            return ReadSpeed(max(1, int(size / seconds)), True)
-    return ReadSpeed()
+    """The speed of the fastest of these (bytes, seconds) that read enough to be measured."""
+    speeds = [
+        int(size / seconds)
+        for size, seconds in runs
+        if size >= LEAST_MEASURED_BYTES and seconds > 0
+    ]
+    return ReadSpeed(max(1, *speeds), True) if speeds else ReadSpeed()
 
 
 def reading_ms(

@@ -2,8 +2,9 @@
 
 The plans of all jobs of a table are entered one after the other, with one transaction id: two
 planners can never hold overlapping ranges, and the second one plans again, knowing what the first
-has entered. Outcomes are prepared once per plan; the first writer wins. Drivers that share a plan
-append parts of it first, each after reading all earlier parts.
+has entered. Outcomes are prepared once per plan; the first writer wins. A plan that reads nothing
+is entered with its outcome, in one commit. Drivers that share a plan append parts of it first, each
+after reading all earlier parts.
 
 No Spark job runs here. A row is one small Parquet file whose statistics show which event it is, and
 only the files that are needed are opened (``ledger_view`` reads them). ``compact`` moves older rows
@@ -33,13 +34,16 @@ from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import names_in, schema_json
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest, Committed, Snapshot
-from rangeland.errors import Bug, Conflict, RangelandError
+from rangeland.errors import Bug, Conflict, RangelandError, Unreachable
+from rangeland.grouping import group_by
 from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 
 FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
 LOSSES = "rangeland/losses"
+MAX_LOST_RACES = 50
+"""How often other drivers may write losses first before this one gives up."""
 logger = logging.getLogger(__name__)
 
 _CONFIGURATION = {
@@ -103,17 +107,24 @@ class Ledger:
 
     # --- writing ------------------------------------------------------------------------
 
-    def enter(self, plan: PlanEvent, expected: int, unfinished: Sequence[PlanId] = ()) -> bool:
+    def enter(
+        self,
+        plan: PlanEvent,
+        expected: int,
+        unfinished: Sequence[PlanId] = (),
+        outcome: OutcomeEvent | None = None,
+    ) -> bool:
         """Enters the plan as number ``expected + 1``. False if another plan has that number: then
         refresh, compute the coverage and plan again. ``unfinished`` are the
-        ``possibly_unfinished`` plans that the table lacks: later planners check them too."""
+        ``possibly_unfinished`` plans that the table lacks: later planners check them too.
+        ``outcome`` is that of a plan that reads nothing, which is never seen without it."""
         if self.entered() != expected:
             self.refresh()
             return False
         covered = self.view.coverage()
         unfinished = tuple(dict.fromkeys([*unfinished, *self.view.without_outcome()]))
         row = replace(plan, entered=expected + 1, covered=covered, unfinished=unfinished)
-        return self._append(row, (PLANS, expected + 1))
+        return self._append((PLANS, expected + 1), [row], [outcome] if outcome else [])
 
     def record_outcome(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
         """Writes the outcome of a plan, with its losses in the same commit. False if the plan
@@ -124,7 +135,7 @@ class Ledger:
         transaction = (name, outcome.sequence)
         if outcome.attempt:
             transaction = (f"{name}/{outcome.sequence}", outcome.attempt)
-        if self._append(outcome, transaction, losses):
+        if self._append(transaction, [outcome], losses):
             return True
         if self.view.outcome(outcome.plan_id) is None:
             raise Bug(
@@ -136,17 +147,23 @@ class Ledger:
     def append_part(self, part: PartEvent) -> bool:
         """Writes a part of a plan. False if another part has that number: then read the parts
         again. So each part is written with knowledge of all earlier ones."""
-        return self._append(part, (f"{part.application}/parts/{part.sequence}", part.number))
+        return self._append((f"{part.application}/parts/{part.sequence}", part.number), [part])
 
     def record_losses(self, losses: Sequence[LossEvent]) -> None:
         """Writes losses that belong to no outcome, each once, however often it is seen: after a
-        conflict the ledger is read again. All have one application and sequence."""
-        while True:
-            recorded = self.view.losses()
-            new = [x for x in losses if not any(x.is_same(other) for other in recorded)]
+        conflict the ledger is read again. All have one application and sequence. Raises Unreachable
+        if other drivers keep writing losses."""
+        for _ in range(MAX_LOST_RACES):
+            recorded = group_by(self.view.losses(), lambda x: x.key)
+            new = [x for x in losses if not any(map(x.is_same, recorded.get(x.key, ())))]
             number = (self._seen_version().snapshot.transaction_version(LOSSES) or 0) + 1
-            if not new or self._append(new[0], (LOSSES, number), new[1:]):
+            if not new or self._append((LOSSES, number), new):
                 return
+        raise Unreachable(
+            f"losses could not be recorded in the ledger {self.path} in {MAX_LOST_RACES} tries",
+            why="other drivers keep recording losses of the same table",
+            do="run again",
+        )
 
     def missing_columns_sql(self) -> list[str]:
         """The columns that this ledger lacks because an earlier version created it, in SQL."""
@@ -169,13 +186,10 @@ class Ledger:
         self._files.remove(compacted)
         return False
 
-    def _append(
-        self, event: LedgerEvent, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
-    ) -> bool:
+    def _append(self, transaction: tuple[str, int], *groups: Sequence[LedgerEvent]) -> bool:
+        """Writes events in one commit, each group of one kind to a file. False if another driver
+        has made this transaction."""
         seen = self._seen_version()
-        groups: list[list[LedgerEvent]] = [[event], [*losses]]
-        if isinstance(event, LossEvent):  # a file has the events of one kind
-            groups = [[event, *losses]]
         written_files = [(group[0], self._files.write(group)) for group in groups if group]
         files: list[DataFile] = [file for _, file in written_files]
         name, number = transaction

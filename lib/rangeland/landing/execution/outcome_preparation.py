@@ -21,9 +21,11 @@ from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
+from rangeland.landing.special_plans.table_adoption import check_can_be_read
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.landing.target.target_writer import RecordedOutcome
 from rangeland.planning.coverage import coverage_of, uncovered_parts
+from rangeland.planning.file_proof import prove_files
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
@@ -62,6 +64,7 @@ class OutcomePreparer:
     ) -> tuple[OutcomeEvent, SharedOutcome | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         unless its logs change. Whatever was handed in before a change does not count."""
+        check_can_be_read(plan)
         record_outcome = partial(self._record_shared, plan)
         match self._reader.read_shared(plan, record_outcome) if plan.slices else None:
             case SharedOutcome() as shared:
@@ -145,9 +148,12 @@ class OutcomePreparer:
     def _prove(
         self, plan: Plan, reading: PlanReceipts, earlier_outcome: OutcomeEvent | None = None
     ) -> list[RangeResult]:
-        """What became of each range. Raises if counts do not add up, if a replacement would remove
-        rows that the log has lost, or if ranges that already count as landed are missing."""
+        """What became of each range. Raises if counts or files do not add up, if a replacement
+        would remove rows that the log has lost, or if ranges that already count as landed are
+        missing."""
         results = prove(plan, reading.receipts)
+        are_transformed = self._context.transform is not None
+        prove_files(plan, reading.receipts, reading.files, are_transformed=are_transformed)
         if plan.replaces:
             check_all_read(plan, reading.receipts)
         if earlier_outcome is not None:

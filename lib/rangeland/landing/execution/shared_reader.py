@@ -36,8 +36,8 @@ class PlanToRead:
     record_outcome: RecordOutcome
 
     @property
-    def whole(self) -> bool:
-        """Whether one driver must read all slices."""
+    def is_transformed(self) -> bool:
+        """Whether a transform makes the rows. One driver has to read all slices then."""
         return self.context.transform is not None
 
 

@@ -3,8 +3,9 @@
 If table and ledger disagree, nothing lands until an operator has decided (see ``identity_check``).
 Adopting means going on with this table. Whatever the ledger calls landed stays landed, and rows of
 the job's topics that the ledger does not know count as landed from now on. The decision is a plan
-of the job's own sequence that reads nothing, so later runs need no special case. Rows that are in
-the ledger and not in the table are holes, which ``backfill --missing`` lands again.
+of the job's own sequence that reads nothing, entered together with its outcome: if this driver dies
+before the table has it, the next run commits it as any prepared outcome. Rows that are in the
+ledger and not in the table are holes, which ``backfill --missing`` lands again.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ from dataclasses import dataclass
 
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.dialects.dialect import load_dialect
-from rangeland.errors import Conflict
+from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.job_history import EnteredPlan, JobHistory
-from rangeland.model import Counts, Partition, Range
+from rangeland.model import Partition, Range
 from rangeland.planning.coverage import Coverage, uncovered_parts
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import OffsetSpans
 from rangeland.result_json import JsonResult
 from rangeland.spark.offset_scan import spans_in, table_frame
@@ -63,18 +63,32 @@ def adopt_table(context: LandingContext) -> AdoptResult:
         ranges = _unknown_ranges(context, last.landed)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
     writer.open_or_create(context.row_schema)
-    if not writer.enter(plan, _unfinished_plans(history)):
+    outcome = writer.enter_adoption(plan, _unfinished_plans(history))
+    if outcome is None:
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
             why="another driver entered a plan at the same time",
             do="stop the runs of this table, then adopt it again",
         )
-    results = [RangeResult(r, Counts(landed=r.width)) for r in ranges]
-    outcome = writer.record_outcome(plan, results, (), {}).outcome
-    landed_at = writer.commit_outcome(outcome, table.version)
+    landed = writer.commit_outcome(outcome, table.version)
+    if not isinstance(landed, CommittedOutcome):
+        raise Bug(f"the adoption {plan.id} was not committed, although it has no files: {landed}")
     table.location.delta.wait_for_maintenance()
-    version = landed_at.version if isinstance(landed_at, CommittedOutcome) else table.version
-    return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
+    return AdoptResult(job.name, job.sink.table, plan.sequence, landed.version, tuple(ranges))
+
+
+def check_can_be_read(plan: Plan) -> None:
+    """Raises Conflict for an adoption, which reads nothing, without an outcome: earlier versions
+    entered the two one after the other. Whether the table is still right, only its operator can
+    say; another adoption takes the place of this one."""
+    if plan.is_adoption:
+        raise Conflict(
+            f"the adoption {plan.id} is in the ledger and was not finished",
+            why=f"its driver died; whether {plan.ranges[0]} is still in the table as it was then "
+            "is unknown",
+            do="run `rangeland adopt JOB.yaml` again, which counts the table's present rows as "
+            "landed",
+        )
 
 
 def _unfinished_plans(history: JobHistory) -> list[EnteredPlan]:

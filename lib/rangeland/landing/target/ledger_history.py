@@ -17,7 +17,7 @@ from rangeland.planning.coverage import Coverage, coverage_of, covered_parts, un
 from rangeland.planning.incarnation import LogMark, checkpoint_after, with_later_epochs
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.read_options import LandedRead, ReadOptions
-from rangeland.planning.retention_risk import ReadSpeed, speed_of
+from rangeland.planning.retention_risk import MEASURED_RUNS, ReadSpeed, speed_of
 
 MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptions]
 
@@ -65,10 +65,11 @@ def recent_checkpoints(
 
 
 def expected_speed(ledger: LedgerView, application: str) -> ReadSpeed:
-    """The speed at which the next run will read, going by the newest two outcomes: by the bytes of
-    the log, and the seconds from plan to outcome."""
+    """The speed at which the next run will read, going by the newest outcomes: by the bytes of the
+    log, and the seconds from plan to outcome. A plan may have waited in between for another run to
+    finish it, which the ledger does not show, so the fastest counts."""
     runs = []
-    for outcome in islice(ledger.outcomes(application), 2):
+    for outcome in islice(ledger.outcomes(application), MEASURED_RUNS):
         plan = ledger.plan(outcome.plan_id)
         if plan is not None:
             size = sum(one.range.estimated_bytes for one in outcome.ranges)

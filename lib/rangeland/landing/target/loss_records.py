@@ -4,9 +4,9 @@ There is one record for each loss: in a plan; skipped, quarantined or held in it
 or skipped by a policy before anything was read.
 
 Each record is written once. The losses of an outcome are part of its commit. Losses without an
-outcome have a transaction named after their content, so the hundredth run that sees a loss adds
-nothing. Losses that a draft has beside its plan are written before the plan is entered: a driver
-that finds a plan in the ledger has none to write.
+outcome are compared with those that the ledger has (``Ledger.record_losses``), so the hundredth run
+that sees a loss adds nothing. Losses that a draft has beside its plan are written before the plan
+is entered: a driver that finds a plan in the ledger has none to write.
 """
 
 from __future__ import annotations

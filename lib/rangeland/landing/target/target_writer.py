@@ -41,8 +41,8 @@ from rangeland.landing.target.target_ledger import TargetLedger
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, Loss
-from rangeland.model import Partition
-from rangeland.planning.plan import Plan
+from rangeland.model import Counts, Partition
+from rangeland.planning.plan import Plan, contradiction
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 
@@ -83,7 +83,26 @@ class TargetWriter:
 
     def enter(self, plan: Plan, unfinished: Sequence[EnteredPlan]) -> bool:
         """Enters a plan that is based on the last ``refresh``. False if another plan came first:
-        then refresh and try again."""
+        then refresh and try again. Raises Bug for a plan that contradicts itself: no reading of it
+        could be proved."""
+        if (why := contradiction(plan)) is not None:
+            raise Bug(f"the plan {plan.id} contradicts itself", why=why)
+        return self._enter(plan, unfinished)
+
+    def enter_adoption(self, plan: Plan, unfinished: Sequence[EnteredPlan]) -> OutcomeEvent | None:
+        """Enters a plan that reads nothing, with the outcome by which all of its offsets count as
+        landed, in one commit: without it, nobody could finish the plan. None if another plan came
+        first."""
+        ranges = tuple(EventRange(r, Counts(landed=r.width)) for r in plan.ranges)
+        outcome = replace(self._empty_outcome(plan, 0), ranges=ranges)
+        return outcome if self._enter(plan, unfinished, outcome) else None
+
+    def _enter(
+        self,
+        plan: Plan,
+        unfinished: Sequence[EnteredPlan],
+        outcome: OutcomeEvent | None = None,
+    ) -> bool:
         ledger = self._ledger.require()
         event = PlanEvent(
             application=plan.application,
@@ -98,7 +117,7 @@ class TargetWriter:
         )
         self._ledger.add_columns_if_lacking()
         names = [u.plan.id for u in unfinished]
-        is_entered = ledger.enter(event, self._ledger.entered, names)
+        is_entered = ledger.enter(event, self._ledger.entered, names, outcome)
         text = "Entered plan %s" if is_entered else "Did not enter plan %s: another came first"
         logger.info(text, plan.id)
         return is_entered

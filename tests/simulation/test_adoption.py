@@ -1,0 +1,102 @@
+"""An adoption whose driver dies leaves nothing, or what the next run commits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.errors import Conflict
+from rangeland.landing.special_plans.table_adoption import AdoptResult
+from rangeland.results import RunResult
+from tests.simulation.dialects import TABLE
+from tests.simulation.happenings import Scenario
+from tests.simulation.history import SKIP_ALL, History
+from tests.simulation.replaced import Stage, simulated
+from tests.simulation.scenario import long_scenario
+from tests.simulation.tally import Counts
+from tests.simulation.world import Fault, Process
+
+KEY = TablePath.parse(TABLE).key
+LEDGER = f"{KEY}/_rangeland/ledger"
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with simulated() as stage:
+        yield stage
+
+
+def started(stage: Stage) -> History:
+    """A table with rows, whose ledger is gone."""
+    setup = replace(long_scenario(0).setup, max_records=None, policy=SKIP_ALL, transactions=False)
+    history = History(Scenario(0, setup, ()), stage, Counts())
+    history.act("produce", 7)
+    assert isinstance(carried_out(history, "run"), RunResult)
+    del history.tables.logs[LEDGER]
+    return history
+
+
+def carried_out(history: History, command: str, *faults: Fault) -> Any:
+    (found,) = history._carry_out([(Process(command, list(faults)), command)], history._job())
+    return found
+
+
+def adopted(history: History) -> list[AdoptResult]:
+    """What a person does who is told to adopt the table, and the runs after it."""
+    results = []
+    if isinstance(found := carried_out(history, "run"), Conflict):
+        assert "`rangeland adopt JOB.yaml`" in found.do, found
+        results.append(carried_out(history, "adopt"))
+        found = carried_out(history, "run")
+    assert isinstance(found, RunResult), found
+    assert all(isinstance(result, AdoptResult) for result in results)
+    return results
+
+
+def without_outcome(history: History) -> set[tuple[str, int]]:
+    if not history.judge.has_ledger():
+        return set()
+    ledger = history.judge.ledger()
+    return ledger.plans.keys() - ledger.outcomes.keys()
+
+
+def offsets(history: History) -> list[tuple[int, int]]:
+    return sorted((number, offset) for _, number, offset, _ in history.judge.rows())
+
+
+STEPS = (
+    *(("delta.load", "crash"), ("delta.files", "crash"), ("delta.history", "crash")),
+    *(("delta.create", "crash"), ("delta.create", "refused"), ("delta.create", "lost")),
+    *(("delta.commit", "crash"), ("delta.commit", "refused"), ("delta.commit", "lost")),
+    *(("store.open", "crash"), ("store.close", "crash"), ("store.read", "crash")),
+    *(("store.list", "crash"), ("spark.read", "crash")),
+)
+
+
+@pytest.mark.parametrize(("tag", "kind"), STEPS)
+def test_an_adoption_that_fails_at_any_step_is_in_nobodys_way(
+    stage: Stage, tag: str, kind: str
+) -> None:
+    ends: Counter[str] = Counter()
+    for number in range(1, 30):
+        history = started(stage)
+        landed = offsets(history)
+        fault = Fault(tag, number, kind)
+        found = carried_out(history, "adopt", fault)
+        ends[type(found).__name__] += 1
+        assert not without_outcome(history), "nothing is entered that cannot be finished"
+        again = adopted(history)
+        assert offsets(history) == landed, "nothing is landed twice"
+        assert not (again and isinstance(found, AdoptResult))
+        history.act("produce", 8)
+        assert isinstance(carried_out(history, "run"), RunResult)
+        assert len(set(offsets(history))) == len(offsets(history)) > len(landed)
+        if history.counts.faults[tag, kind] == 0:
+            assert isinstance(found, AdoptResult)
+            return
+    raise AssertionError(ends)
