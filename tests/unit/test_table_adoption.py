@@ -76,7 +76,7 @@ def test_a_run_commits_what_a_driver_that_died_had_entered(
     def die(*about: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dying.writer, "land", die)
+    monkeypatch.setattr(dying.writer, "commit_outcome", die)
     with pytest.raises(KeyboardInterrupt):
         adopted(dying)
     (left,) = unfinished(drivers)
@@ -90,7 +90,7 @@ def test_an_adoption_that_was_not_committed_does_not_succeed(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = drivers.another()
-    monkeypatch.setattr(target.writer, "land", lambda *about: FilesGone(("a.parquet",)))
+    monkeypatch.setattr(target.writer, "commit_outcome", lambda *about: FilesGone(("a.parquet",)))
     with pytest.raises(Bug, match="was not committed"):
         adopted(target)
 
