@@ -13,7 +13,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.errors import Conflict, RangelandError
+from rangeland.errors import Conflict, RangelandError, TableRefused
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
@@ -42,11 +42,12 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     progress.step(f"reading the state of the table {job.sink.table}")
     target = open_target(spark, job)
     history = target.history
-    disagreement = target.identity.disagreement_error()
+    disagreement: RangelandError | None = target.identity.disagreement_error()
     try:
         position = history.position(job.application)
         plans = history.unfinished_plans()
-    except Conflict as error:  # only the ledger's own account of what has landed is left
+    except (Conflict, TableRefused) as error:
+        # Only the ledger's own account of what has landed is left.
         position = history.last_known(job.application)
         plans = []
         disagreement = disagreement or error
@@ -83,7 +84,9 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     )
 
 
-def _disagreements(job: Job, target: LandingTarget, disagreement: Conflict | None) -> list[str]:
+def _disagreements(
+    job: Job, target: LandingTarget, disagreement: RangelandError | None
+) -> list[str]:
     """The reasons why a run may refuse to land anything. Only reading the table shows which rows it
     lacks."""
     if disagreement is not None:
