@@ -21,7 +21,8 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import ReadChunk, SliceChunk
 from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
-from rangeland.queries.payload_sample import SampleResult, newest_records, shown_rows
+from rangeland.queries.payload_sample import newest_records, shown_rows
+from rangeland.query_results import SampleResult
 from rangeland.render.sample_view import render_sample
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from tests.unit.test_render import rendered

@@ -9,10 +9,9 @@ the ledger and not in the table are holes, which ``backfill --missing`` lands ag
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from rangeland.clock import wall_ms
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Conflict
@@ -25,25 +24,8 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.table_audit import OffsetSpans
-from rangeland.result_json import JsonResult
+from rangeland.results import AdoptResult
 from rangeland.spark.offset_scan import spans_in, table_frame
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptResult(JsonResult):
-    """The result of ``adopt``. ``ranges`` are the offsets that now count as landed."""
-
-    VIEW = "job table sequence table_version width=adopted ranges"
-
-    job: str
-    table: str
-    sequence: int
-    table_version: int | None
-    ranges: tuple[Range, ...]
-
-    @property
-    def width(self) -> int:
-        return sum(r.width for r in self.ranges)
 
 
 def adopt_table(context: LandingContext) -> AdoptResult:
@@ -134,5 +116,5 @@ def _plan(
         ranges=tuple(ranges),
         slices=(),
         checkpoint=advance(checkpoint, tuple(ranges)),
-        made_at_ms=time.time_ns() // 1_000_000,
+        made_at_ms=wall_ms(),
     )
