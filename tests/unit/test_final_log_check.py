@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.cluster_access import cluster_lookup
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, OffsetResult, TopicView

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from rangeland.cli.query_commands import write_schema
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl

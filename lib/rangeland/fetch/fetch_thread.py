@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from rangeland.clock import monotonic_ms
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost, ResponseTimedOut
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from rangeland.clock import monotonic_ms
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError

@@ -16,7 +16,7 @@ from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import registry_settings
 from rangeland.cluster_access.registry_lookup import schemas_of
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
