@@ -115,7 +115,7 @@ def _partition_status(
         start=log.start_offset,
         end=log.end_offset,
         leader=str(log.leader.address),
-        landed=tuple(position.landed.of(log.partition, log.leader.topic_id)),
+        landed=tuple(position.covered.of(log.partition, log.leader.topic_id)),
         held=held,
     )
 

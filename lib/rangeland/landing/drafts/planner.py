@@ -93,7 +93,7 @@ class Planner:
             case PlanKind.REREAD:
                 draft = self._draft_from_log(position)
             case PlanKind.REPLACE:
-                draft = self._draft_new(replace(position, landed=Coverage()))
+                draft = self._draft_new(replace(position, covered=Coverage()))
             case PlanKind.RUN | PlanKind.BACKFILL:
                 draft = self._draft_new(position)
             case _:
@@ -238,7 +238,7 @@ class Planner:
         losses: list[Loss] = []
         for one_epoch in in_earlier_epochs(landed, survey):
             comparison = self._context.surveys.compare(marks_of_landed(one_epoch))
-            losses += find_overwritten(one_epoch, comparison, position.landed)
+            losses += find_overwritten(one_epoch, comparison, position.covered)
         return losses
 
     def _with_all_addresses(

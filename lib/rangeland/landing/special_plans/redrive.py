@@ -118,9 +118,9 @@ def _ranges_in_force(job: Job, history: JobHistory) -> dict[tuple[PlanId, Range]
         return {}
     requests: dict[tuple[PlanId, Range], _RedriveRequest] = {}
     for planned, outcome in history.landings():
-        landed = coverage_of(one.range for one in outcome.ranges)
+        covered = coverage_of(one.range for one in outcome.ranges)
         for key, request in list(requests.items()):
-            requests[key] = replace(request, ranges=tuple(uncovered_parts(request.ranges, landed)))
+            requests[key] = replace(request, ranges=tuple(uncovered_parts(request.ranges, covered)))
         if planned.job != job.name:
             continue
         plan = Plan.parse(planned.document)

@@ -42,7 +42,7 @@ def adopt_table(context: LandingContext) -> AdoptResult:
     ranges: list[Range] = []
     if table.version is not None:
         step(f"reading the offsets in {job.sink.table}")
-        ranges = _unknown_ranges(context, last.landed)
+        ranges = _unknown_ranges(context, last.covered)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
     writer.open_or_create(context.row_schema)
     if not writer.enter(plan, _unfinished_plans(history)):
@@ -68,7 +68,7 @@ def _unfinished_plans(history: JobHistory) -> list[EnteredPlan]:
         return []
 
 
-def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
+def _unknown_ranges(context: LandingContext, covered: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     job = context.job
     spark = context.spark
@@ -83,7 +83,7 @@ def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
         if job.source.reads(partition.topic)
         for r in _ranges(partition, spans)
     ]
-    unknown = uncovered_parts(ranges, landed)
+    unknown = uncovered_parts(ranges, covered)
     if unknown and capabilities.offsets_are_bytes:
         raise Conflict(
             f"rows of {unknown[0].partition} in {job.sink.table} cannot count as landed",
