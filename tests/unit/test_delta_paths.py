@@ -179,7 +179,13 @@ def test_the_holder_of_a_lock_may_be_unknown(
 ) -> None:
     """It runs on another host, or in another container."""
     with lock_table(str(tmp_path)):
-        inode = (tmp_path / LOCK_PATH).stat().st_ino
-    locks = f"1: FLOCK ADVISORY WRITE 0 08:01:{inode} 0 EOF\n2: POSIX ADVISORY READ 7 08:01:8 0 0\n"
-    monkeypatch.setattr(Path, "read_text", lambda path: locks)
+        stat = (tmp_path / LOCK_PATH).stat()
+    device = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}"
+    locks = [
+        f"1: FLOCK ADVISORY WRITE 0 {device}:{stat.st_ino} 0 EOF",
+        f"2: FLOCK ADVISORY WRITE 7 ff:{device}:{stat.st_ino} 0 EOF",
+        f"2: -> FLOCK ADVISORY WRITE 7 {device}:{stat.st_ino} 0 EOF",
+        f"3: POSIX ADVISORY WRITE 7 {device}:{stat.st_ino} 0 0",
+    ]
+    monkeypatch.setattr(Path, "read_text", lambda path: "\n".join(locks))
     assert wait_for_the_lock(tmp_path).why == "another process holds it"

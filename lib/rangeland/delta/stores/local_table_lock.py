@@ -135,15 +135,15 @@ def _never_free_error(lock: Path, holder: str, waited_s: float) -> StorageFailed
 def _holder(handle: IO[str]) -> str:
     """Which process holds the lock of this file, by the kernel's list of locks. That lacks
     processes of other hosts and containers, and only Linux has it."""
-    inode = os.fstat(handle.fileno()).st_ino
+    stat = os.fstat(handle.fileno())
+    device = stat.st_dev
+    locked = f"{os.major(device):02x}:{os.minor(device):02x}:{stat.st_ino}"
     try:
         locks = Path("/proc/locks").read_text().splitlines()
     except OSError:
         locks = []
     for line in locks:
         match line.split():
-            case [_, "FLOCK", _, "WRITE", pid, file, *_] if (
-                file.endswith(f":{inode}") and int(pid) > 0
-            ):
+            case [_, "FLOCK", _, "WRITE", pid, file, *_] if file == locked and int(pid) > 0:
                 return f"process {pid} holds it"
     return "another process holds it"
