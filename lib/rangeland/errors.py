@@ -28,6 +28,7 @@ ALL_OR_NOTHING = (
 )
 """The answer about the data after errors that may have come between the commit and its
 confirmation."""
+ROWS_STAY = "no rows from this run were landed, and rows that are in the table stay as they are"
 WITH_ROOM = "yes, once there is room again"
 CLUSTER_OPERATOR = "the operator of the Spark cluster"
 BROKER_OPERATOR = "the brokers' operator"
@@ -346,14 +347,16 @@ class Conflict(RangelandError):
     """The state has changed: another run, backfill or restore is in the way."""
 
     exit_code = 73
-    data = "no rows from this run were landed, and rows that are in the table stay as they are"
+    data = ROWS_STAY
     retry = "not before what is in the way is resolved; `rangeland status JOB.yaml` shows it"
     acts = "the operator"
 
 
-class TableRefused(Conflict):
+class TableRefused(RangelandError):
     """The table cannot take these rows: features, schema, partitioning or permission."""
 
+    exit_code = 73
+    data = ROWS_STAY
     retry = "no, not before the table or the job file is changed"
     acts = "the owner of the table"
 

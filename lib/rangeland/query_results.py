@@ -1,23 +1,25 @@
-"""The results of commands that land nothing, as values: ``status``, ``check``, ``verify`` and
-``find``."""
+"""The results of commands that land nothing, as values: ``status``, ``check``, ``verify``,
+``find``, ``reached``, ``sample`` and ``mirror``."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+from rangeland.decode.payload.json.json_inference import InferredField
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.errors import RangelandError, RangeLost, error_json, public_name
+from rangeland.errors import RangelandError, RangeLost, Unreachable, error_json, public_name
 from rangeland.groups.backend import GroupMember
 from rangeland.model import OpenTransaction, Partition, Range
 from rangeland.planning.intervals import Interval, overlap, width
+from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.passed_over_ranges import passed_over_intervals
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import Audit, LandedRange
 from rangeland.result_json import RESULT_JSON, JsonResult
-from rangeland.results import PlanToFinish
+from rangeland.results import PlanToFinish, WriterSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,3 +268,88 @@ class Finding(JsonResult):
     @property
     def exit_code(self) -> int:
         return RangeLost.exit_code if self.state is FindState.HOLE else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReachResult(JsonResult):
+    """The result of ``reached``. ``asked_at_ms`` is the local time just before asking, since
+    brokers do not report theirs."""
+
+    VIEW = "job is_reached=reached asked_at_ms partitions"
+
+    job: str
+    asked_at_ms: int
+    partitions: tuple[PartitionReach, ...]
+
+    @property
+    def is_reached(self) -> bool:
+        return all(p.state != "waiting" for p in self.partitions)
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.is_reached else Unreachable.exit_code
+
+
+ShownValue: TypeAlias = str | dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """The result of ``sample``: a description of the newest records."""
+
+    records: int
+    formats: dict[str, int]
+    """How many values are JSON objects, framed with a schema id, other text, other bytes, or
+    null."""
+    schemas: tuple[WriterSchema, ...]
+    schema: str
+    """The fields as Spark DDL: of JSON without a schema id as it was found, otherwise of the job's
+    format; empty if there are none."""
+    fields: tuple[InferredField, ...] = ()
+    rows: tuple[ShownValue, ...] = ()
+    """Some values as the job decodes them; a value with fields is a mapping by their names."""
+    undecodable: int | None = None
+    """How many records the job cannot decode; None if it decodes none."""
+
+    def to_json(self) -> dict[str, Any]:
+        schemas = [{"id": s.id, "subject": s.subject, "records": s.records} for s in self.schemas]
+        return {
+            "records": self.records,
+            "formats": self.formats,
+            "schemas": schemas,
+            "schema": self.schema,
+        }
+
+
+MirrorState = Literal["mirrored", "unchanged", "nothing-landed"]
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredPartition(JsonResult):
+    """One partition: the checkpoint, and the group's offset before and after."""
+
+    VIEW = "*partition checkpoint before=group_before after=group_after end lag"
+
+    partition: Partition
+    checkpoint: int
+    before: int | None
+    after: int | None
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorResult(JsonResult):
+    """The result of ``mirror``."""
+
+    VIEW = "job group backend=home state partitions seconds"
+
+    job: str
+    group: str
+    backend: str
+    state: MirrorState
+    partitions: tuple[MirroredPartition, ...]
+    seconds: float

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.delta.ledger.events import LossEvent
+from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.loss import DecidedLoss
-from rangeland.model import Counts, LogState, Range
+from rangeland.model import Counts, Isolation, LogState, Range
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.proof import RangeResult
@@ -151,3 +152,64 @@ class PlanPreview(JsonResult):
             "read_speed": RESULT_JSON.write(self.speed),
             "pending": [RESULT_JSON.write(plan) for plan in self.unfinished_plans],
         }
+
+
+ReadFilter = tuple[Isolation, tuple[str, ...]]
+"""Which messages of its offsets a landing takes, by isolation and tags."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRange:
+    """A batch in quarantine. ``why``: the reason why it cannot be decoded now; empty if it can.
+    ``isolation`` and ``tags`` are those of the landing that put it there: the job's may differ
+    now."""
+
+    VIEW = "*batch decodes why"
+
+    batch: QuarantinedBatch
+    isolation: Isolation
+    why: str
+    tags: tuple[str, ...] = ()
+
+    @property
+    def read_filter(self) -> ReadFilter:
+        """The read filter of that landing. All ranges of a plan have the same one."""
+        return self.isolation, self.tags
+
+    @property
+    def decodes(self) -> bool:
+        return not self.why
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveResult(JsonResult):
+    """The result of ``redrive``. ``done`` is None for a dry run."""
+
+    VIEW = "job table seconds"
+
+    job: str
+    table: str
+    still_quarantined: tuple[QuarantinedRange, ...]
+    seconds: float
+    done: RunResult | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        first = RESULT_JSON.write(self) if self.done is None else self.done.to_json()
+        return {**first, "quarantine": [RESULT_JSON.write(one) for one in self.still_quarantined]}
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptResult(JsonResult):
+    """The result of ``adopt``. ``ranges`` are the offsets that now count as landed."""
+
+    VIEW = "job table sequence table_version width=adopted ranges"
+
+    job: str
+    table: str
+    sequence: int
+    table_version: int | None
+    ranges: tuple[Range, ...]
+
+    @property
+    def width(self) -> int:
+        return sum(r.width for r in self.ranges)

@@ -19,11 +19,10 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.plan_surveys import PlanSurveys, SurveyOf
 from rangeland.landing.special_plans.redrive import (
-    RedriveResult,
     quarantined_ranges,
     quarantined_schema_ids,
 )
-from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
+from rangeland.landing.special_plans.table_adoption import adopt_table
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.ledger_history import expected_speed
 from rangeland.loss import DecidedLoss
@@ -31,7 +30,7 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import Progress
-from rangeland.results import PlanPreview, RunResult
+from rangeland.results import AdoptResult, PlanPreview, RedriveResult, RunResult
 from rangeland.spark.transform import load_transform, transformed_schema
 
 if TYPE_CHECKING:

@@ -102,7 +102,7 @@ def land_bare(
     address: tuple[str, int], topic: str, number: int, end: int, compression: str, out: str
 ) -> None:
     """One partition from its beginning to ``end``."""
-    from rangeland.connection.cluster_settings import ClusterSettings
+    from rangeland.cluster_settings import ClusterSettings
     from rangeland.connection.pool import ConnectionPool
     from rangeland.decode import kafka_decoder
     from rangeland.decode.columns import with_partition

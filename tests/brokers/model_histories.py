@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection import broker_connection
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed
 from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.socket_stream import Stream

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.broker_connection import BrokerConnection
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
 from rangeland.fetch.pacing import FetchLimits

@@ -16,7 +16,7 @@ from typing import Any
 
 import scramp
 
-from rangeland.connection.cluster_settings import ClusterSettings, TlsSettings
+from rangeland.cluster_settings import ClusterSettings, TlsSettings
 from rangeland.model import Address
 from rangeland.testing.client_library import admin, library
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.model import LogState, Slice, Survey
 from rangeland.survey.cluster_survey import take_survey

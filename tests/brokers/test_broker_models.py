@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.job.value_parsers import parse_named_broker
 from rangeland.testing import jafka_clients, rocketmq_clients

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import RangeLost
 from rangeland.loss import Action
 from rangeland.model import Counts, LogState

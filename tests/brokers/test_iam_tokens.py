@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from rangeland.connection.cluster_settings import TokenSource
+from rangeland.cluster_settings import TokenSource
 from rangeland.connection.tokens import fetch_token
 from rangeland.testing.processes import PATIENCE_S
 from tests.build_cache import kept, pip_install

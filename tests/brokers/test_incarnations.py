@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.landing.execution.final_log_check import FinalLogCheck, LogsBefore

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.connection.cluster_settings import KerberosSettings, SaslSettings
+from rangeland.cluster_settings import KerberosSettings, SaslSettings
 from rangeland.errors import AccessDenied, JobFileError
 from rangeland.testing.producer import create_topic, numbered_records, produce
 from tests.brokers.reading import look, read, settings_of, slices_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.cluster_settings import KerberosSettings
+from rangeland.cluster_settings import KerberosSettings
 from rangeland.connection.failures import TokenUnavailable
 from rangeland.connection.kerberos_login import KerberosLogin
 from rangeland.dialects.kafka import messages as m

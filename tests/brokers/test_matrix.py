@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.kafka.messages import FetchRequest
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.model import Counts, LogState

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.connection.cluster_settings import SaslSettings, TlsSettings
+from rangeland.cluster_settings import SaslSettings, TlsSettings
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import AccessDenied, JobFileError

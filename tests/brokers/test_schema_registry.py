@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import (

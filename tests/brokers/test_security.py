@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection import tokens
-from rangeland.connection.broker_connection import BrokerConnection
-from rangeland.connection.cluster_settings import (
+from rangeland.cluster_settings import (
     ClusterSettings,
     SaslSettings,
     TlsSettings,
     TokenSource,
 )
+from rangeland.connection import tokens
+from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import AccessDenied, JobFileError, RangelandError
 from rangeland.fetch.pacing import FetchLimits

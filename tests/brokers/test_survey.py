@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.cluster_access.broker_check import check_brokers_answer
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.job.command_line_overrides import load_job
 from rangeland.model import Partition, Survey

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.broker_connection import BrokerConnection
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.fetch.fetch_loop import FetchLoop

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import Unreachable
 from rangeland.model import AtTime, Isolation, Partition

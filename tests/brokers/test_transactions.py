@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.model import AtOffset, Bounds, Counts, Earliest, LogState
 from rangeland.testing.client_library import producer
 from rangeland.testing.consumer import Consumed, consume

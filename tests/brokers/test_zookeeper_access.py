@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from rangeland.cluster_access.cluster_lookup import look_up_broker_registry
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.groups.backend import JoinRequest
 from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups

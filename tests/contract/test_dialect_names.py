@@ -17,7 +17,7 @@ OF_A_DIALECT = ("dialects", "decode", "testing", *(f"groups/{name}" for name in 
 """A folder per dialect or log format, and the servers that tests start."""
 ALLOWED = {
     ("job/source_section.py", "dialect"): "the words of the job file",
-    ("connection/cluster_settings.py", "service_name"): "the usual name of a principal",
+    ("cluster_settings.py", "service_name"): "the usual name of a principal",
     ("job/source_security.py", "command"): "the example of a token command",
     ("job/source_security.py", "service_name"): "the usual name of a principal",
     ("zookeeper/broker_registry.py", "parse_kafka_topic"): "a format of registry nodes",

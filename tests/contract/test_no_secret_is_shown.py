@@ -27,8 +27,8 @@ from rich.console import Console
 
 from rangeland.cli.command_line import main
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
+from rangeland.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection import tokens
-from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.tls import tls_context
 from rangeland.connection.tokens import fetch_token
@@ -575,7 +575,7 @@ def test_a_peer_that_is_not_a_broker_brings_no_secret_back(
 
 
 def test_a_key_that_its_password_does_not_open_is_named_without_it(tmp_path: Path) -> None:
-    from rangeland.connection.cluster_settings import TlsSettings
+    from rangeland.cluster_settings import TlsSettings
 
     issued = Authority(tmp_path).issue("me", password="another")
     for password in (SECRET, SECRET * 100, SECRET + "\udcff"):

@@ -364,27 +364,35 @@ def test_the_map_names_every_package_and_every_module_beside_the_packages() -> N
     assert known == folders | beside
 
 
-def test_the_map_of_landing_has_a_line_for_each_of_its_files_under_their_folder() -> None:
-    page = docs.page("lib/README.md").partition("\n### The files of landing\n")[2]
+def listed_files(package: str) -> list[str]:
+    """The files in the list of a package, each under the folder whose row is above it."""
+    page = docs.page("lib/README.md").partition(f"\n### The files of {package}\n")[2]
     listed, folder = [], ""
-    for row in re.findall(
-        r"^\| (\**`[\w/]+`\**) \| .+ \|$", page.partition("\n##")[0], re.MULTILINE
-    ):
+    for row in re.findall(r"^\| (.+?) \| .*\|$", page.partition("\n##")[0], re.MULTILINE):
         if row.startswith("**"):
-            folder = row.strip("*`")
+            folder = "".join(re.findall(r"`(\w+/)`", row))
         else:
-            listed.append(folder + row.strip("`"))
-    paths = [p.relative_to(LIBRARY / "landing") for p in LIBRARY.glob("landing/**/*.py")]
-    files = [p.with_suffix("").as_posix() for p in paths if not p.name.startswith("_")]
-    assert sorted(listed) == sorted(files)
+            listed += [folder + name for name in re.findall(r"`(\w+)`", row)]
+    return sorted(listed)
 
 
-def test_the_map_of_fetch_has_each_of_its_files_once() -> None:
-    page = docs.page("lib/README.md").partition("\n### The files of fetch\n")[2]
-    rows = re.findall(r"^\| (`.+?) \| .+ \|$", page.partition("\n##")[0], re.MULTILINE)
-    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    files = [p.stem for p in LIBRARY.glob("fetch/*.py") if not p.name.startswith("_")]
-    assert sorted(listed) == sorted(files)
+def files_of(package: str) -> list[str]:
+    root = LIBRARY / package
+    paths = [p.relative_to(root) for p in root.rglob("*.py") if not p.name.startswith("_")]
+    return sorted(p.with_suffix("").as_posix() for p in paths)
+
+
+@pytest.mark.parametrize("package", ["fetch", "landing", "planning", "delta"])
+def test_the_map_of_a_package_has_each_of_its_files_once_under_their_folder(package: str) -> None:
+    assert listed_files(package) == files_of(package)
+
+
+def test_the_map_of_dialects_has_the_files_of_all_and_those_that_each_of_them_has() -> None:
+    root = LIBRARY / "dialects"
+    folders = [path for path in root.iterdir() if (path / "__init__.py").exists()]
+    of_all = {p.stem for p in root.glob("*.py") if not p.name.startswith("_")}
+    of_each = [{p.stem for p in path.iterdir() if p.name[0] != "_"} for path in folders]
+    assert listed_files("dialects") == sorted(of_all | set.intersection(*of_each))
 
 
 def test_the_map_prints_the_order_that_the_import_contract_enforces() -> None:

@@ -18,11 +18,8 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.errors import Conflict
 from rangeland.groups.backend import GroupMember
-from rangeland.groups.mirror_command import MirroredPartition, MirrorResult
 from rangeland.job.job_text import parse_job_text
 from rangeland.landing.drafts.plan_file import write_plan_file
-from rangeland.landing.special_plans.redrive import QuarantinedRange, RedriveResult
-from rangeland.landing.special_plans.table_adoption import AdoptResult
 from rangeland.loss import Action, DamagedBytes, Loss, LossKind
 from rangeland.model import Address, Cluster, Counts, Isolation, OpenTransaction, Partition, Range
 from rangeland.planning.incarnation import LogMark
@@ -33,20 +30,31 @@ from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
 from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
-from rangeland.queries.payload_sample import SampleResult
-from rangeland.queries.reached_check import ReachResult
 from rangeland.query_results import (
     CheckedItem,
     CheckResult,
     Finding,
     FindState,
     GroupStatus,
+    MirroredPartition,
+    MirrorResult,
     PartitionStatus,
+    ReachResult,
     RecentLanding,
+    SampleResult,
     Status,
     VerifyResult,
 )
-from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult, WriterSchema
+from rangeland.results import (
+    AdoptResult,
+    FinishedBy,
+    PlanPreview,
+    PlanToFinish,
+    QuarantinedRange,
+    RedriveResult,
+    RunResult,
+    WriterSchema,
+)
 from tests import sample_results as made
 
 FOLDER = Path(__file__).parent / "answers"

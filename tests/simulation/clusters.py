@@ -6,7 +6,7 @@ import random
 from collections import deque
 from typing import ClassVar
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.model import Address
 from tests.simulation.logs import Log, Topic, Truth

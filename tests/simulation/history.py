@@ -52,7 +52,7 @@ SKEWS_MS = (0, 0, 0, 0, -1_000, 3_000, -86_400_000, 86_400_000)
 VERIFIED_EVERY = 4
 """Of so many short histories one ends with ``verify``, and a run that finds nothing to do."""
 NEVER = (
-    *(Bug, ProofFailed, LocalProtocolError, Conflict),
+    *(Bug, ProofFailed, LocalProtocolError, Conflict, TableRefused),
     *(JobFileError, AccessDenied, MissingRequirement),
 )
 """Errors that nothing in these histories justifies."""

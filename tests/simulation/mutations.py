@@ -89,7 +89,7 @@ PLANS_AND_LEDGER = (
         "a run does not look at what has landed",
         Change(
             "planning.plan_builder:_ranges_to_land",
-            "uncovered_parts(requested, landed)",
+            "uncovered_parts(requested, covered)",
             "requested",
         ),
     ),
@@ -97,7 +97,7 @@ PLANS_AND_LEDGER = (
         "a reviewed plan is applied whatever has landed since",
         Change(
             "landing.drafts.unfinished_plans:check_still_current",
-            "if covered := covered_parts(plan.ranges, position.landed):",
+            "if covered := covered_parts(plan.ranges, position.covered):",
             "if covered := None:",
         ),
         Change(
@@ -352,7 +352,7 @@ DAMAGE = (
         "what was read again from quarantine is read once more",
         Change(
             "landing.special_plans.redrive:_ranges_in_force",
-            "ranges=tuple(uncovered_parts(request.ranges, landed))",
+            "ranges=tuple(uncovered_parts(request.ranges, covered))",
             "ranges=request.ranges",
         ),
     ),

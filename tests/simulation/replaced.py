@@ -17,8 +17,8 @@ from threading import Condition
 from types import SimpleNamespace
 from typing import Any
 
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection import broker_connection
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.ledger import compaction, ledger_files
 from rangeland.delta.parquet_files import data_files
 from rangeland.delta.quarantine import quarantine_table, quarantine_writer

@@ -20,7 +20,6 @@ from rangeland import Job
 from rangeland.cli import command_line
 from rangeland.errors import (
     BadRecord,
-    Conflict,
     RangeLost,
     StorageFailed,
     TableRefused,
@@ -370,7 +369,7 @@ def test_a_run_that_met_the_damage_goes_on_after_it_when_the_policy_says_so(
 # --- tables -----------------------------------------------------------------------------------
 
 
-def refused(spark: Any, job: Job, table: str) -> Conflict:
+def refused(spark: Any, job: Job, table: str) -> TableRefused:
     """The job is refused, as its plan is, and the table is as it was, with no ledger made beside
     it."""
     before = files_of(table)
@@ -393,7 +392,7 @@ def test_a_folder_of_other_peoples_files_is_left_as_it_is(
     folder = Path(table)
     folder.mkdir(parents=True)
     folder.joinpath("theirs.csv").write_text("a,b\n")
-    with pytest.raises(Conflict, match=r"theirs\.csv"):
+    with pytest.raises(TableRefused, match=r"theirs\.csv"):
         rangeland.land(job_of(kafka.bootstrap, table, topic), spark)
     assert [path.name for path in folder.rglob("*")] == ["theirs.csv"]
 

@@ -79,7 +79,7 @@ class Driving(landing_steps.LandingSteps):
 
     def draft(self) -> Any:
         position = self.target.history.position(self._context.job.application)
-        left = uncovered_parts(PLAN.ranges, position.landed)
+        left = uncovered_parts(PLAN.ranges, position.covered)
         plan = (
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
         )
@@ -165,7 +165,7 @@ def test_killed_at_any_step_it_is_reported_once_by_whoever_comes_next(
         else:
             second.run()
         assert told(second.target) == BOTH
-    landed = second.target.history.position(PLAN.application).landed
+    landed = second.target.history.position(PLAN.application).covered
     assert uncovered_parts(PLAN.ranges, landed) == []
     assert coverage_of(PLAN.ranges) == landed
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ids.schema_catalogue import (

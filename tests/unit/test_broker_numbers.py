@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.socket_stream import Stream
 from rangeland.dialects.kafka import messages as m

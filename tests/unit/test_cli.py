@@ -20,9 +20,9 @@ from rangeland import errors
 from rangeland import run as commands
 from rangeland.cli import command_line
 from rangeland.job import Job
-from rangeland.landing.special_plans.redrive import RedriveResult
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
+from rangeland.results import RedriveResult
 from rangeland.testing.processes import PATIENCE_S
 from tests import sample_results as made
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from rangeland.cluster_settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.connection.broker_connection import BrokerConnection
-from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool

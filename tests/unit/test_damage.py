@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, Damage, ProofFailed
 from rangeland.fetch.fetch_steps import FindLeaders, SendFetch
 from rangeland.fetch.fetch_thread import FetchThread

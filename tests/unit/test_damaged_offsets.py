@@ -11,7 +11,7 @@ from typing import Any, cast
 import crc32c
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import OFFSET

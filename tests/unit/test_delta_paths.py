@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
 
-from rangeland.delta.stores.local_table_lock import lock_table
+from rangeland.delta.stores import local_table_lock
+from rangeland.delta.stores.local_table_lock import LOCK_PATH, lock_table
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_probe import foreign_entries
 from rangeland.delta.stores.table_path import TablePath
@@ -120,3 +122,70 @@ def test_a_lock_that_is_denied_is_not_tried_again(
     monkeypatch.setattr(fcntl, "flock", denied)
     with pytest.raises(TableRefused, match=os.strerror(number)), lock_table(f"{tmp_path}/table"):
         pass
+
+
+class Clock:
+    """In place of the module ``time``: waiting takes no time."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(local_table_lock, "time", made)
+    monkeypatch.setattr(local_table_lock, "PAUSE_S", 1.0)
+    return made
+
+
+def wait_for_the_lock(table: Path) -> StorageFailed:
+    """Waits for a lock that this process holds itself, and returns the error."""
+    with (
+        lock_table(str(table)),
+        pytest.raises(StorageFailed, match="was not free within 1 h 00 min") as caught,
+        lock_table(str(table)),
+    ):
+        pytest.fail("two have the lock")
+    return caught.value
+
+
+def test_a_lock_that_is_never_released_ends_the_wait(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its holder may be suspended."""
+    with caplog.at_level(logging.WARNING, "rangeland"):
+        error = wait_for_the_lock(tmp_path)
+    lock = tmp_path / LOCK_PATH
+    holder = f"process {os.getpid()} holds it"
+    assert (error.exit_code, error.facts, error.why) == (75, {"path": str(lock)}, holder)
+    assert str(lock) in error.what
+    assert clock.now_s == local_table_lock.LONGEST_WAIT_S
+    first, *later = [record.message for record in caplog.records]
+    assert first == f"Still waiting for {lock} after 1 min 00 s: {holder}"
+    assert len(later) == 58
+    with lock_table(str(tmp_path)):  # it is not left locked
+        pass
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_holder_of_a_lock_may_be_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs on another host, or in another container."""
+    with lock_table(str(tmp_path)):
+        stat = (tmp_path / LOCK_PATH).stat()
+    device = f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}"
+    locks = [
+        f"1: FLOCK ADVISORY WRITE 0 {device}:{stat.st_ino} 0 EOF",
+        f"2: FLOCK ADVISORY WRITE 7 ff:{device}:{stat.st_ino} 0 EOF",
+        f"2: -> FLOCK ADVISORY WRITE 7 {device}:{stat.st_ino} 0 EOF",
+        f"3: POSIX ADVISORY WRITE 7 {device}:{stat.st_ino} 0 0",
+    ]
+    monkeypatch.setattr(Path, "read_text", lambda path: "\n".join(locks))
+    assert wait_for_the_lock(tmp_path).why == "another process holds it"

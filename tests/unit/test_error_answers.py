@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland import errors
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure, tls_error
 from rangeland.decode.columns import PLAIN_COLUMNS
 from rangeland.delta.stores.store_access import StoreSettings

@@ -130,8 +130,10 @@ def test_the_message_says_what_then_why_then_what_to_do(
     assert str(RangelandError(what, why=why, do=do)) == sentence
 
 
-def test_a_refused_table_is_a_conflict_that_is_not_retried() -> None:
-    assert issubclass(errors.TableRefused, errors.Conflict)
+def test_a_refused_table_is_no_conflict_and_has_its_exit_code() -> None:
+    assert not issubclass(errors.TableRefused, errors.Conflict)
+    assert errors.TableRefused.exit_code == errors.Conflict.exit_code
+    assert errors.TableRefused.data == errors.Conflict.data
     assert errors.TableRefused.retry != errors.Conflict.retry
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.cluster_access import cluster_lookup
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, OffsetResult, TopicView
@@ -203,7 +203,7 @@ def test_it_is_recorded_with_the_outcome_and_the_next_run_begins_in_the_later_ep
     later = drivers.another()
     position = later.history.position(PLAN.application)
     assert position.checkpoint == {P: LogMark(100, "id", 8, epoch_is_later=True)}
-    assert position.landed.of(P, "id") == [(0, 100)]
+    assert position.covered.of(P, "id") == [(0, 100)]
     (event,) = later.history.losses()
     assert event.loss == loss(topic_id="id").with_action(Action.SKIP)
     assert (event.sequence, event.plan_hash, event.epoch) == (1, "", 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.errors import BadRecord

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoSeedAnswered, Search
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
-from rangeland.connection.cluster_settings import (
+from rangeland.cluster_settings import (
     KerberosSettings,
     SaslSettings,
     TlsSettings,

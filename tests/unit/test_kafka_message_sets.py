@@ -9,7 +9,7 @@ from typing import Any
 import cramjam
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.fetch_values import DecodedChunk, Gap
 from rangeland.dialects.kafka.compression import mend_lz4
 from rangeland.dialects.kafka.entry_scan import cut_out, entries, scan

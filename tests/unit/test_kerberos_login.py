@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from rangeland.connection.cluster_settings import KerberosSettings
+from rangeland.cluster_settings import KerberosSettings
 from rangeland.connection.kerberos_login import KerberosLogin
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_mechanisms import login

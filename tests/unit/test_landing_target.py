@@ -171,7 +171,7 @@ def test_what_is_landed_between_two_looks_counts_with_what_it_has_held_back(
     assert lake.looking is None
     position = second.history.position(application)
     assert position.checkpoint[P0].until_offset == 30
-    assert position.landed.of(P0, "id") == [(0, 30)]
+    assert position.covered.of(P0, "id") == [(0, 30)]
     assert second.history.unfinished_plans() == []
     assert second.writer.enter(plan(2, 30, 100, application=application), [])
 
@@ -271,7 +271,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
         finisher_of(reading).finish_new(replacing)
     target.ledger.refresh()
     assert target.history.unfinished_plans() == []
-    assert target.history.position(APP).landed.of(P0, "id") == []
+    assert target.history.position(APP).covered.of(P0, "id") == []
     (loss,) = target.history.losses(PlanId(application, 1))
     assert (loss.loss.action, loss.plan_hash) == ("fail", replacing.hash)
     assert target.writer.enter(plan(), [])

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.stores.local_table_lock import LOCK_PATH, lock_table
 from rangeland.delta.transaction_log.log_maintenance import LogMaintenance

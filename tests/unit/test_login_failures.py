@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.cluster_settings import SaslSettings, TlsSettings, TokenSource
 from rangeland.connection import login_renewal, tokens
 from rangeland.connection.broker_connection import BrokerConnection
-from rangeland.connection.cluster_settings import SaslSettings, TlsSettings, TokenSource
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.errors import BadRecord, Damage, RangeLost, Unreachable

@@ -14,14 +14,18 @@ from rangeland.cli.command_line import main
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupMember, GroupState, GroupView
 from rangeland.groups.mirror_command import (
-    MirroredPartition,
-    MirrorResult,
     check_group_is_empty,
     group_of,
 )
 from rangeland.job import Job
 from rangeland.model import Partition
-from rangeland.query_results import GroupStatus, PartitionStatus, Status
+from rangeland.query_results import (
+    GroupStatus,
+    MirroredPartition,
+    MirrorResult,
+    PartitionStatus,
+    Status,
+)
 from rangeland.render.group_view import group_lines, render_mirror
 from rangeland.render.status_view import render_status
 from rangeland.render.text_drawing import console_for

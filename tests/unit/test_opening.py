@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings
+from rangeland.cluster_settings import ClusterSettings, SaslSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.connection.opening import (
     _TABLE,

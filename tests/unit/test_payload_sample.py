@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from rangeland.cli.query_commands import write_schema
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import parse_ddl
@@ -21,7 +21,8 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import ReadChunk, SliceChunk
 from rangeland.model import Address, Counts, Leader, LogState, Partition, Slice
 from rangeland.queries import payload_sample
-from rangeland.queries.payload_sample import SampleResult, newest_records, shown_rows
+from rangeland.queries.payload_sample import newest_records, shown_rows
+from rangeland.query_results import SampleResult
 from rangeland.render.sample_view import render_sample
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from tests.unit.test_render import rendered

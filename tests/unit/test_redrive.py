@@ -12,7 +12,7 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.quarantine import quarantine_table as quarantine_module
 from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
@@ -55,6 +55,7 @@ from rangeland.planning.policy import Policy
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
+from rangeland.results import QuarantinedRange, ReadFilter
 from tests.fakes.landing import landing_context
 from tests.unit.test_ledger_lost_responses import TableInMemory, Version
 
@@ -211,12 +212,12 @@ def test_kept_bytes_are_decoded_as_their_plan_and_the_memory_budget_of_the_job_s
 LOG = ReadSettings(ClusterSettings("kafka", ()))
 
 
-def in_quarantine(*firsts: int) -> list[redrive.QuarantinedRange]:
+def in_quarantine(*firsts: int) -> list[QuarantinedRange]:
     how = (Isolation.READ_COMMITTED, "its checksum is wrong")
-    return [redrive.QuarantinedRange(kept(ten(first), 1), *how) for first in firsts]
+    return [QuarantinedRange(kept(ten(first), 1), *how) for first in firsts]
 
 
-def whole(ranges: list[Range], kind: redrive.ReadFilter) -> PlanDraft:
+def whole(ranges: list[Range], kind: ReadFilter) -> PlanDraft:
     made = replace(plan(*ranges), isolation=kind[0], tags=kind[1])
     return PlanDraft(plan=made, requested=tuple(ranges))
 
@@ -235,7 +236,7 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
     first, second, third, fourth = in_quarantine(0, 10, 20, 30)
     of_all = replace(first, isolation=Isolation.READ_UNCOMMITTED)
     left = [of_all, replace(second, tags=("A",)), third, replace(fourth, tags=("A",))]
-    asked: list[tuple[int, redrive.ReadFilter]] = []
+    asked: list[tuple[int, ReadFilter]] = []
 
     def read(slices: tuple[Slice, ...], settings: ReadSettings) -> Iterator[Any]:
         for s in slices:
@@ -315,7 +316,7 @@ def test_what_has_expired_keeps_nothing_that_the_log_has_in_quarantine(
     )
     survey = Survey(7, {P0: LogState(P0, Leader(Address("b", 1), 3, "id"), 15, 40)})
 
-    def draft_ranges(ranges: list[Range], kind: redrive.ReadFilter) -> PlanDraft:
+    def draft_ranges(ranges: list[Range], kind: ReadFilter) -> PlanDraft:
         return draft_ranges_in_log(terms, survey, JobPosition({}, Coverage(), 2), ranges)
 
     found = redrive.draft_from_log(in_quarantine(0, 10, 20, 30), LOG, draft_ranges)

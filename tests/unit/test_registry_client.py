@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.http_client import HttpFailed, HttpLimits, http_get
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.connection_settings import (

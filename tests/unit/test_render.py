@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console, RenderableType
 
 from rangeland.errors import RangeLost
-from rangeland.landing.special_plans.table_adoption import AdoptResult
 from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, OpenTransaction, Partition
 from rangeland.render.error_view import render_error
@@ -17,7 +16,7 @@ from rangeland.render.plan_view import render_plan
 from rangeland.render.result_view import closing_sum, render_adopt, render_result
 from rangeland.render.status_view import render_check, render_status
 from rangeland.render.text_drawing import LogBar, console_for, plain, table_of
-from rangeland.results import FinishedBy, PlanToFinish, WriterSchema
+from rangeland.results import AdoptResult, FinishedBy, PlanToFinish, WriterSchema
 from rangeland.wording import duration, size
 from tests import sample_results as made
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
-from rangeland.landing.special_plans.redrive import QuarantinedRange, RedriveResult
 from rangeland.loss import Action, DamagedBytes, DecidedLoss, LossKind
 from rangeland.model import Isolation, Partition, Range
 from rangeland.render.result_view import render_redrive, render_result
 from rangeland.result_json import RESULT_JSON
-from rangeland.results import RunResult
+from rangeland.results import QuarantinedRange, RedriveResult, RunResult
 from tests.unit.test_render import rendered
 
 WHERE = Range(Partition("orders", 3), 1000, 1010, "id")

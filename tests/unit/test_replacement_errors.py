@@ -96,7 +96,7 @@ def replace_with(error: Exception | None, **about: Any) -> RowsChanged | None:
 
 
 def failure_of(error: Exception) -> Any:
-    with pytest.raises((Conflict, StorageFailed)) as caught:
+    with pytest.raises((StorageFailed, TableRefused)) as caught:
         replace_with(error)
     assert caught.value.what == "could not replace rows of lake/t"
     assert caught.value.__cause__ is error

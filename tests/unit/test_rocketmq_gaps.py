@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.errors import BadRecord, RangeLost, Unreachable

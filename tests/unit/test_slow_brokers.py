@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect

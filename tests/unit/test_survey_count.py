@@ -39,6 +39,7 @@ from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.progress_events import NoProgress
+from rangeland.results import QuarantinedRange
 from tests.fakes.landing import landing_context
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import P0, Drivers, plan
@@ -52,9 +53,6 @@ class Clock:
     def monotonic(self) -> float:
         return self.now
 
-    def time_ns(self) -> int:
-        return 1_000_000_000
-
 
 class Cluster:
     """Its log has grown by ten records whenever it is looked at; joining takes a while."""
@@ -67,6 +65,7 @@ class Cluster:
         self.known: object = None
         self.clock = Clock()
         monkeypatch.setattr(planner, "time", self.clock)
+        monkeypatch.setattr(planner, "wall_ms", lambda: 1_000)
         monkeypatch.setattr(plan_surveys, "time", self.clock)
         monkeypatch.setattr(run, "survey_of", self.survey)
         monkeypatch.setattr(run_lease, "hold_lease", self.join)
@@ -220,7 +219,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     batch = QuarantinedBatch(
         Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, DamagedBytes(b"", (), "bad"), 1
     )
-    left = redrive.QuarantinedRange(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
+    left = QuarantinedRange(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
     monkeypatch.setattr(planner, "quarantined_ranges", lambda *about: [left])
     read: list[ReadSettings] = []
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import ClusterView, OffsetResult, TopicView

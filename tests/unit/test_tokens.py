@@ -18,8 +18,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from rangeland.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection import tokens
-from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection.tokens import fetch_token, forget_token
 from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from tests.certificates import Authority

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from pyspark.errors import PySparkException
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, TransformFailed
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.loss import Action, LossKind

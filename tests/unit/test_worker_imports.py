@@ -10,7 +10,7 @@ SCRIPT = """
 import json, sys
 import pyarrow as pa
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.avro.avro_format import AvroFormat
 from rangeland.decode.payload.json.json_format import JsonFormat
 from rangeland.decode.payload.row_format import RowFormat

@@ -30,7 +30,7 @@ from rangeland.cli.options import (
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
-    from rangeland.queries.payload_sample import SampleResult
+    from rangeland.query_results import SampleResult
 
 
 @command

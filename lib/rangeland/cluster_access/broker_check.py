@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangelandError
 from rangeland.job import Job

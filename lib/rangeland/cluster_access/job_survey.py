@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rangeland.cluster_access.cluster_lookup import look_up_broker_registry, look_up_cluster
 from rangeland.cluster_access.registry_lookup import schema_ids_in
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.errors import JobFileError

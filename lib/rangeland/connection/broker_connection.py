@@ -14,8 +14,8 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection import diagnosis
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import (
     ClientUnwelcome,
     ConnectionClosed,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.failures import NotABroker
 from rangeland.errors import (
     BROKER_OPERATOR,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from rangeland.connection.cluster_settings import KerberosSettings
+from rangeland.cluster_settings import KerberosSettings
 from rangeland.connection.failures import TokenUnavailable
 from rangeland.errors import AccessDenied, MissingRequirement, RemoteProtocolError
 

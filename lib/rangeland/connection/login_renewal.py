@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from rangeland.connection.cluster_settings import SaslSettings
+from rangeland.cluster_settings import SaslSettings
 from rangeland.connection.failures import TokenUnavailable
 from rangeland.connection.kerberos_login import KerberosLogin
 from rangeland.connection.tokens import fetch_token, forget_token

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection import diagnosis
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.protocol_session import LoginClosed, ProtocolSession

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.broker_connection import BrokerConnection
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.diagnosis import missing_login_error
 from rangeland.connection.failures import (
     ClientUnwelcome,

@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection import diagnosis
-from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, ResponseTimedOut
 from rangeland.connection.tls import openssl_failure, tls_context
 from rangeland.errors import RangelandError

@@ -11,7 +11,7 @@ import platform
 import ssl
 from pathlib import Path
 
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure
 from rangeland.errors import JobFileError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import TlsFailure
 from rangeland.connection.tls import openssl_failure, tls_context
 from rangeland.model import Address

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rangeland.connection.cluster_settings import TlsSettings, TokenSource
+from rangeland.cluster_settings import TlsSettings, TokenSource
 from rangeland.connection.tls import tls_context
 from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.untrusted import JsonFields, Unreadable

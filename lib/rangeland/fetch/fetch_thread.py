@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.clock import monotonic_ms
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost, ResponseTimedOut
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -70,7 +70,7 @@ class FetchThread:
             slices = _with_present_leaders(slices, settings.cluster)
         throttle = Throttle(dict(settings.rates))
         self._loop = FetchLoop(
-            slices, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
+            slices, limits, settings.policy, monotonic_ms(), capabilities, throttle, leader_only
         )
         self._responses = ResponseReader(self.brokers, self._loop, settings, floors or {})
         self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
@@ -111,7 +111,7 @@ class FetchThread:
     def _carry_out_steps(self) -> None:
         pending: SendFetch | Fail | None = None
         while not self._stopped.is_set():
-            step = pending or self._loop.next(_now_ms())
+            step = pending or self._loop.next(monotonic_ms())
             log_all(self._loop.take_unlogged())
             if isinstance(step, Fail):
                 raise step.error
@@ -120,7 +120,7 @@ class FetchThread:
                 case AllRead():
                     return
                 case WaitUntil(at_ms):
-                    self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
+                    self._stopped.wait(max(0, at_ms - monotonic_ms()) / 1000)
                 case FindLeaders():
                     self._find(step)
                 case AskLogRange(address, request):
@@ -147,7 +147,7 @@ class FetchThread:
                 self._loop.on_lost(step.address, f"{error.what}: {error.why}", is_slow=is_slow)
             return None
         size = sum(len(fetched.records) for fetched in response.partitions)
-        self._loop.on_response(step.address, size, response.throttle_ms, _now_ms())
+        self._loop.on_response(step.address, size, response.throttle_ms, monotonic_ms())
         if response.meaning is not ErrorMeaning.OK:
             for request in step.requests:
                 self._loop.on_error(request, response.meaning, response.code_name)
@@ -184,7 +184,7 @@ class FetchThread:
     def _send_ahead(self) -> SendFetch | Fail | None:
         """Sends the next fetch if the loop has one now; its response is received later. What ends
         the run is returned as it is."""
-        step = self._loop.next(_now_ms())
+        step = self._loop.next(monotonic_ms())
         if isinstance(step, Fail):
             return step
         if not isinstance(step, SendFetch):
@@ -227,10 +227,6 @@ def _with_present_leaders(slices: Sequence[Slice], cluster: ClusterSettings) -> 
     at an old address would answer with other records."""
     named = {name: address for name, address in cluster.named_brokers if name != str(address)}
     return [replace(s, leader=named.get(s.partition.broker)) for s in slices] if named else slices
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 class PrefetchBudget:

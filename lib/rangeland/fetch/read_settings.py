@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.loss import QuarantinedBytes

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job

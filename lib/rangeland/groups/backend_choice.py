@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.clock import monotonic_ms
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import JobFileError
@@ -64,7 +65,7 @@ class BrokerGroupIO:
         time.sleep(pause_ms / 1000)
 
     def now_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_ms()
 
     def close(self) -> None:
         self._brokers.close()

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_backend
@@ -25,43 +24,10 @@ from rangeland.landing.audit.removed_and_unknown_rows import check_rows_remain
 from rangeland.landing.target.landing_target import open_target
 from rangeland.model import LogState, Partition
 from rangeland.progress_events import Progress
-from rangeland.result_json import JsonResult
+from rangeland.query_results import MirroredPartition, MirrorResult, MirrorState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MirrorState = Literal["mirrored", "unchanged", "nothing-landed"]
-
-
-@dataclass(frozen=True, slots=True)
-class MirroredPartition(JsonResult):
-    """One partition: the checkpoint, and the group's offset before and after."""
-
-    VIEW = "*partition checkpoint before=group_before after=group_after end lag"
-
-    partition: Partition
-    checkpoint: int
-    before: int | None
-    after: int | None
-    end: int
-
-    @property
-    def lag(self) -> int:
-        return max(0, self.end - self.checkpoint)
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorResult(JsonResult):
-    """The result of ``mirror``."""
-
-    VIEW = "job group backend=home state partitions seconds"
-
-    job: str
-    group: str
-    backend: str
-    state: MirrorState
-    partitions: tuple[MirroredPartition, ...]
-    seconds: float
 
 
 def group_of(job: Job) -> Group:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rangeland.connection.cluster_settings import (
+from rangeland.cluster_settings import (
     ClusterSettings,
     KerberosSettings,
     SaslSettings,

@@ -99,7 +99,7 @@ def resolve(
 
     Raises JobFileError for a request that makes no sense.
     """
-    landed = position.landed
+    covered = position.covered
     absent = absent_partition_losses(request, survey, position.checkpoint)
     _check_range_partitions_exist(request, survey, {loss.partition for loss in absent})
     ranges: list[Range] = []
@@ -114,9 +114,9 @@ def resolve(
         if isinstance(resolved, FailingLosses):
             return ResolvedRequest((), failing=resolved)
         ranges.append(resolved[0])
-        losses += _unlanded_losses(resolved[1], log.leader.topic_id, landed)
+        losses += _uncovered_losses(resolved[1], log.leader.topic_id, covered)
     losses += (*absent, *overwritten)
-    notes = _expiry_notes(begins, survey, ranges, landed)
+    notes = _expiry_notes(begins, survey, ranges, covered)
     notes += _inexact_notes(begins, request.until_bounds, survey, ranges)
     losses = [with_confirmation(loss, survey) for loss in losses]
     return replace(apply_policy(request.policy, ranges, losses), notes=tuple(notes))
@@ -138,7 +138,7 @@ def _expiry_notes(
     begins: Mapping[Partition, Bound | None],
     survey: Survey,
     ranges: list[Range],
-    landed: Coverage,
+    covered: Coverage,
 ) -> list[str]:
     """Notes for logs that begin at or after the requested time: nothing shows whether earlier
     records of that time have expired."""
@@ -148,7 +148,7 @@ def _expiry_notes(
         at_start = r.from_offset == log.start_offset > 0
         timed = isinstance(begins[r.partition], AtTime)
         last_expired = (log.start_offset - 1, log.start_offset)
-        if timed and at_start and subtract(last_expired, landed.of(r.partition, r.topic_id)):
+        if timed and at_start and subtract(last_expired, covered.of(r.partition, r.topic_id)):
             notes.append(
                 f"{r.partition} begins at {log.start_offset}, not before the requested time: "
                 "earlier records of that time may have expired"
@@ -176,7 +176,7 @@ def _resolve_one(
         mark, losses = changes_since(position.checkpoint[log.partition], survey, log)
         for loss in losses:
             skips = request.policy.action_for(loss) is Action.SKIP
-            if skips and (reason := why_indistinguishable(loss, log, position.landed)):
+            if skips and (reason := why_indistinguishable(loss, log, position.covered)):
                 return FailingLosses((loss.with_action(Action.FAIL),), why_same_offsets=reason)
         lower = AtOffset(mark.until_offset)
     for bound in (lower, upper):
@@ -194,15 +194,15 @@ def _resolve_one(
     return Range(log.partition, from_offset, until_offset, log.leader.topic_id), losses
 
 
-def _unlanded_losses(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
-    """The losses, without landed offsets that have expired since. Truncated offsets stay: these
+def _uncovered_losses(losses: list[Loss], topic_id: str | None, covered: Coverage) -> list[Loss]:
+    """The losses, without covered offsets that have expired since. Truncated offsets stay: these
     losses are also warnings."""
     remaining: list[Loss] = []
     for loss in losses:
         if not loss.kind.traits.is_before_log_start:
             remaining.append(loss)
             continue
-        for start, end in subtract(loss.interval, landed.of(loss.partition, topic_id)):
+        for start, end in subtract(loss.interval, covered.of(loss.partition, topic_id)):
             remaining.append(replace(loss, from_offset=start, until_offset=end))
     return remaining
 

@@ -1,8 +1,8 @@
 """The coverage rule: an offset is landed in a table once, whichever kind of plan lands it.
 
-What has landed and what other unfinished plans hold are interval lists per partition and topic
-incarnation, since the offsets of a topic that was deleted and created again mean other records. A
-new plan has no offsets that have landed, and sees which unfinished plans block it.
+What is covered, with or without rows, and what other unfinished plans hold are interval lists per
+partition and topic incarnation, since the offsets of a topic that was deleted and created again
+mean other records. A new plan has no covered offsets, and sees which unfinished plans block it.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from rangeland.planning.intervals import Interval, merge, overlap, subtract
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Landed intervals per partition and topic id, which is None for brokers without topic ids."""
+    """Covered intervals per partition and topic id, which is None for brokers without topic ids."""
 
-    landed: Mapping[tuple[Partition, str | None], list[Interval]] = field(default_factory=dict)
+    intervals: Mapping[tuple[Partition, str | None], list[Interval]] = field(default_factory=dict)
 
     def of(self, partition: Partition, topic_id: str | None) -> list[Interval]:
-        """The offsets of this incarnation of the partition that have landed. An unknown id matches
+        """The offsets of this incarnation of the partition that are covered. An unknown id matches
         every incarnation: better to land too little and say so than to land twice."""
         if topic_id is None:
-            return merge(i for (p, _), x in self.landed.items() if p == partition for i in x)
-        landed = self.landed.get((partition, topic_id), [])
-        return merge([*landed, *self.nameless(partition)])
+            return merge(i for (p, _), x in self.intervals.items() if p == partition for i in x)
+        known = self.intervals.get((partition, topic_id), [])
+        return merge([*known, *self.nameless(partition)])
 
     def nameless(self, partition: Partition) -> list[Interval]:
-        """The landed offsets of incarnations without a known id."""
-        return self.landed.get((partition, None), [])
+        """The covered offsets of incarnations without a known id."""
+        return self.intervals.get((partition, None), [])
 
 
 def coverage_of(ranges: Iterable[Range]) -> Coverage:

@@ -112,7 +112,7 @@ def recreation_loss(mark: LogMark, log: LogState) -> Loss:
     return Loss(log.partition, mark.until_offset, mark.until_offset, LossKind.RECREATED, evidence)
 
 
-def why_indistinguishable(loss: Loss, log: LogState, landed: Coverage) -> str:
+def why_indistinguishable(loss: Loss, log: LogState, covered: Coverage) -> str:
     """The reason why the offsets of a new incarnation cannot be distinguished from the landed ones,
     or "": one of the two has no topic id, and the new log reaches the landed offsets or will. Such
     an incarnation is never skipped: its offsets would count as landed, and be left out silently."""
@@ -120,7 +120,7 @@ def why_indistinguishable(loss: Loss, log: LogState, landed: Coverage) -> str:
         return ""
     if log.leader.topic_id is None:
         return "these brokers have no topic ids"
-    if any(end > log.start_offset for _, end in landed.nameless(log.partition)):
+    if any(end > log.start_offset for _, end in covered.nameless(log.partition)):
         return "some of the old topic was landed when its brokers had no topic ids"
     return ""
 

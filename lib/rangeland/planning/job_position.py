@@ -1,4 +1,4 @@
-"""The position from which a job's next plan continues; by default, nothing has landed."""
+"""The position from which a job's next plan continues; by default, nothing is covered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ class JobPosition:
     """The position of a sequence of landings, from the ledger."""
 
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
-    landed: Coverage = field(default_factory=Coverage)
+    covered: Coverage = field(default_factory=Coverage)
+    """The offsets in ranges of prepared or landed outcomes, whichever job made them: no new plan
+    has them, whether or not they have rows."""
     sequence: int = 1
     """The sequence of the next plan."""
     held_at_first: frozenset[Partition] = frozenset()

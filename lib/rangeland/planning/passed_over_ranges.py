@@ -52,7 +52,7 @@ def ranges_passed_over(plan: Plan, position: JobPosition) -> tuple[Range, ...]:
         if not may_be_same(mark.topic_id, new.topic_id) or new.until_offset <= mark.until_offset:
             continue
         covered = [r.interval for r in planned.get(partition, ())]
-        covered += position.landed.of(partition, new.topic_id)
+        covered += position.covered.of(partition, new.topic_id)
         passed_over += [
             Range(partition, start, end, new.topic_id)
             for start, end in subtract((mark.until_offset, new.until_offset), covered)

@@ -62,7 +62,7 @@ def draft_new(
     # Other losses are not recorded as gone, since those offsets may still appear.
     skipped = tuple(x for x in resolved.losses if not x.kind.traits.is_before_log_start)
 
-    ranges = _ranges_to_land(requested, terms.limits, survey, position.landed)
+    ranges = _ranges_to_land(requested, terms.limits, survey, position.covered)
     planned = PlannedRanges.of(ranges, expired)
     risks = at_risk(planned.readable, survey)
 
@@ -74,7 +74,7 @@ def draft_new(
     return PlanDraft(
         plan=plan,
         requested=tuple(requested),
-        already_landed=tuple(covered_parts(requested, position.landed)),
+        already_landed=tuple(covered_parts(requested, position.covered)),
         held=resolved.held,
         notes=(
             *passed_over_warnings(passed_over),
@@ -97,13 +97,13 @@ def _hold(damaged: Sequence[DecidedLoss], resolved: ResolvedRequest) -> Resolved
 
 
 def _ranges_to_land(
-    requested: Sequence[Range], limits: Limits, survey: Survey, landed: Coverage
+    requested: Sequence[Range], limits: Limits, survey: Survey, covered: Coverage
 ) -> list[Range]:
-    """The requested ranges that have not landed, within the limits of a run."""
-    unlanded = [
-        with_estimate(r, survey.logs[r.partition]) for r in uncovered_parts(requested, landed)
+    """The requested ranges that are not covered, within the limits of a run."""
+    uncovered = [
+        with_estimate(r, survey.logs[r.partition]) for r in uncovered_parts(requested, covered)
     ]
-    return [r for r in apply_limits(unlanded, limits, survey.logs) if r.width > 0]
+    return [r for r in apply_limits(uncovered, limits, survey.logs) if r.width > 0]
 
 
 def _beginnings(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.errors import Conflict, RangelandError
+from rangeland.errors import Conflict, RangelandError, TableRefused
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
@@ -42,11 +42,12 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     progress.step(f"reading the state of the table {job.sink.table}")
     target = open_target(spark, job)
     history = target.history
-    disagreement = target.identity.disagreement_error()
+    disagreement: RangelandError | None = target.identity.disagreement_error()
     try:
         position = history.position(job.application)
         plans = history.unfinished_plans()
-    except Conflict as error:  # only the ledger's own account of what has landed is left
+    except (Conflict, TableRefused) as error:
+        # Only the ledger's own account of what has landed is left.
         position = history.last_known(job.application)
         plans = []
         disagreement = disagreement or error
@@ -83,7 +84,9 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     )
 
 
-def _disagreements(job: Job, target: LandingTarget, disagreement: Conflict | None) -> list[str]:
+def _disagreements(
+    job: Job, target: LandingTarget, disagreement: RangelandError | None
+) -> list[str]:
     """The reasons why a run may refuse to land anything. Only reading the table shows which rows it
     lacks."""
     if disagreement is not None:
@@ -112,7 +115,7 @@ def _partition_status(
         start=log.start_offset,
         end=log.end_offset,
         leader=str(log.leader.address),
-        landed=tuple(position.landed.of(log.partition, log.leader.topic_id)),
+        landed=tuple(position.covered.of(log.partition, log.leader.topic_id)),
         held=held,
     )
 

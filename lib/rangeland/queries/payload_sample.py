@@ -6,8 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +14,7 @@ from rangeland.cluster_access.cluster_lookup import look_up_read_settings
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.cluster_access.registry_lookup import look_up_row_format, registered_as, schemas_of
 from rangeland.decode.columns import TOPIC, VALUE
-from rangeland.decode.payload.json.json_inference import InferredField, infer_json_schema
+from rangeland.decode.payload.json.json_inference import infer_json_schema
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.decode.payload.schema_ddl import print_ddl
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
@@ -27,40 +26,12 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.model import LogState, Slice
 from rangeland.progress_events import Progress
+from rangeland.query_results import SampleResult, ShownValue
 from rangeland.results import WriterSchema
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.registry_settings import LONG_AGO
 
 SHOWN_ROWS = 5
-ShownValue: TypeAlias = str | dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SampleResult:
-    """The result of ``sample``: a description of the newest records."""
-
-    records: int
-    formats: dict[str, int]
-    """How many values are JSON objects, framed with a schema id, other text, other bytes, or
-    null."""
-    schemas: tuple[WriterSchema, ...]
-    schema: str
-    """The fields as Spark DDL: of JSON without a schema id as it was found, otherwise of the job's
-    format; empty if there are none."""
-    fields: tuple[InferredField, ...] = ()
-    rows: tuple[ShownValue, ...] = ()
-    """Some values as the job decodes them; a value with fields is a mapping by their names."""
-    undecodable: int | None = None
-    """How many records the job cannot decode; None if it decodes none."""
-
-    def to_json(self) -> dict[str, Any]:
-        schemas = [{"id": s.id, "subject": s.subject, "records": s.records} for s in self.schemas]
-        return {
-            "records": self.records,
-            "formats": self.formats,
-            "schemas": schemas,
-            "schema": self.schema,
-        }
 
 
 def sample(job: Job, progress: Progress, records: int) -> SampleResult:

@@ -9,38 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
-from rangeland.errors import Unreachable, UsageError
+from rangeland.errors import UsageError
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.model import Isolation, Partition, Survey
-from rangeland.planning.log_reach import PartitionReach, can_be_awaited, reach, times_awaited
+from rangeland.planning.log_reach import can_be_awaited, reach, times_awaited
 from rangeland.progress_events import Progress
-from rangeland.result_json import JsonResult
+from rangeland.query_results import ReachResult
 from rangeland.survey.survey_request import SurveyRequest
-
-
-@dataclass(frozen=True, slots=True)
-class ReachResult(JsonResult):
-    """The result of ``reached``. ``asked_at_ms`` is the local time just before asking, since
-    brokers do not report theirs."""
-
-    VIEW = "job is_reached=reached asked_at_ms partitions"
-
-    job: str
-    asked_at_ms: int
-    partitions: tuple[PartitionReach, ...]
-
-    @property
-    def is_reached(self) -> bool:
-        return all(p.state != "waiting" for p in self.partitions)
-
-    @property
-    def exit_code(self) -> int:
-        return 0 if self.is_reached else Unreachable.exit_code
 
 
 def query_reach(

@@ -64,7 +64,7 @@ def _passed_over(history: JobHistory, job: Job) -> tuple[Range, ...]:
         Range(partition, start, end, mark.topic_id)
         for partition, mark in sorted(position.checkpoint.items())
         for start, end in passed_over_intervals(
-            position.landed.of(partition, mark.topic_id), mark.until_offset
+            position.covered.of(partition, mark.topic_id), mark.until_offset
         )
     )
 

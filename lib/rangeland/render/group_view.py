@@ -5,8 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rangeland.groups.mirror_command import MirrorResult
-from rangeland.query_results import GroupStatus
+from rangeland.query_results import GroupStatus, MirrorResult
 from rangeland.render.text_drawing import (
     biggest,
     number_or_dash,

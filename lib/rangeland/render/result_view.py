@@ -12,8 +12,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rangeland.landing.special_plans.redrive import RedriveResult
-from rangeland.landing.special_plans.table_adoption import AdoptResult
 from rangeland.model import COUNT_NAMES, Counts
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.render.loss_view import loss_lines
@@ -27,7 +25,7 @@ from rangeland.render.text_drawing import (
     table_of,
     title_of,
 )
-from rangeland.results import RunResult, WriterSchema
+from rangeland.results import AdoptResult, RedriveResult, RunResult, WriterSchema
 from rangeland.wording import count_noun, duration, number, size
 
 COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}

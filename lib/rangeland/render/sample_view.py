@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rangeland.queries.payload_sample import SampleResult, shown_rows
+from rangeland.queries.payload_sample import shown_rows
+from rangeland.query_results import SampleResult
 from rangeland.render.text_drawing import plain, safe_text, table_of
 from rangeland.wording import count_noun, number
 

@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rangeland.planning.intervals import width
-from rangeland.queries.reached_check import ReachResult
-from rangeland.query_results import CheckResult, PartitionStatus, RecentLanding, Status
+from rangeland.query_results import CheckResult, PartitionStatus, ReachResult, RecentLanding, Status
 from rangeland.render.group_view import group_lines
 from rangeland.render.loss_view import loss_lines
 from rangeland.render.text_drawing import (

@@ -19,9 +19,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import JobFileError
-from rangeland.schema_registry.registry_client import FIELD, RegistryClient
+from rangeland.schema_registry.registry_client import RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse
-from rangeland.schema_registry.registry_settings import RegistrySettings, WrittenBefore
+from rangeland.schema_registry.registry_settings import FIELD, RegistrySettings, WrittenBefore
 from rangeland.schema_registry.schema_lookup import RegistrySchemas
 from rangeland.schema_registry.unknown_ids import UnknownIds
 

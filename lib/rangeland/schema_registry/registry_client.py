@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.http_client import HttpFailed, HttpLimits, HttpResponse, http_get
 from rangeland.connection.tls import tls_context
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
@@ -34,12 +34,11 @@ from rangeland.schema_registry.registry_responses import (
     read_version,
     read_versions,
 )
-from rangeland.schema_registry.registry_settings import RegistrySettings, is_registry_url
+from rangeland.schema_registry.registry_settings import FIELD, RegistrySettings, is_registry_url
 from rangeland.untrusted import Unreadable
 
 logger = logging.getLogger(__name__)
 
-FIELD: Final = "decode.registry"
 OPERATOR: Final = "the registry's operator"
 FIRST_RESPONSE_MS: Final = 10_000
 """How long a driver waits for a registry that has never answered: its URL may be wrong."""

@@ -38,7 +38,7 @@ from rangeland.decode.payload.schema_ids.subject_formats import (
 )
 from rangeland.errors import JobFileError, TableRefused
 from rangeland.schema_registry.proto_compiler import compile_proto
-from rangeland.schema_registry.registry_client import FIELD
+from rangeland.schema_registry.registry_settings import FIELD
 from rangeland.schema_registry.subject_names import SubjectNameStrategy, own_prefix, subject_name
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rangeland.clock import wall_ms
 from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, error_code_of
 from rangeland.dialects.rocketmq.messages import RemotingRequest, max_offset, send
@@ -71,7 +72,7 @@ def produce(
     master acknowledges a message before it enters it in its queue. ``sys_flag`` is sent unchanged;
     it says whether values are packed. Raises `Unreachable` if one is not accepted."""
     about = Partition(topic, queue)
-    born = time.time_ns() // 1_000_000 if born_ms is None else born_ms
+    born = wall_ms() if born_ms is None else born_ms
     offsets: list[int] = []
     with RocketmqClient(address) as client:
         for start in range(0, len(values), AHEAD):

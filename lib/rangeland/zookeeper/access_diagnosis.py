@@ -6,7 +6,7 @@ once more, in a way that tells this from a mistake.
 
 from __future__ import annotations
 
-from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.diagnosis import Peer, plain_port_error, tls_error, tls_port_error
 from rangeland.connection.socket_stream import speaks_tls
 from rangeland.connection.tls_probe import answers_in_clear, tls_failure

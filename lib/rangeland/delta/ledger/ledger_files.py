@@ -6,7 +6,6 @@ compaction or ``OPTIMIZE`` have many events: they are opened and searched.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
+from rangeland.clock import wall_ms
 from rangeland.delta.ledger.event_codec import INDEXED, SCHEMA, from_row, stats_of, to_row
 from rangeland.delta.ledger.event_keys import EventKey, key_of
 from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
@@ -67,7 +67,7 @@ class LedgerFiles:
             sync_file(self._store, full)
         except (OSError, pa.ArrowException) as error:
             raise self._unreadable_error(f"compacting the ledger {self.path}", error) from error
-        return DataFile(name, size, len(keys), stats_of(keys), time.time_ns() // 1_000_000)
+        return DataFile(name, size, len(keys), stats_of(keys), wall_ms())
 
     def _dataset(self, paths: list[str]) -> pds.Dataset:
         return pds.dataset(paths, schema=SCHEMA, format="parquet", filesystem=self._store)

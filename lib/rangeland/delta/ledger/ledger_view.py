@@ -124,8 +124,8 @@ class LedgerView:
         return () if newest is None else (*newest.unfinished, newest.plan_id)
 
     def coverage(self) -> Spans:
-        """The offsets that have landed. Reads the newest plan, and the outcomes of the plans that
-        were unfinished when it was entered."""
+        """The offsets that prepared outcomes account for. Reads the newest plan, and the outcomes
+        of the plans that were unfinished when it was entered."""
         newest = self.newest()
         if newest is None:
             return {}

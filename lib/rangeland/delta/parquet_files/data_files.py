@@ -12,7 +12,6 @@ Offsets and timestamps rise slowly, so they are stored as deltas.
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from rangeland.clock import wall_ms
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.parquet_files.file_statistics import StatsCollector, has_bounds
 from rangeland.delta.parquet_files.partition_values import Values, folder, split, with_computed
@@ -248,7 +248,7 @@ class FileWriter:
                 size_bytes=size,
                 rows=file.stats.rows,
                 stats=file.stats.as_json(),
-                modified_at_ms=time.time_ns() // 1_000_000,
+                modified_at_ms=wall_ms(),
                 partition_values=dict(zip(names, file.values, strict=True)),
             )
         )

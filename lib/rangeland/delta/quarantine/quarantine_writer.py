@@ -17,6 +17,7 @@ from typing import Any, assert_never
 import numpy as np
 import pyarrow as pa
 
+from rangeland.clock import wall_ms
 from rangeland.decode.columns import HEADER
 from rangeland.delta.parquet_files.data_files import write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, has_folders
@@ -148,7 +149,7 @@ class QuarantineWriter:
             raise store_error(error, root) from error
         size = write_whole_file(store, f"{root}/{name}", _table(rows))
         stats = f'{{"numRecords":{len(rows)}}}'
-        file = DataFile(name, size, len(rows), stats, time.time_ns() // 1_000_000)
+        file = DataFile(name, size, len(rows), stats, wall_ms())
         self._files.setdefault(index, []).append(file)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import logging
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,11 +20,17 @@ from typing import IO
 
 from rangeland.delta.stores.store_errors import NO_FOLDER, impossible_path_error, store_error
 from rangeland.delta.stores.table_path import TablePath
-from rangeland.errors import RangelandError, TableRefused
+from rangeland.errors import RangelandError, StorageFailed, TableRefused
+from rangeland.wording import duration
 
 LOCK_PATH = "_rangeland/commit.lock"
 _NEVER = (*NO_FOLDER, errno.EINVAL, errno.EEXIST)
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP)
+PAUSE_S = 0.02
+"""Between two attempts to take a lock: commits take longer."""
+WARN_EVERY_S = 60.0
+LONGEST_WAIT_S = 3600.0
+"""A replacement holds the lock while Spark rewrites the files of its rows."""
 logger = logging.getLogger(__name__)
 
 
@@ -75,19 +82,68 @@ def _takes_no_folder(path: str) -> bool:
 def _locked_file(lock: Path) -> IO[str]:
     handle = open(lock, "a")  # noqa: SIM115 - closed by the caller
     try:
-        _acquire(handle, lock)
+        if not _try_lock(handle):
+            _wait_for_lock(handle, lock)
     except BaseException:
         handle.close()
         raise
     return handle
 
 
-def _acquire(handle: IO[str], lock: Path) -> None:
+def _try_lock(handle: IO[str]) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        logger.info("Waiting for the lock of another process", extra={"lock": str(lock)})
-        start = time.monotonic()
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        seconds = round(time.monotonic() - start, 3)
-        logger.info("Got the lock", extra={"lock": str(lock), "seconds": seconds})
+        return False
+    return True
+
+
+def _wait_for_lock(handle: IO[str], lock: Path) -> None:
+    """Tries until the lock is free. A process that is suspended may never release it, and nobody
+    else has a deadline: so this raises StorageFailed after ``LONGEST_WAIT_S``."""
+    fields = {"lock": str(lock)}
+    logger.info("Waiting for the lock of another process", extra=fields)
+    start = time.monotonic()
+    warn_at_s = WARN_EVERY_S
+    while not _try_lock(handle):
+        waited_s = time.monotonic() - start
+        if waited_s >= LONGEST_WAIT_S:
+            raise _never_free_error(lock, _holder(handle), waited_s)
+        if waited_s >= warn_at_s:
+            warn_at_s += WARN_EVERY_S
+            waited = duration(waited_s)
+            logger.warning(
+                "Still waiting for %s after %s: %s", lock, waited, _holder(handle), extra=fields
+            )
+        time.sleep(PAUSE_S)
+    seconds = round(time.monotonic() - start, 3)
+    logger.info("Got the lock", extra=fields | {"seconds": seconds})
+
+
+def _never_free_error(lock: Path, holder: str, waited_s: float) -> StorageFailed:
+    error = StorageFailed(
+        f"{lock} was not free within {duration(waited_s)}",
+        why=holder,
+        do="find out why that process does not go on, end it, then run again",
+        path=str(lock),
+    )
+    return error.with_answers(
+        retry="yes, once the process that holds the lock has ended", acts="the operator"
+    )
+
+
+def _holder(handle: IO[str]) -> str:
+    """Which process holds the lock of this file, by the kernel's list of locks. That lacks
+    processes of other hosts and containers, and only Linux has it."""
+    stat = os.fstat(handle.fileno())
+    device = stat.st_dev
+    locked = f"{os.major(device):02x}:{os.minor(device):02x}:{stat.st_ino}"
+    try:
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        locks = []
+    for line in locks:
+        match line.split():
+            case [_, "FLOCK", _, "WRITE", pid, file, *_] if file == locked and int(pid) > 0:
+                return f"process {pid} holds it"
+    return "another process holds it"

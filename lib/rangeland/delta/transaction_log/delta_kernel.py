@@ -15,13 +15,13 @@ Parquet files that its own handler writes and pyarrow reads. Commits are made un
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from rangeland.clock import wall_ms
 from rangeland.delta.java_bridge import java_errors
 from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
 from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
@@ -340,7 +340,7 @@ def _no_table_error(what: str) -> TableRefused:
 
 def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
     """The lines of a commit that adds and removes these files."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     is_change = not request.moves_rows
     added = add_lines(request.files, is_change=is_change)
     # Delta Kernel refuses to add and remove rows in one commit of a table with a change data feed.

@@ -112,8 +112,9 @@ def commit_once(
     )
     try:
         done = _commit(delta, snapshot, new)
-    except Conflict:
-        # A commit whose response was lost may conflict with itself.
+    except (Conflict, TableRefused):
+        # A commit whose response was lost may conflict with itself, or be denied when it is sent
+        # again. What Delta Kernel refuses may be in this snapshot only, and no longer in the table.
         with at_stage(PlanStage.UNCONFIRMED):
             latest = delta.load(snapshot.path)
         if latest is None or latest.table_id != snapshot.table_id:

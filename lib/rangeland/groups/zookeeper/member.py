@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rangeland.clock import wall_ms
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import (
     BEATS_PER_SESSION,
@@ -187,7 +188,7 @@ class ZooKeeperMember(Membership):
         self._registration = None
         self._look(zookeeper)  # raises Conflict before anything is written
         group = self.joining.group
-        now_ms = int(time.time() * 1000)
+        now_ms = wall_ms()
         host = self.joining.host or platform.node()
         name = member_name(group, self.joining.job, host, now_ms, uuid.uuid4().hex[:8])
         path = ids_path(group, name)

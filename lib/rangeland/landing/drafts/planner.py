@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from rangeland.clock import wall_ms
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.fetch.read_settings import ReadSettings
@@ -21,7 +22,6 @@ from rangeland.landing.audit.verification import holes_of_job
 from rangeland.landing.drafts.held_partitions import find_damage
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.redrive import (
-    ReadFilter,
     draft_from_log,
     draft_from_quarantine,
     quarantined_ranges,
@@ -57,6 +57,7 @@ from rangeland.planning.read_options import (
     check_landed_options_are_same,
     with_known_addresses,
 )
+from rangeland.results import ReadFilter
 from rangeland.schema_registry.registry_settings import LONG_AGO
 from rangeland.spark.deferred_session import parallelism_of
 
@@ -88,11 +89,11 @@ class Planner:
             case PlanKind.HOLES:
                 draft = self._draft_holes(position)
             case PlanKind.REDRIVE:
-                draft = draft_from_quarantine(context, position, now_ms=_now_ms())
+                draft = draft_from_quarantine(context, position, now_ms=wall_ms())
             case PlanKind.REREAD:
                 draft = self._draft_from_log(position)
             case PlanKind.REPLACE:
-                draft = self._draft_new(replace(position, landed=Coverage()))
+                draft = self._draft_new(replace(position, covered=Coverage()))
             case PlanKind.RUN | PlanKind.BACKFILL:
                 draft = self._draft_new(position)
             case _:
@@ -147,7 +148,7 @@ class Planner:
     def _draft_from_log(self, position: JobPosition) -> PlanDraft:
         """A draft that reads quarantined batches from the log again."""
         quarantined = quarantined_ranges(self._context)
-        survey = self._context.surveys.new(position) if quarantined else Survey(_now_ms(), {})
+        survey = self._context.surveys.new(position) if quarantined else Survey(wall_ms(), {})
 
         def draft_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
@@ -237,7 +238,7 @@ class Planner:
         losses: list[Loss] = []
         for one_epoch in in_earlier_epochs(landed, survey):
             comparison = self._context.surveys.compare(marks_of_landed(one_epoch))
-            losses += find_overwritten(one_epoch, comparison, position.landed)
+            losses += find_overwritten(one_epoch, comparison, position.covered)
         return losses
 
     def _with_all_addresses(
@@ -255,10 +256,6 @@ class Planner:
         if plan.losses:
             raise range_lost_error(list(plan.losses))
         check_whole_slices(self._context.target.history, plan.ranges)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _check_losses_are_allowed(failing: FailingLosses | None) -> None:

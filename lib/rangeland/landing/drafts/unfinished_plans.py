@@ -120,7 +120,7 @@ def check_still_current(
     """Raises Conflict for a plan that was made earlier and can no longer be entered."""
     if position.sequence != plan.sequence:
         raise outdated_error(plan, f"the next plan of {plan.application} is {position.sequence}")
-    if covered := covered_parts(plan.ranges, position.landed):
+    if covered := covered_parts(plan.ranges, position.covered):
         raise outdated_error(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
         # Two plans of one sequence: the checkpoint of one would count with the rows of the other.

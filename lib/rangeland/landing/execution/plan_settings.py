@@ -6,9 +6,9 @@ its logs are checked for the last time.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
+from rangeland.clock import wall_ms
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.landing.landing_context import LandingContext
@@ -35,5 +35,5 @@ def look_up_log_settings(context: LandingContext, plan: Plan) -> ReadSettings:
         policy=HOLD_ALL if plan.kind.traits.holds_all else settings.policy,
         row_format=context.row_format,
         # All records of the plan were in the log when it was made.
-        written=WrittenBefore(plan.made_at_ms, time.time_ns() // 1_000_000),
+        written=WrittenBefore(plan.made_at_ms, wall_ms()),
     )

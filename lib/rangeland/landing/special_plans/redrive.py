@@ -1,4 +1,4 @@
-"""Quarantined batches, the plans that land those that can be decoded now, and the result.
+"""Quarantined batches, and the plans that land those that can be decoded now.
 
 A batch is in quarantine from the landing that put it there until a later landing has its offsets:
 the order of the ledger decides, so nothing is ever marked or removed. A batch is decoded again from
@@ -12,11 +12,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import registry_settings
 from rangeland.cluster_access.registry_lookup import schemas_of
-from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
@@ -44,8 +44,7 @@ from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
-from rangeland.result_json import RESULT_JSON, JsonResult
-from rangeland.results import RunResult
+from rangeland.results import QuarantinedRange, ReadFilter
 from rangeland.schema_registry.registry_settings import LONG_AGO
 
 PLAN_BYTES = 64 << 20
@@ -59,33 +58,6 @@ READ_ON = Policy(
     (), **{k: Action.SKIP if k.traits.is_found_by_reading else Action.HOLD for k in LossKind}
 )
 """The policy for finding all offsets that are still damaged or missing."""
-
-
-ReadFilter = tuple[Isolation, tuple[str, ...]]
-"""Which messages of its offsets a landing takes, by isolation and tags."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantinedRange:
-    """A batch in quarantine. ``why``: the reason why it cannot be decoded now; empty if it can.
-    ``isolation`` and ``tags`` are those of the landing that put it there: the job's may differ
-    now."""
-
-    VIEW = "*batch decodes why"
-
-    batch: QuarantinedBatch
-    isolation: Isolation
-    why: str
-    tags: tuple[str, ...] = ()
-
-    @property
-    def read_filter(self) -> ReadFilter:
-        """The read filter of that landing. All ranges of a plan have the same one."""
-        return self.isolation, self.tags
-
-    @property
-    def decodes(self) -> bool:
-        return not self.why
 
 
 def quarantined_ranges(context: LandingContext) -> list[QuarantinedRange]:
@@ -146,9 +118,9 @@ def _ranges_in_force(job: Job, history: JobHistory) -> dict[tuple[PlanId, Range]
         return {}
     requests: dict[tuple[PlanId, Range], _RedriveRequest] = {}
     for planned, outcome in history.landings():
-        landed = coverage_of(one.range for one in outcome.ranges)
+        covered = coverage_of(one.range for one in outcome.ranges)
         for key, request in list(requests.items()):
-            requests[key] = replace(request, ranges=tuple(uncovered_parts(request.ranges, landed)))
+            requests[key] = replace(request, ranges=tuple(uncovered_parts(request.ranges, covered)))
         if planned.job != job.name:
             continue
         plan = Plan.parse(planned.document)
@@ -329,20 +301,3 @@ def _decode_settings(
 
 def _place_of(range_: Range | Slice) -> tuple[Partition, str, int]:
     return range_.partition, range_.topic_id or "", range_.from_offset
-
-
-@dataclass(frozen=True, slots=True)
-class RedriveResult(JsonResult):
-    """The result of ``redrive``. ``done`` is None for a dry run."""
-
-    VIEW = "job table seconds"
-
-    job: str
-    table: str
-    still_quarantined: tuple[QuarantinedRange, ...]
-    seconds: float
-    done: RunResult | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        first = RESULT_JSON.write(self) if self.done is None else self.done.to_json()
-        return {**first, "quarantine": [RESULT_JSON.write(one) for one in self.still_quarantined]}

@@ -10,10 +10,9 @@ ledger and not in the table are holes, which ``backfill --missing`` lands again.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from rangeland.clock import wall_ms
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, Conflict
@@ -25,25 +24,8 @@ from rangeland.planning.coverage import Coverage, uncovered_parts
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.table_audit import OffsetSpans
-from rangeland.result_json import JsonResult
+from rangeland.results import AdoptResult
 from rangeland.spark.offset_scan import spans_in, table_frame
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptResult(JsonResult):
-    """The result of ``adopt``. ``ranges`` are the offsets that now count as landed."""
-
-    VIEW = "job table sequence table_version width=adopted ranges"
-
-    job: str
-    table: str
-    sequence: int
-    table_version: int | None
-    ranges: tuple[Range, ...]
-
-    @property
-    def width(self) -> int:
-        return sum(r.width for r in self.ranges)
 
 
 def adopt_table(context: LandingContext) -> AdoptResult:
@@ -60,7 +42,7 @@ def adopt_table(context: LandingContext) -> AdoptResult:
     ranges: list[Range] = []
     if table.version is not None:
         step(f"reading the offsets in {job.sink.table}")
-        ranges = _unknown_ranges(context, last.landed)
+        ranges = _unknown_ranges(context, last.covered)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
     writer.open_or_create(context.row_schema)
     outcome = writer.enter_adoption(plan, _unfinished_plans(history))
@@ -100,7 +82,7 @@ def _unfinished_plans(history: JobHistory) -> list[EnteredPlan]:
         return []
 
 
-def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
+def _unknown_ranges(context: LandingContext, covered: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     job = context.job
     spark = context.spark
@@ -115,7 +97,7 @@ def _unknown_ranges(context: LandingContext, landed: Coverage) -> list[Range]:
         if job.source.reads(partition.topic)
         for r in _ranges(partition, spans)
     ]
-    unknown = uncovered_parts(ranges, landed)
+    unknown = uncovered_parts(ranges, covered)
     if unknown and capabilities.offsets_are_bytes:
         raise Conflict(
             f"rows of {unknown[0].partition} in {job.sink.table} cannot count as landed",
@@ -148,5 +130,5 @@ def _plan(
         ranges=tuple(ranges),
         slices=(),
         checkpoint=advance(checkpoint, tuple(ranges)),
-        made_at_ms=time.time_ns() // 1_000_000,
+        made_at_ms=wall_ms(),
     )

@@ -59,7 +59,7 @@ class JobHistory:
         last = None if newest is None else plan_of(newest)
         return JobPosition(
             checkpoint=checkpoint,
-            landed=coverage_in(ledger),
+            covered=coverage_in(ledger),
             sequence=sequence + 1,
             held_at_first=held,
             cluster=None if last is None else last.cluster,

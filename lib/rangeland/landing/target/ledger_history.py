@@ -1,7 +1,7 @@
 """Reads from one version of the ledger how far jobs have landed, and with which options.
 
-A prepared outcome counts as landed here, even if it is not in the table yet: ``job_history`` tells
-them apart.
+A prepared outcome covers its ranges, even if it is not in the table yet: whether it has landed,
+``job_history`` says.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def plan_of(event: PlanEvent) -> Plan:
 
 
 def coverage_in(ledger: LedgerView) -> Coverage:
-    """The offsets that have landed."""
+    """The offsets that prepared outcomes account for, with or without rows."""
     return coverage_of(
         Range(partition, span.from_offset, span.until_offset, span.topic_id)
         for partition, spans in ledger.coverage().items()

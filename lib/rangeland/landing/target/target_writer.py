@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from rangeland.clock import wall_ms
 from rangeland.delta.ledger.events import (
     EventFile,
     EventRange,
@@ -111,7 +111,7 @@ class TargetWriter:
             plan_hash=plan.hash,
             ranges=tuple(EventRange(r) for r in plan.ranges),
             document=json.dumps(plan.to_json()),
-            written_at_ms=_now_ms(),
+            written_at_ms=wall_ms(),
             table_version=self._table.version,
             table_id=self._table.table_id,
         )
@@ -137,7 +137,7 @@ class TargetWriter:
         are gone, which this one replaces as a new attempt. ``schema_json``: the schema of its
         files, if it is not the plan's."""
         attempt = 0
-        now_ms = _now_ms()
+        now_ms = wall_ms()
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         if earlier_outcome is not None:
             attempt = earlier_outcome.attempt + 1
@@ -196,14 +196,14 @@ class TargetWriter:
                 member=member,
                 receipts=tuple(receipt for result in results for receipt in result.receipts),
                 files=tuple(files),
-                written_at_ms=_now_ms(),
+                written_at_ms=wall_ms(),
             )
         )
 
     def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEvent:
         """Writes an outcome that lands nothing, with the losses that caused it. Returns the outcome
         that counts, which may be another driver's."""
-        events = losses_of_given_up(plan, losses, _now_ms(), attempt)
+        events = losses_of_given_up(plan, losses, wall_ms(), attempt)
         return self._record(plan, self._empty_outcome(plan, attempt), events).outcome
 
     def record_losses(
@@ -213,7 +213,7 @@ class TargetWriter:
         Does nothing if there is no ledger: a run that is refused writes nothing."""
         if (ledger := self._ledger.opened) is None:
             return
-        now_ms = _now_ms()
+        now_ms = wall_ms()
         job = self._job
         if events := seen_losses(
             application=job.application,
@@ -282,7 +282,7 @@ class TargetWriter:
             plan_hash=plan.hash,
             ranges=(),
             files=(),
-            written_at_ms=_now_ms(),
+            written_at_ms=wall_ms(),
             attempt=attempt,
             table_id=self._table.table_id,
         )
@@ -323,7 +323,3 @@ def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:
             do="read the newest rows of the ledger, then accept the table as it is with `rangeland "
             "adopt JOB.yaml`",
         )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
