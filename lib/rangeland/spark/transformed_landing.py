@@ -23,6 +23,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import DataFile, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.spark.executor_logs import quiet_executors
 from rangeland.spark.failing_records import (
     Trials,
     consume_rows,
@@ -36,7 +37,6 @@ from rangeland.spark.spark_jobs import (
     TasksToRun,
     failed_task,
     job_group,
-    quiet_executors,
     watch,
 )
 from rangeland.spark.task_context import with_task_logging
