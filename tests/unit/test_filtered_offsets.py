@@ -85,6 +85,7 @@ def test_records_that_share_an_offset_are_counted_by_their_position() -> None:
     assert seen.records() == SeenRecords({0: 3, 1: 1})
 
 
+BY_INDEX = {s.index: s for s in SLICES}
 RECEIPTS = {
     s.index: Receipt(s.index, s.partition, *s.interval, Counts(landed=7, control=3)) for s in SLICES
 }
@@ -102,7 +103,7 @@ RECEIPTS = {
 def test_rows_of_records_that_were_not_read_are_an_error(
     seen: list[SeenRecords], words: str
 ) -> None:
-    error = unread_records_error("my_module:change", seen, SLICES, RECEIPTS, LogColumns("_"))
+    error = unread_records_error("my_module:change", seen, BY_INDEX, RECEIPTS, LogColumns("_"))
     assert (error is None) == (not words)
     if error is not None:
         assert words in str(error)

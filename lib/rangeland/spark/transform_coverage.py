@@ -110,13 +110,14 @@ class SeenOffsets:
 def unread_records_error(
     transform: str,
     seen: Iterable[SeenRecords],
-    slices: Sequence[Slice],
+    slices: Mapping[int, Slice],
     receipts: Mapping[int, Receipt],
     columns: LogColumns = PLAIN_COLUMNS,
 ) -> TransformFailed | None:
     """The error for rows that are of no record that was read: outside of all slices, or of more
     records of a slice than it has. Only the rows of one task are compared with a slice, since a
-    record may have rows in several."""
+    record may have rows in several. ``slices`` and ``receipts`` are those that were read, by
+    index."""
     names = f"{columns.topic}, {columns.partition} and {columns.offset}"
     do = f"let it keep {names} as they are, or give other values other names, {RUN_AGAIN}"
     for one in seen:
@@ -132,14 +133,13 @@ def unread_records_error(
                 broker=partition.broker or None,
                 offset=offset,
             )
-        for slice_ in slices:
-            count = one.by_slice.get(slice_.index, 0)
-            read = receipts[slice_.index].counts.landed
+        for index, count in one.by_slice.items():
+            read = receipts[index].counts.landed
             if count > read:
                 return TransformFailed(
                     f"the transform {transform} returned rows of more records than were read",
-                    why=f"they are of {count} records of {slice_}, which has {read}",
+                    why=f"they are of {count} records of {slices[index]}, which has {read}",
                     do=do,
-                    slices=[str(slice_)],
+                    slices=[str(slices[index])],
                 )
     return None

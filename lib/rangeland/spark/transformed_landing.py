@@ -119,8 +119,9 @@ def _read_and_write(
         receipts |= _read_the_rest(tasks, unread)
     if seen is None:
         return receipts, files
+    by_index = {slice_.index: slice_ for slice_ in slices}
     columns = tasks.settings.columns
-    unread_error = unread_records_error(transform.name, seen, slices, receipts, columns)
+    unread_error = unread_records_error(transform.name, seen, by_index, receipts, columns)
     if unread_error is not None:
         raise unread_error
     return _with_filtered(receipts, seen), files
