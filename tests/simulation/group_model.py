@@ -141,15 +141,11 @@ class Threading:
     Thread = _Beats
 
 
-def changes(
-    groups_now: Callable[[], Groups], clock: Callable[[], float], time: Any
-) -> Iterator[tuple[Any, str, Any]]:
+def changes(groups_now: Callable[[], Groups], time: Any) -> Iterator[tuple[Any, str, Any]]:
     def opened(job: Job, settings: ClusterSettings) -> Backend:
         groups = groups_now()
         return Backend(groups, groups.world.current.name.replace(" ", "-"))
 
     yield heartbeat_thread, "threading", Threading
-    made = heartbeat_thread.HeartbeatThread.__init__
-    yield made, "__defaults__", (clock, *(made.__defaults__ or ())[1:])
     yield lease, "open_backend", opened
     yield group_backend, "time", time

@@ -23,9 +23,8 @@ from rangeland.errors import (
     Unreachable,
 )
 from rangeland.job import Job
-from rangeland.landing.special_plans.table_adoption import AdoptResult
 from rangeland.query_results import VerifyResult
-from rangeland.results import RunResult
+from rangeland.results import AdoptResult, RunResult
 from tests.simulation.answers import check_answer
 from tests.simulation.byte_judge import ByteJudge
 from tests.simulation.clusters import BROKERS

@@ -198,7 +198,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
         yield module, "lock_table", _locked
     yield cluster_survey.take_survey, "__defaults__", (VirtualTime.time, None)
     yield from memories.changes()
-    yield from group_model.changes(lambda: STAGE.groups, VirtualTime.monotonic, VirtualTime)
+    yield from group_model.changes(lambda: STAGE.groups, VirtualTime)
 
 
 @contextmanager

@@ -99,6 +99,7 @@ def table_frame(
     columns: LogColumns = PLAIN_COLUMNS,
     *,
     version: int | None = None,
+    all_files: bool = False,
 ) -> Frame:
     """Spark takes the newest version, or the one that is asked for; the files are read later."""
     spark.world.point("spark.read")

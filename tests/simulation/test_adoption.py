@@ -11,8 +11,7 @@ import pytest
 
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import Conflict
-from rangeland.landing.special_plans.table_adoption import AdoptResult
-from rangeland.results import RunResult
+from rangeland.results import AdoptResult, RunResult
 from tests.simulation.dialects import TABLE
 from tests.simulation.happenings import Scenario
 from tests.simulation.history import SKIP_ALL, History

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch import fetch_thread
+from rangeland import clock
 from tests.simulation.displaced import DISPLACEMENTS
 from tests.simulation.history import play
 from tests.simulation.replaced import Stage, simulated
@@ -46,8 +46,8 @@ def stage() -> Iterator[Stage]:
 
 def test_everything_is_put_back() -> None:
     with simulated():
-        assert fetch_thread.time is not time
-    assert fetch_thread.time is time
+        assert clock.time is not time
+    assert clock.time is time
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))

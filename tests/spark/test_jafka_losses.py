@@ -22,6 +22,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, verify_and_find
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.zookeeper.broker_registry import read_registry
+from rangeland.zookeeper.zookeeper_client import ZooKeeperAccess
 from tests.record_values import values_of
 from tests.servers.zookeeper_server import ZooKeeperServer
 from tests.spark.jafka_landings import PATIENCE_S, Written, jafka_job, landed_rows
@@ -88,7 +89,7 @@ def wait_until_forgotten(jafka: JafkaCluster, broker: str) -> None:
     """Until the session of a broker that was killed has ended."""
     assert jafka.zookeeper is not None
     deadline = time.monotonic() + PATIENCE_S
-    while broker in read_registry(jafka.zookeeper).brokers:
+    while broker in read_registry(ZooKeeperAccess(jafka.zookeeper)).brokers:
         assert time.monotonic() < deadline, f"broker {broker} is still registered"
         time.sleep(0.1)
 

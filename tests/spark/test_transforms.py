@@ -163,3 +163,31 @@ def test_a_query_that_spark_need_not_run_has_filtered_all_records(
     assert result.counts == Counts(filtered=15, control=1)
     assert (result.rows, rangeland.land(job, spark).state) == (0, "nothing")
     assert rangeland.verify(job, spark).is_well
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return df.withColumn('topic', F.lit('else'))", "else/0 at offset 0, outside of"),
+        ("return df.withColumn('offset', F.col('offset') + 100)", "at offset 100, outside of"),
+        (
+            "return df.withColumn('offset', F.explode(F.array('offset', F.lit(10).cast('long'))))",
+            r"11 records of \S+/0 \[0, 11\), which has 10",
+        ),
+    ],
+)
+@pytest.mark.slow
+def test_rows_of_no_record_that_was_read_are_not_landed(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, module: Module, body: str, words: str
+) -> None:
+    """Offset 10 is a marker. Until the transform keeps the offsets, nothing lands."""
+    create_topic(kafka.bootstrap, topic)
+    produce_transaction(kafka.bootstrap, topic, numbered_records(10))
+    name = module(body)
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": name})
+    with pytest.raises(TransformFailed, match=words):
+        rangeland.land(job, spark)
+    assert table_of(spark, table).count() == 0
+    sys.modules.pop(name.partition(":")[0])
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": module("return df")})
+    assert rangeland.land(job, spark).counts == Counts(landed=10, control=1)

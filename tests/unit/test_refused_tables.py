@@ -81,7 +81,7 @@ def test_a_refused_commit_that_is_in_the_table_has_landed() -> None:
             return super().commit()
 
     kernel = cast(DeltaKernel, SentAgain(DENIED, load=there, commits=[]))
-    done = table_commit.land(kernel, cast(Snapshot, TABLE), LANDED)
+    done = table_commit.commit_once(kernel, cast(Snapshot, TABLE), LANDED)
     assert done == CommittedOutcome(None, is_new=False)
 
 

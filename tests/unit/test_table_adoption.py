@@ -10,12 +10,13 @@ import pytest
 from rangeland.delta.transaction_log.table_commit import FilesGone
 from rangeland.errors import Bug, Conflict
 from rangeland.landing.special_plans import table_adoption
-from rangeland.landing.special_plans.table_adoption import AdoptResult, adopt_table
+from rangeland.landing.special_plans.table_adoption import adopt_table
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts
 from rangeland.planning.plan import contradiction
 from rangeland.progress_events import NoProgress
+from rangeland.results import AdoptResult
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
     APP,
@@ -83,7 +84,7 @@ def test_a_run_commits_what_a_driver_that_died_had_entered(
     done = finisher_of(reading_of(drivers.another())).finish_entered(left)
     assert (done.landed.is_new, done.is_given_up) == (True, False)
     assert unfinished(drivers) == []
-    assert drivers.another().history.position(APP).landed.of(P0, None) == [(0, 100)]
+    assert drivers.another().history.position(APP).covered.of(P0, None) == [(0, 100)]
 
 
 def test_an_adoption_that_was_not_committed_does_not_succeed(
@@ -105,7 +106,7 @@ def test_an_adoption_without_an_outcome_is_set_aside_by_another_one(drivers: Dri
     assert adopted(drivers.another()).sequence == 2
     assert unfinished(drivers) == []
     target = drivers.another()
-    assert target.history.position(APP).landed.of(P0, None) == [(0, 100)]
+    assert target.history.position(APP).covered.of(P0, None) == [(0, 100)]
     assert target.writer.enter(plan(3, 100, 200), [])
 
 

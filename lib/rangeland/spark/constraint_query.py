@@ -26,6 +26,7 @@ def first_violation(
     frame: Any, constraints: Sequence[TableConstraint], columns: LogColumns
 ) -> ConstraintViolation | None:
     """The first row, by topic, partition and offset, for which a constraint is not true."""
+    from py4j.protocol import Py4JJavaError
     from pyspark import errors
     from pyspark.sql import functions as f
 
@@ -59,7 +60,7 @@ def first_violation(
             do="leave such records out or correct them in a transform, or change the table's "
             "constraint, then run again",
         ) from error
-    except errors.PySparkException as error:
+    except (errors.PySparkException, Py4JJavaError) as error:  # such as a file that is gone
         failure = EngineFailed(
             "could not check new rows",
             why=first_line(error),

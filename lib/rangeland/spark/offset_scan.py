@@ -1,14 +1,13 @@
 """Finds which offsets have rows in a table, as spans: reads three columns and shuffles nothing.
 
 Each task collects the offsets it reads, eight bytes a row, and returns their spans; an offset with
-several rows is in several spans. Missing files of the table are ignored, so their rows are reported
-as holes.
+several rows is in several spans. Missing files of the table are ignored, unless all are asked for,
+so their rows are reported as holes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from rangeland.spark.offset_spans import (
     spans_by_partition,
     spans_of_rows,
 )
+from rangeland.spark.session_copy import ignoring_missing_files, requiring_all_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,6 @@ _NUMBERS = ("int", "bigint")
 """The types that a column of 32-bit numbers may have: its owner may have widened it."""
 _NEEDED = {"topic": ("string",), "partition": _NUMBERS, "offset": ("bigint",)}
 _HIGHEST = (1 << 31) - 1
-_MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
 
 
 def table_frame(
@@ -45,10 +44,13 @@ def table_frame(
     columns: LogColumns = PLAIN_COLUMNS,
     *,
     version: int | None = None,
+    all_files: bool = False,
 ) -> Any:
-    """The table as it is now, or in one ``version``. Raises TableRefused if these columns of its
-    rows do not say which offset they came from."""
-    reader = spark.read.format("delta")
+    """The table as it is now, or in one ``version``. A file that is missing has no rows; with
+    ``all_files``, reading fails instead. Raises TableRefused if these columns of its rows do not
+    say which offset they came from."""
+    session = requiring_all_files(spark) if all_files else ignoring_missing_files(spark)
+    reader = session.read.format("delta")
     frame = (reader if version is None else reader.option("versionAsOf", version)).load(path)
     types = {name.lower(): kind for name, kind in frame.dtypes}
     needed = {columns.column_name(name).lower(): kinds for name, kinds in _NEEDED.items()}
@@ -70,10 +72,8 @@ def spans_in(
     ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not the
     log's."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
-    with _passing_over_missing_files(frame):
-        table = collect_rows(
-            _plain(frame, names, columns).mapInArrow(spans_of_rows, _spark_schema(SPANS))
-        )
+    plain = _plain(frame, names, columns)
+    table = collect_rows(plain.mapInArrow(spans_of_rows, _spark_schema(SPANS)))
     return spans_by_partition(table)
 
 
@@ -94,10 +94,9 @@ def rows_of_entries(
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from count_ranges(batches, borders)
 
-    with _passing_over_missing_files(frame):
-        plain = _plain(frame, KEYS, columns)
-        rows = plain.where(f.col("broker").isNotNull()).groupBy(*KEYS).agg(f.count("*").alias("n"))
-        table = collect_rows(rows.mapInArrow(count, _spark_schema(COUNTED)))
+    plain = _plain(frame, KEYS, columns)
+    rows = plain.where(f.col("broker").isNotNull()).groupBy(*KEYS).agg(f.count("*").alias("n"))
+    table = collect_rows(rows.mapInArrow(count, _spark_schema(COUNTED)))
     return counted_ranges(
         table, {partition: len(ranges) for partition, ranges in landed_ranges.items()}
     )
@@ -136,8 +135,7 @@ def _plain(frame: Any, names: Sequence[str], columns: LogColumns) -> Any:
 
 def has_rows(frame: Any, where: str) -> bool:
     """Whether the table has a row for which this SQL condition is true."""
-    with _passing_over_missing_files(frame):
-        return bool(frame.where(where).limit(1).count())
+    return bool(frame.where(where).limit(1).count())
 
 
 def files_with(
@@ -154,19 +152,4 @@ def files_with(
     rows = rows.where(f.col(columns.offset) == offset)
     if partition.broker:
         rows = rows.where(f.col(columns.broker) == partition.broker)
-    with _passing_over_missing_files(frame):
-        return sorted(row[0] for row in rows.select("_metadata.file_path").collect())
-
-
-@contextmanager
-def _passing_over_missing_files(frame: Any) -> Iterator[None]:
-    spark = frame.sparkSession
-    previous = spark.conf.get(_MISSING_FILES, None)
-    spark.conf.set(_MISSING_FILES, "true")
-    try:
-        yield
-    finally:
-        if previous is None:
-            spark.conf.unset(_MISSING_FILES)
-        else:
-            spark.conf.set(_MISSING_FILES, previous)
+    return sorted(row[0] for row in rows.select("_metadata.file_path").collect())

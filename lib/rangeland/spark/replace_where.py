@@ -24,6 +24,7 @@ from rangeland.model import DataFile, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal, quoted_path
+from rangeland.spark.session_copy import requiring_all_files
 from rangeland.spark.spark_errors import MAX_LINE, first_line
 from rangeland.untrusted import parse_json
 
@@ -67,7 +68,8 @@ def prepared_frame(
     spark: SparkSession, path: str, files: Sequence[DataFile], schema_json: str
 ) -> Any:
     """The rows of uncommitted files, with the columns of this schema: the one that the table has,
-    or will have."""
+    or will have. Reading them fails if one of their files is missing or damaged, and writing them
+    if one of the table's is, even in a session that ignores such files."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
@@ -77,12 +79,14 @@ def prepared_frame(
     for file in files:
         values = tuple(sorted(file.partition_values.items()))
         groups.setdefault(values, []).append(str(TablePath.parse(path).child(file.path)))
-    union = spark.createDataFrame([], schema)
+    session = requiring_all_files(spark)
+    union = session.read.schema(schema).parquet()
     for values, paths in groups.items():
         partition_values = dict(values)
         in_files = StructType([c for c in stored.fields if c.name not in partition_values])
         # Otherwise Spark would treat [, {, * and ? in a path as a pattern.
-        rows = spark.read.schema(in_files).option("__globPaths__", "false").parquet(*paths)
+        reader = session.read.schema(in_files).option("__globPaths__", "false")
+        rows = reader.parquet(*paths)
         columns = [
             (
                 f.lit(partition_values[c.name])
@@ -103,12 +107,14 @@ def compare(
     """Compares the rows before and after a replacement, offset by offset. The new rows may have
     more columns; an offset with several rows is the same only if all of them are. Raises
     EngineFailed if Spark cannot compare or read them."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         old = _with_columns_of(new, old)
         return ReplacedRange(**comparison(old, new, by_broker, columns).first().asDict())
-    except PySparkException as error:  # such as a column of a type that has no order
+    except (PySparkException, Py4JJavaError) as error:
+        # Such as a column of a type that has no order, or a file that is gone.
         failure = EngineFailed(
             "could not compare new rows with old",
             why=first_line(error),
@@ -165,9 +171,9 @@ class RowsChanged:
 def replace_rows(
     new: Any, path: str, where: str, plan_id: PlanId, *, evolves: bool = False
 ) -> RowsChanged | None:
-    """Commits ``new`` in place of the rows that satisfy ``where``, unless another writer has
-    changed those, or has committed this plan. ``evolves``: the table's schema follows that of the
-    new rows."""
+    """Commits ``new``, a ``prepared_frame``, in place of the rows that satisfy ``where``, unless
+    another writer has changed those, or has committed this plan. ``evolves``: the table's schema
+    follows that of the new rows."""
     spark = new.sparkSession
     # The session may have a text of its own for all commits.
     mark = " ".join(

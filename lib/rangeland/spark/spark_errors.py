@@ -119,5 +119,10 @@ def unexpected_error(error: BaseException) -> RangelandError:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message: a query or a trace may follow."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:MAX_LINE]
+    """The first line of an error's message, or of Java's: a query or a trace may follow."""
+    from py4j.protocol import Py4JJavaError
+
+    text = str(error)
+    if isinstance(error, Py4JJavaError):  # begins with the method that was called
+        text = text.partition("\n: ")[2] or text
+    return (text.strip().splitlines() or [type(error).__name__])[0][:MAX_LINE]

@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 POLL_S = 0.05
-_NOISY = (
-    "org.apache.spark.executor.Executor",
-    "org.apache.spark.scheduler.TaskSetManager",
-)
 
 logger = logging.getLogger(__name__)
 
@@ -244,33 +239,6 @@ def watch(
 def job_group() -> str:
     """A unique name for a Spark job."""
     return f"rangeland-{uuid.uuid4()}"
-
-
-@contextmanager
-def quiet_executors(spark: SparkSession) -> Iterator[None]:
-    """Silences local executors, which log to our own stderr: dozens of lines of Java for an
-    exception that is reported anyway. Executors of a cluster keep logging."""
-    pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # logs whole Java traces
-    pyspark_logger.setLevel(logging.CRITICAL)
-    context = spark.sparkContext
-    if not str(context.master).startswith("local"):
-        yield
-        return
-    jvm: Any = context._jvm
-    log4j = jvm.org.apache.logging.log4j
-    levels = []
-    try:
-        for name in _NOISY:
-            levels.append((name, log4j.LogManager.getLogger(name).getLevel()))
-            log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
-    except Exception:  # another logging backend
-        levels = []
-    try:
-        yield
-    finally:
-        with suppress(Exception):  # the JVM may have gone
-            for name, level in levels:
-                log4j.core.config.Configurator.setLevel(name, level)
 
 
 def failed_task(spark: SparkSession, group: str) -> int | None:

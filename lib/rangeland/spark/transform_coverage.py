@@ -1,14 +1,16 @@
 """Finds which offsets have rows after a transform, if its rows still show it.
 
-A transform may drop rows or multiply them; topic, partition and offset in its rows show which
-offsets it kept, with broker if partitions are numbered per broker and position if records share an
-offset. These are collected by partition and sorted once at the end, a few bytes each. Without those
-columns the coverage is unknown.
+A transform may drop rows or multiply them, but not make some of records that were not read; topic,
+partition and offset in its rows show which offsets it kept, with broker if partitions are numbered
+per broker and position if records share an offset. These are collected by partition and sorted once
+at the end, a few bytes each. Without those columns the coverage is unknown. That a row is of the
+record that these columns name is the transform's word: nothing else connects the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,20 @@ import pyarrow.compute as pc
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.dialects.capabilities import Capabilities
+from rangeland.errors import TransformFailed
+from rangeland.grouping import by_partition
 from rangeland.model import Partition, Slice
+from rangeland.planning.slice_receipt import Receipt
+from rangeland.spark.transform import RUN_AGAIN
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRecords:
+    """The records that have rows of one task: their number in each slice, by its index, and the
+    first in none of them."""
+
+    by_slice: Mapping[int, int]
+    outside: tuple[Partition, int] | None = None
 
 
 class SeenOffsets:
@@ -73,20 +88,58 @@ class SeenOffsets:
     def _distinct(self, rows: pa.Table) -> pa.Table:
         return rows.group_by(self._record).aggregate([])
 
-    def by_slice(self) -> dict[int, int] | None:
-        """The number of records of each slice that have a row; None if the rows do not show it."""
+    def records(self) -> SeenRecords | None:
+        """The records that have a row; None if the rows do not show it."""
         if not self._is_known:
             return None
+        slices = by_partition(self._slices)
         counts: dict[int, int] = {}
-        distinct = {
-            partition: np.sort(
-                self._distinct(pa.concat_tables(tables)).column(self._columns.offset).to_numpy()
-            )
-            for partition, tables in self._tables.items()
-        }
-        for slice_ in self._slices:
-            offsets = distinct.get(slice_.partition)
-            if offsets is not None:
+        outside = []
+        for partition, tables in self._tables.items():
+            records = self._distinct(pa.concat_tables(tables))
+            offsets = np.sort(records.column(self._columns.offset).to_numpy())
+            is_outside = np.ones(len(offsets), bool)
+            for slice_ in slices.get(partition, ()):
                 low, high = np.searchsorted(offsets, [slice_.from_offset, slice_.until_offset])
                 counts[slice_.index] = int(high - low)
-        return counts
+                is_outside[low:high] = False
+            outside += [(partition, int(offset)) for offset in offsets[is_outside][:1]]
+        return SeenRecords(counts, min(outside, default=None))
+
+
+def unread_records_error(
+    transform: str,
+    seen: Iterable[SeenRecords],
+    slices: Mapping[int, Slice],
+    receipts: Mapping[int, Receipt],
+    columns: LogColumns = PLAIN_COLUMNS,
+) -> TransformFailed | None:
+    """The error for rows that are of no record that was read: outside of all slices, or of more
+    records of a slice than it has. Only the rows of one task are compared with a slice, since a
+    record may have rows in several. ``slices`` and ``receipts`` are those that were read, by
+    index."""
+    names = f"{columns.topic}, {columns.partition} and {columns.offset}"
+    do = f"let it keep {names} as they are, or give other values other names, {RUN_AGAIN}"
+    for one in seen:
+        if one.outside is not None:
+            partition, offset = one.outside
+            return TransformFailed(
+                f"the transform {transform} returned a row that is of no record that was read",
+                why=f"it is of {partition} at offset {offset}, outside of the ranges that were "
+                "read",
+                do=do,
+                topic=partition.topic,
+                partition=partition.number,
+                broker=partition.broker or None,
+                offset=offset,
+            )
+        for index, count in one.by_slice.items():
+            read = receipts[index].counts.landed
+            if count > read:
+                return TransformFailed(
+                    f"the transform {transform} returned rows of more records than were read",
+                    why=f"they are of {count} records of {slices[index]}, which has {read}",
+                    do=do,
+                    slices=[str(slices[index])],
+                )
+    return None

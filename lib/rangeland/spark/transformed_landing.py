@@ -7,7 +7,7 @@ task has read to its end has no receipt, and the proof then fails.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,9 +20,11 @@ from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSetti
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, RangelandError, TransformFailed
 from rangeland.fetch.read_settings import ReadSettings
+from rangeland.grouping import sum_by_key
 from rangeland.model import DataFile, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.spark.executor_logs import quiet_executors
 from rangeland.spark.failing_records import (
     Trials,
     consume_rows,
@@ -36,12 +38,11 @@ from rangeland.spark.spark_jobs import (
     TasksToRun,
     failed_task,
     job_group,
-    quiet_executors,
     watch,
 )
 from rangeland.spark.task_context import with_task_logging
 from rangeland.spark.transform import RUN_AGAIN, Transform, raised_error
-from rangeland.spark.transform_coverage import SeenOffsets
+from rangeland.spark.transform_coverage import SeenOffsets, SeenRecords, unread_records_error
 
 FILES_SCHEMA = "error binary, result binary"
 
@@ -51,7 +52,7 @@ def run_transformed(
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     """Reads through the transform and writes its rows; returns receipts by slice, and files. Raises
     TasksStopped if ``stop`` has ended it, and TransformFailed for exceptions of the transform, with
-    the records that it fails on.
+    the records that it fails on, and for rows that are of no record that was read.
 
     If the policy drops records that cannot be decoded, single records on which the transform
     fails are omitted, and the rest is read again; but not in a plan that replaces rows.
@@ -62,9 +63,7 @@ def run_transformed(
     omitted = OmittedRecords(transform.name, tasks.settings, plan.kind)
     while True:
         try:
-            receipts, files = _read_and_write(
-                plan, replace(tasks, settings=omitted.settings), transform
-            )
+            receipts, files = _read_and_write(replace(tasks, settings=omitted.settings), transform)
         except _FailedTask as failed:
             read = partial(plan_frame, tasks.spark, settings=omitted.trial)
             trials = Trials(tasks.spark, transform, read)
@@ -90,11 +89,12 @@ class _FailedTask(Exception):
 
 
 def _read_and_write(
-    plan: Plan, tasks: TasksToRun, transform: Transform
+    tasks: TasksToRun, transform: Transform
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     reported = new_receipts(tasks.spark)
     frame = transform(_frame_of(tasks, tasks.slices, reported))
-    write = _make_writer(tasks.writer.files, plan.slices, tasks.settings)
+    slices = [slice_ for task in tasks.slices for slice_ in task]
+    write = _make_writer(tasks.writer.files, slices, tasks.settings)
     files_frame = frame.mapInArrow(with_task_logging(write), FILES_SCHEMA)
     group = job_group()
 
@@ -111,13 +111,20 @@ def _read_and_write(
             if failure is None:
                 raise error from error.__cause__
             raise _FailedTask(failure, failed_task(tasks.spark, group)) from error.__cause__
-    files, with_rows = _gather_files(rows)
+    files, seen = _gather_files(rows)
     receipts = dict(reported.value)
-    if unread := [s for task in tasks.slices for s in task if s.index not in receipts]:
+    if unread := [slice_ for slice_ in slices if slice_.index not in receipts]:
         if files:
             raise _stopped_early_error(transform, unread)
         receipts |= _read_the_rest(tasks, unread)
-    return _with_filtered(receipts, with_rows), files
+    if seen is None:
+        return receipts, files
+    by_index = {slice_.index: slice_ for slice_ in slices}
+    columns = tasks.settings.columns
+    unread_error = unread_records_error(transform.name, seen, by_index, receipts, columns)
+    if unread_error is not None:
+        raise unread_error
+    return _with_filtered(receipts, seen), files
 
 
 def _frame_of(
@@ -126,20 +133,21 @@ def _frame_of(
     return plan_frame(tasks.spark, slices, tasks.settings, receipts, tasks.writer.quarantine)
 
 
-def _gather_files(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
-    """The files of all tasks, and how many records of each slice have rows in them, if known."""
+def _gather_files(rows: Sequence[Any]) -> tuple[list[DataFile], list[SeenRecords] | None]:
+    """The files of all tasks, and the records that have rows in them, if known."""
     files: list[DataFile] = []
-    with_rows: dict[int, int] | None = {}
+    seen: list[SeenRecords] = []
+    is_known = True
     for row in rows:
         if row.error is not None:
             raise _unpickle(row.error)
-        files_of_task, counts = _unpickle(row.result)
+        files_of_task, seen_in_task = _unpickle(row.result)
         files += files_of_task
-        if counts is None:
-            with_rows = None
-        elif with_rows is not None:
-            with_rows = {i: with_rows.get(i, 0) + counts.get(i, 0) for i in {*with_rows, *counts}}
-    return files, with_rows
+        if seen_in_task is None:
+            is_known = False
+        else:
+            seen.append(seen_in_task)
+    return files, seen if is_known else None
 
 
 def _stopped_early_error(transform: Transform, unread: Sequence[Slice]) -> TransformFailed:
@@ -163,13 +171,14 @@ def _read_the_rest(tasks: TasksToRun, slices: Sequence[Slice]) -> dict[int, Rece
 
 
 def _with_filtered(
-    receipts: dict[int, Receipt], with_rows: dict[int, int] | None
+    receipts: Mapping[int, Receipt], seen: Sequence[SeenRecords]
 ) -> dict[int, Receipt]:
-    if with_rows is None:
-        return receipts
+    """The receipts, with records that have no row as filtered."""
+    with_rows = sum_by_key(item for one in seen for item in one.by_slice.items())
     corrected = {}
     for index, receipt in receipts.items():
         records = receipt.counts.landed
+        # No task has rows of more: the surplus is of records that have rows in several tasks.
         landed = min(records, with_rows.get(index, 0))
         filtered = receipt.counts.filtered + records - landed
         counts = replace(receipt.counts, landed=landed, filtered=filtered)
@@ -190,7 +199,7 @@ def _make_writer(
                 if batch.num_rows:
                     files.write(batch)
                     offsets.add(batch)
-            yield _row(None, (files.close(), offsets.by_slice()))
+            yield _row(None, (files.close(), offsets.records()))
         except RangelandError as error:
             files.abort()
             yield _row(error, None)

@@ -113,14 +113,16 @@ class Replacement:
         """The table's rows, the new ones, and the condition for the rows that they replace."""
         table = self._context.target.table
         path = table.location.uri
-        old = self._frame()
+        old = self._frame(all_files=True)
         schema = table.schema.schema_of_files(change)
         new = prepared_frame(self._context.spark, path, outcome.data_files, schema)
         return old, new, self._condition(old, plan)
 
-    def _frame(self) -> Any:
+    def _frame(self, *, all_files: bool = False) -> Any:
         table = self._context.target.table
-        return table_frame(self._context.spark, table.location.uri, table.log_columns)
+        return table_frame(
+            self._context.spark, table.location.uri, table.log_columns, all_files=all_files
+        )
 
     def _condition(self, rows: Any, plan: Plan) -> str:
         """The condition for the rows of a plan's ranges."""

@@ -1,0 +1,47 @@
+"""Readers with their own settings for files that are missing or damaged.
+
+Delta takes these settings from the session that a frame belongs to, and from no option of a reader;
+its writer does so for the rows that it keeps or replaces as well. The session may be the user's,
+and other threads read in it at the same time, so its settings are never changed: each reader has a
+copy of it, made at that moment, with the same settings, views and functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader, SparkSession
+
+_MISSING = "spark.sql.files.ignoreMissingFiles"
+_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
+
+
+class SessionCopy:
+    """A copy of a session, with these settings. Only the JVM knows it: in Python, its frames belong
+    to the session itself, since one more ``SparkSession`` would take over ``RDD.toDF``, and could
+    become the active one."""
+
+    def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
+        self._spark = spark
+        self._java: Any = spark._jsparkSession.cloneSession()
+        for name, value in settings.items():
+            self._java.conf().set(name, value)
+
+    @property
+    def read(self) -> DataFrameReader:
+        reader = self._spark.read
+        reader._jreader = self._java.read()
+        return reader
+
+
+def ignoring_missing_files(spark: SparkSession) -> SessionCopy:
+    """A copy in which a file that is gone has no rows."""
+    return SessionCopy(spark, {_MISSING: "true"})
+
+
+def requiring_all_files(spark: SparkSession) -> SessionCopy:
+    """A copy in which reading and writing fail if a file is gone or damaged, whatever the session
+    itself ignores."""
+    return SessionCopy(spark, {_MISSING: "false", _CORRUPT: "false"})
