@@ -16,7 +16,7 @@ from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import message_set, produce
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.zookeeper.broker_registry import read_registry
-from rangeland.zookeeper.zookeeper_client import ZooKeeperAccess
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from tests.record_values import values_of
 from tests.spark.landings import job_of, stored_rows
 
@@ -71,7 +71,10 @@ class Written:
         """Brokers tell of a topic a moment after its first write."""
         deadline = time.monotonic() + PATIENCE_S
         assert self.cluster.zookeeper is not None
-        while len(read_registry(ZooKeeperAccess(self.cluster.zookeeper)).topics.get(self.topic, {})) != brokers:
+        while (
+            len(read_registry(ZooKeeperAccess(self.cluster.zookeeper)).topics.get(self.topic, {}))
+            != brokers
+        ):
             assert time.monotonic() < deadline, f"{self.topic} is not registered"
             time.sleep(0.05)
 

@@ -22,7 +22,7 @@ from rangeland.progress_events import NoProgress
 from rangeland.queries import job_check, verify_and_find
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.zookeeper.broker_registry import read_registry
-from rangeland.zookeeper.zookeeper_client import ZooKeeperAccess
+from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 from tests.record_values import values_of
 from tests.servers.zookeeper_server import ZooKeeperServer
 from tests.spark.jafka_landings import PATIENCE_S, Written, jafka_job, landed_rows
