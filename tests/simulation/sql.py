@@ -119,7 +119,10 @@ def prepared_frame(
 ) -> Frame:
     key = TablePath.parse(path).key
     names = tuple(f"{key}/{file.path}" for file in files)
-    return Frame(spark.store, spark.world, spark.tables.logs[key].newest, names)
+    log = spark.tables.logs.get(key)
+    if log is None:
+        raise StorageFailed(f"could not read the new rows for {path}", why="their folder is gone")
+    return Frame(spark.store, spark.world, log.newest, names)
 
 
 def has_rows(frame: Frame, where: str) -> bool:

@@ -7,11 +7,12 @@ from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import AnalysisException
 
 from rangeland.errors import ALL_OR_NOTHING, WITH_ROOM, Conflict, StorageFailed, TableRefused
 from rangeland.landing.execution.commit_failures import rows_changed_error
 from rangeland.planning.plan import PlanId
-from rangeland.spark.replace_where import RowsChanged, replace_rows
+from rangeland.spark.replace_where import RowsChanged, reading_prepared_files, replace_rows
 
 DELTA = "io.delta.exceptions."
 
@@ -179,3 +180,34 @@ def test_a_commit_whose_log_cannot_be_read_may_have_been_made() -> None:
         replace_with(None, history=Py4JNetworkError("the JVM has gone"))
     assert caught.value.what == "could not see whether rows of lake/t were replaced"
     assert caught.value.data == ALL_OR_NOTHING
+
+
+class Refused(AnalysisException):
+    """A query that Spark refuses, for this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"[{reason}] it is so")
+        self._reason = reason
+
+    def getErrorClass(self) -> str:
+        return self._reason
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Refused("PATH_NOT_FOUND"),
+        from_java(("org.apache.spark.SparkFileNotFoundException", "File part-1 does not exist")),
+    ],
+    ids=["before it is read", "while it is read"],
+)
+def test_prepared_files_that_are_gone_may_come_back(error: Exception) -> None:
+    with pytest.raises(StorageFailed) as caught, reading_prepared_files("lake/t"):
+        raise error
+    assert caught.value.what == "could not read the new rows for lake/t"
+    assert caught.value.why
+
+
+def test_a_query_that_is_wrong_does_not_count_as_a_store_that_fails() -> None:
+    with pytest.raises(Refused), reading_prepared_files("lake/t"):
+        raise Refused("UNRESOLVED_COLUMN")

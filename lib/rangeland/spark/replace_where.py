@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,9 @@ def prepared_frame(
     spark: SparkSession, path: str, files: Sequence[DataFile], schema_json: str
 ) -> Any:
     """The rows of uncommitted files, with the columns of this schema: the one that the table has,
-    or will have. Reading them fails if one of their files is missing or damaged, and writing them
-    if one of the table's is, even in a session that ignores such files."""
+    or will have. Raises StorageFailed if a file is gone already. Reading them fails if one is
+    missing or damaged, and writing them if one of the table's is, even in a session that ignores
+    such files."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
@@ -79,26 +81,42 @@ def prepared_frame(
     for file in files:
         values = tuple(sorted(file.partition_values.items()))
         groups.setdefault(values, []).append(str(TablePath.parse(path).child(file.path)))
-    session = requiring_all_files(spark)
-    union = session.read.schema(schema).parquet()
-    for values, paths in groups.items():
-        partition_values = dict(values)
-        in_files = StructType([c for c in stored.fields if c.name not in partition_values])
-        # Otherwise Spark would treat [, {, * and ? in a path as a pattern.
-        reader = session.read.schema(in_files).option("__globPaths__", "false")
-        rows = reader.parquet(*paths)
-        columns = [
-            (
-                f.lit(partition_values[c.name])
-                if c.name in partition_values
-                else f.col(f"`{c.name}`")
-            )
-            .cast(field.dataType)
-            .alias(field.name)
-            for c, field in zip(stored.fields, schema.fields, strict=True)
-        ]
-        union = union.unionByName(rows.select(*columns))
-    return union
+    with reading_prepared_files(path):
+        session = requiring_all_files(spark)
+        union = session.read.schema(schema).parquet()
+        for values, paths in groups.items():
+            partition_values = dict(values)
+            in_files = StructType([c for c in stored.fields if c.name not in partition_values])
+            # Otherwise Spark would treat [, {, * and ? in a path as a pattern.
+            reader = session.read.schema(in_files).option("__globPaths__", "false")
+            rows = reader.parquet(*paths)
+            columns = [
+                (
+                    f.lit(partition_values[c.name])
+                    if c.name in partition_values
+                    else f.col(f"`{c.name}`")
+                )
+                .cast(field.dataType)
+                .alias(field.name)
+                for c, field in zip(stored.fields, schema.fields, strict=True)
+            ]
+            union = union.unionByName(rows.select(*columns))
+        return union
+
+
+@contextmanager
+def reading_prepared_files(path: str) -> Iterator[None]:
+    """Raises StorageFailed if Spark cannot read prepared files, such as those of a folder that was
+    removed meanwhile. Nothing is committed then."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import AnalysisException, PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        if isinstance(error, AnalysisException) and error.getErrorClass() != "PATH_NOT_FOUND":
+            raise  # the query itself is wrong
+        raise _spark_error(f"could not read the new rows for {path}", _causes(error)) from error
 
 
 def compare(

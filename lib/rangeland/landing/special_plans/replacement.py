@@ -37,6 +37,7 @@ from rangeland.spark.replace_where import (
     compare,
     condition,
     prepared_frame,
+    reading_prepared_files,
     replace_rows,
 )
 
@@ -71,7 +72,9 @@ class Replacement:
         schema = table.schema.schema_of_files()
         new = prepared_frame(self._context.spark, table.location.uri, new_files, schema)
         condition = f"coalesce({self._condition(self._frame(), plan)}, false)"
-        if stray_rows := new.where(f"NOT ({condition})").count():
+        with reading_prepared_files(table.location.uri):
+            stray_rows = new.where(f"NOT ({condition})").count()
+        if stray_rows:
             raise TableRefused(
                 f"{stray_rows} of the new rows are outside the range to replace",
                 why="the transform has changed their topic, partition or offset",
