@@ -37,7 +37,8 @@ def ask_metadata(
         brokers.drop_all()
         servers = brokers.settings.seeds
         for index in range(len(servers)):
-            # That a server is no broker says nothing about one that has answered.
+            # One server that is not a broker does not make this a mistake of the job file: a broker has
+            # answered before.
             with suppress(RestartRequired, JobFileError):
                 return _search(brokers, topics, servers[index:])
         raise error
