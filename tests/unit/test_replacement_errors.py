@@ -171,7 +171,9 @@ def test_rows_are_replaced_once_the_log_has_the_commit(later_commits: int) -> No
 
 
 def test_a_commit_that_delta_leaves_out_replaces_nothing() -> None:
-    changed = RowsChanged("lake/t", "another driver has committed rangeland/j/replace/1 1")
+    changed = RowsChanged(
+        "lake/t", "none of its newest commits is this driver's for rangeland/j/replace/1 1"
+    )
     assert replace_with(None) == changed
 
 

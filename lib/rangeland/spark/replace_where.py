@@ -216,8 +216,8 @@ def replace_rows(
             raise _spark_error(f"could not replace rows of {path}", chain) from error
     fields = {"table": path, "application": plan_id.application, "sequence": plan_id.sequence}
     if not _is_in_log(spark, path, mark):
-        logger.info("Found this transaction committed by another driver", extra=fields)
-        return RowsChanged(path, f"another driver has committed {plan_id}")
+        logger.info("Found no commit of this driver in the newest of the table", extra=fields)
+        return RowsChanged(path, f"none of its newest commits is this driver's for {plan_id}")
     logger.info("Replaced rows", extra=fields)
     return None
 

@@ -37,8 +37,7 @@ def ask_metadata(
         brokers.drop_all()
         servers = brokers.settings.seeds
         for index in range(len(servers)):
-            # One server that is not a broker does not make this a mistake of the job file: a broker has
-            # answered before.
+            # A server that is not a broker is no mistake of the job file here: one has answered.
             with suppress(RestartRequired, JobFileError):
                 return _search(brokers, topics, servers[index:])
         raise error
