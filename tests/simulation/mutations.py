@@ -256,7 +256,7 @@ FILES = (
     Mutation(
         "the files of earlier parts are left out",
         Change(
-            "groups.shared_plan:SharedRead._prepare",
+            "groups.shared_plan:SharedRead._record_outcome",
             "files = [file for part in parts for file in part.files]",
             "files = []",
         ),

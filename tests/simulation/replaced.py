@@ -33,6 +33,7 @@ from rangeland.landing.special_plans import replacement, table_adoption
 from rangeland.landing.target import table_location, target_ledger, target_writer
 from rangeland.model import Address
 from rangeland.planning.plan import PlanId
+from rangeland.schema_registry.unknown_ids import UnknownIds
 from rangeland.spark import spark_jobs, task_context
 from rangeland.spark.replace_where import RowsChanged
 from rangeland.survey import cluster_survey
@@ -197,6 +198,8 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     for module in (delta_kernel, replacement, target_ledger):
         yield module, "lock_table", _locked
     yield cluster_survey.take_survey, "__defaults__", (VirtualTime.time, None)
+    clocks = {"now": VirtualTime.monotonic, "pause": VirtualTime.sleep}
+    yield UnknownIds.__init__, "__kwdefaults__", clocks
     yield from memories.changes()
     yield from group_model.changes(lambda: STAGE.groups, VirtualTime)
 
