@@ -31,8 +31,8 @@ from rangeland.delta.ledger.event_codec import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import (
     EventFile,
     EventRange,
+    LandedInterval,
     LedgerEvent,
-    OffsetSpan,
     OutcomeEvent,
     PlanEvent,
 )
@@ -74,7 +74,9 @@ class History:
         checkpoint = {place: LogMark(start + WIDTH, TOPIC_ID, 0) for place in places}
         about = (JOB, APPLICATION, sequence, "kafka", Isolation.READ_COMMITTED, ranges, slices)
         plan = Plan(*about, checkpoint=checkpoint, made_at_ms=made_at_ms)
-        covered = {place: (OffsetSpan(0, start, TOPIC_ID),) for place in places} if start else {}
+        covered = (
+            {place: (LandedInterval(0, start, TOPIC_ID),) for place in places} if start else {}
+        )
         return PlanEvent(
             *(APPLICATION, JOB, sequence, plan.hash, tuple(EventRange(r) for r in ranges)),
             *(json.dumps(plan.to_json()), made_at_ms, sequence, sequence, covered),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rangeland.model import Partition, Range
 from rangeland.planning.intervals import subtract
-from rangeland.planning.table_audit import Audit, LandedRange, audit, ranges_in_force, spans_of
+from rangeland.planning.table_audit import Audit, LandedRange, audit, intervals_of, ranges_in_force
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 TOP = 40
@@ -27,11 +27,11 @@ def landings(draw: st.DrawFn) -> list[LandedRange]:
         marks = sorted(draw(st.sets(st.integers(0, TOP), min_size=2, max_size=5)))
         for start, end in itertools.pairwise(marks):
             rowless = draw(st.sets(st.integers(start, end - 1)))
-            spans = tuple(
+            intervals = tuple(
                 subtract((start, end), [(o, o + 1) for o in {*range(start, end)} - rowless])
             )
             landed_ranges.append(
-                LandedRange(Range(P0, start, end, life), end - start - len(rowless), spans)
+                LandedRange(Range(P0, start, end, life), end - start - len(rowless), intervals)
             )
     return landed_ranges
 
@@ -56,7 +56,7 @@ def test_every_offset_is_counted_as_by_hand(
     landed_ranges: list[LandedRange], rows: list[int]
 ) -> None:
     wanted, there = rows_of(landed_ranges), Counter(rows)
-    said = audit(landed_ranges, {P0: spans_of(np.array(rows, np.int64))})
+    said = audit(landed_ranges, {P0: intervals_of(np.array(rows, np.int64))})
     every = range(TOP)
     assert listed(said.holes) == {o for o in every if wanted[o] > there[o]}
     assert listed(said.duplicates) == {o for o in every if there[o] > wanted[o] > 0}
@@ -71,15 +71,15 @@ def test_what_was_landed_is_clean_in_any_order_of_rows(
     rows = list(rows_of(landed_ranges).elements())
     random.shuffle(rows)  # type: ignore[attr-defined]
     half = len(rows) // 2
-    parts = [spans_of(np.array(part, np.int64)) for part in (rows[:half], rows[half:])]
-    spans = tuple(np.concatenate(side) for side in zip(*parts, strict=True))
-    assert audit(landed_ranges, {P0: spans}) == Audit()  # type: ignore[dict-item]
+    parts = [intervals_of(np.array(part, np.int64)) for part in (rows[:half], rows[half:])]
+    intervals = tuple(np.concatenate(side) for side in zip(*parts, strict=True))
+    assert audit(landed_ranges, {P0: intervals}) == Audit()  # type: ignore[dict-item]
 
 
 @given(st.integers(1, TOP), offsets)
 def test_without_rowless_offsets_the_count_decides(landed: int, rows: list[int]) -> None:
     landed_range = LandedRange(Range(P0, 0, TOP), landed)
-    said = audit([landed_range], {P0: spans_of(np.array(sorted(set(rows)), np.int64))})
+    said = audit([landed_range], {P0: intervals_of(np.array(sorted(set(rows)), np.int64))})
     if len(set(rows)) >= landed:
         assert said.is_clean
     else:
@@ -106,6 +106,6 @@ def test_a_later_landing_stands_in_for_what_it_covers(
 
 def test_partitions_are_distinguished() -> None:
     landed_ranges = [LandedRange(Range(P0, 0, 3), 3, ()), LandedRange(Range(P1, 0, 3), 3, ())]
-    said = audit(landed_ranges, {P1: spans_of(np.array([0, 1, 2, 2]))})
+    said = audit(landed_ranges, {P1: intervals_of(np.array([0, 1, 2, 2]))})
     assert said.holes == (Range(P0, 0, 3),)
     assert said.duplicates == (Range(P1, 2, 3),)

@@ -192,7 +192,7 @@ def test_drafts_until_nothing_is_left_land_every_offset_exactly_once(
         Slicing(700),
         PlanKind.RUN,
     )
-    before = [Range(Partition("t", n), *span, "A") for n, span in backfilled]
+    before = [Range(Partition("t", n), *interval, "A") for n, interval in backfilled]
     landed: Counter[tuple[Partition, int]] = Counter()
     done, checkpoint = list(before), dict[Partition, LogMark]()
     there = {(r.partition, o) for r in before for o in range(r.from_offset, r.until_offset)}

@@ -188,9 +188,9 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
         yield module, "start_workers", lambda *arguments: _Workers()
     for module, names in (
         (removed_and_unknown_rows, ("table_frame", "has_rows")),
-        (table_rows, ("table_frame", "spans_in", "rows_of_entries")),
+        (table_rows, ("table_frame", "intervals_in", "rows_of_entries")),
         (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
-        (table_adoption, ("table_frame", "spans_in")),
+        (table_adoption, ("table_frame", "intervals_in")),
     ):
         for name in names:
             yield module, name, getattr(sql, name)

@@ -21,10 +21,10 @@ from rangeland.model import DataFile, Partition
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import (
     CountedRange,
+    IntervalArrays,
     LandedRange,
-    OffsetSpans,
     ReplacedRange,
-    spans_of,
+    intervals_of,
 )
 from rangeland.spark.replace_where import RowsChanged
 from tests.simulation.delta import Tables, Version
@@ -129,18 +129,18 @@ def has_rows(frame: Frame, where: str) -> bool:
     return frame.where(where).count() > 0
 
 
-def spans_in(
+def intervals_in(
     frame: Frame,
     columns: LogColumns = PLAIN_COLUMNS,
     *,
     by_broker: bool = False,
-) -> dict[Partition, OffsetSpans]:
+) -> dict[Partition, IntervalArrays]:
     found: dict[Partition, list[int]] = {}
     brokers = _brokers(frame) if by_broker else {}
     for topic, number, offset, _ in frame.rows():
         broker = brokers.get((topic, number), "")
         found.setdefault(Partition(topic, number, broker), []).append(offset)
-    return {p: spans_of(np.array(offsets, np.int64)) for p, offsets in found.items()}
+    return {p: intervals_of(np.array(offsets, np.int64)) for p, offsets in found.items()}
 
 
 def rows_of_entries(

@@ -15,7 +15,7 @@ from rangeland.delta.ledger import compaction
 from rangeland.delta.ledger.events import (
     EventFile,
     EventRange,
-    OffsetSpan,
+    LandedInterval,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
@@ -142,7 +142,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
         assert ledger.enter(plan(number + 1, start, end), number)
         if number != 1:
             assert ledger.record_outcome(outcome(plan(number + 1, start, end)))
-    landed = {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(30, 40, "id"))}
+    landed = {P0: (LandedInterval(0, 10, "id"), LandedInterval(30, 40, "id"))}
     assert (ledger.entered(), ledger.view.coverage()) == (3, landed)
     assert ledger.view.without_outcome() == [PlanId(APP, 2)]
     live = ledger.view.plan(PlanId(APP, 2))
@@ -159,9 +159,11 @@ def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> 
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.enter(plan(1, 90, 99, BACKFILL), 1)
     assert ledger.record_outcome(outcome(plan(1, 0, 10)))
-    assert ledger.view.coverage() == {P0: (OffsetSpan(0, 10, "id"),)}
+    assert ledger.view.coverage() == {P0: (LandedInterval(0, 10, "id"),)}
     assert ledger.record_outcome(outcome(plan(1, 90, 99, BACKFILL)))
-    assert ledger.view.coverage() == {P0: (OffsetSpan(0, 10, "id"), OffsetSpan(90, 99, "id"))}
+    assert ledger.view.coverage() == {
+        P0: (LandedInterval(0, 10, "id"), LandedInterval(90, 99, "id"))
+    }
     assert ledger.view.without_outcome() == []
 
 

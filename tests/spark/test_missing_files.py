@@ -21,7 +21,7 @@ from rangeland.model import DataFile, Partition
 from rangeland.planning.plan import PlanId
 from rangeland.spark import offset_scan
 from rangeland.spark.constraint_query import first_violation
-from rangeland.spark.offset_scan import spans_in, table_frame
+from rangeland.spark.offset_scan import intervals_in, table_frame
 from rangeland.spark.replace_where import compare, prepared_frame, replace_rows
 
 pytestmark = pytest.mark.spark
@@ -102,15 +102,15 @@ def test_two_scans_at_once_leave_the_session_as_it_is(
     with ThreadPoolExecutor(2) as threads:
         scans = []
         for _ in range(2):
-            scans.append(threads.submit(spans_in, table_frame(spark, landed)))
+            scans.append(threads.submit(intervals_in, table_frame(spark, landed)))
             while len(settings) < len(scans) and not scans[-1].done():
                 Event().wait(0.01)
         found = [scans[0].result()]
         first_has_ended.set()
         found.append(scans[1].result())
     assert [*settings, spark.conf.get(MISSING, None)] == [before] * 3
-    for spans in found:
-        starts, ends = spans[Partition("a", 0)]
+    for intervals in found:
+        starts, ends = intervals[Partition("a", 0)]
         assert (starts.tolist(), ends.tolist()) == ([0], [3])
 
 
@@ -124,7 +124,7 @@ def test_a_scan_changes_neither_the_active_session_nor_what_makes_frames_of_rdds
 
     sessions()  # making a frame of an RDD makes its session the active one
     before = sessions()
-    spans_in(table_frame(spark, landed))
+    intervals_in(table_frame(spark, landed))
     after = sessions()
     assert [one.equals(other) for one, other in zip(after, before, strict=True)] == [True, True]
 

@@ -37,10 +37,10 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
     moving = job_of(kafka.bootstrap, table, topic, range=later)
     gaps = [(0, 4, 10), (1, 4, 7)]
     preview = run.preview(moving, spark, NoProgress())
-    assert _spans(preview.to_json()["passed_over"]) == gaps
+    assert _intervals(preview.to_json()["passed_over"]) == gaps
     assert any(f"{topic}/0 [4, 10) is passed over" in note for note in preview.draft.notes)
     result = rangeland.land(moving, spark)
-    assert _spans(result.to_json()["passed_over"]) == gaps
+    assert _intervals(result.to_json()["passed_over"]) == gaps
     assert any(f"{topic}/1 [4, 7) is passed over" in text for text in result.warnings)
 
     again = rangeland.land(job, spark)
@@ -58,7 +58,7 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
     ]
     seen = rangeland.verify(job, spark)
     assert seen.is_well
-    assert _spans(seen.to_json()["passed_over"]) == gaps
+    assert _intervals(seen.to_json()["passed_over"]) == gaps
     assert offsets_in(table) == expected(p0=range(4), p1=[0, 1, 2, 3, 7, 8, 9])
 
     gap = between(topic, p0=(4, 10), p1=(4, 7))
@@ -67,7 +67,7 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
     assert offsets_in(table) == expected(p0=range(10), p1=range(10))
 
 
-def _spans(ranges: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+def _intervals(ranges: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
     return [(r["partition"], r["from_offset"], r["until_offset"]) for r in ranges]
 
 

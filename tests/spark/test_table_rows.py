@@ -84,8 +84,10 @@ def in_words(rows: Any) -> list[Any]:
     """All answers, in an order that does not depend on who reads."""
     found: list[Any] = []
     for by_broker in (False, True):
-        spans = rows.spans(by_broker=by_broker)
-        pairs = {p: sorted(zip(*(x.tolist() for x in r), strict=True)) for p, r in spans.items()}
+        intervals = rows.intervals(by_broker=by_broker)
+        pairs = {
+            p: sorted(zip(*(x.tolist() for x in r), strict=True)) for p, r in intervals.items()
+        }
         found.append(sorted(pairs.items()))
     whole = [Range(Partition("a", 0, "b1"), 0, 5), Range(Partition("a", 0, "b1"), 5, 6)]
     found.append(rows.entries({whole[0].partition: [LandedRange(r, 1) for r in whole]}))
@@ -115,13 +117,13 @@ def test_the_driver_reads_what_spark_reads(
     assert isinstance(here, DriverRows)
     assert isinstance(there, SparkRows)
     assert in_words(here) == in_words(there)
-    assert here.spans(by_broker=False)
+    assert here.intervals(by_broker=False)
     assert not unmade.has_session
 
 
 def covered(rows: Any) -> dict[Partition, list[int]]:
-    """All offsets: spans may be cut in two, since Spark's tasks read several files."""
-    found = rows.spans(by_broker=True).items()
+    """All offsets: intervals may be cut in two, since Spark's tasks read several files."""
+    found = rows.intervals(by_broker=True).items()
     return {p: sorted(n for a, b in zip(*r, strict=True) for n in range(a, b)) for p, r in found}
 
 
@@ -149,7 +151,7 @@ def test_numbers_may_have_been_widened(
     table.sql("INSERT INTO {} VALUES ('a', 4294967296, 9, 'b1', 0, 'v')")
     found = table_rows(unmade, table.look())
     assert isinstance(found, SparkRows)
-    assert found.spans(by_broker=True).keys() == there.spans(by_broker=True).keys()
+    assert found.intervals(by_broker=True).keys() == there.intervals(by_broker=True).keys()
 
 
 def test_rows_of_a_file_that_is_gone_are_left_out(

@@ -21,14 +21,14 @@ from rangeland.delta.ledger.events import (
     EventFile,
     EventKind,
     EventRange,
+    LandedInterval,
     LedgerEvent,
     LossEvent,
-    OffsetSpan,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
 )
-from rangeland.delta.ledger.landed_offsets import merge_spans, with_ranges
+from rangeland.delta.ledger.landed_offsets import merge_landed, with_ranges
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.errors import Conflict, StorageFailed
@@ -45,7 +45,7 @@ B1 = Partition("orders", 1, "broker-a")
 
 def a_plan() -> PlanEvent:
     ranges = (EventRange(Range(P0, 0, 10, "id", 99)), EventRange(Range(B1, 5, 6)))
-    covered = {P0: (OffsetSpan(0, 5), OffsetSpan(7, 9, "id")), B1: (OffsetSpan(1, 2),)}
+    covered = {P0: (LandedInterval(0, 5), LandedInterval(7, 9, "id")), B1: (LandedInterval(1, 2),)}
     live = (PlanId("rangeland/a", 3),)
     return PlanEvent(
         "rangeland/a", "a", 4, "hash", ranges, "{}", 1_700_000_000_123, 7, 9, covered, live
@@ -170,16 +170,18 @@ def test_pieces_that_touch_become_one() -> None:
     assert merge([(5, 9), (0, 5), (12, 12), (20, 30), (21, 22)]) == [(0, 9), (20, 30)]
 
 
-def test_spans_of_different_topic_ids_never_merge() -> None:
-    merged = merge_spans([OffsetSpan(0, 5, "a"), OffsetSpan(5, 9, "b"), OffsetSpan(3, 7, "a")])
-    assert merged == (OffsetSpan(0, 7, "a"), OffsetSpan(5, 9, "b"))
+def test_intervals_of_different_topic_ids_never_merge() -> None:
+    merged = merge_landed(
+        [LandedInterval(0, 5, "a"), LandedInterval(5, 9, "b"), LandedInterval(3, 7, "a")]
+    )
+    assert merged == (LandedInterval(0, 7, "a"), LandedInterval(5, 9, "b"))
 
 
 def test_ranges_are_added_to_what_is_landed() -> None:
     landed = with_ranges(
-        {P0: (OffsetSpan(0, 5),)}, [EventRange(Range(P0, 5, 8)), EventRange(Range(B1, 1, 2))]
+        {P0: (LandedInterval(0, 5),)}, [EventRange(Range(P0, 5, 8)), EventRange(Range(B1, 1, 2))]
     )
-    assert landed == {P0: (OffsetSpan(0, 8),), B1: (OffsetSpan(1, 2),)}
+    assert landed == {P0: (LandedInterval(0, 8),), B1: (LandedInterval(1, 2),)}
 
 
 def test_a_ledger_file_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:

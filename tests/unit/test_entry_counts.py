@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rangeland.model import Partition
 from rangeland.planning.table_audit import CountedRange
-from rangeland.spark.offset_spans import counted_ranges
+from rangeland.spark.offset_intervals import counted_ranges
 
 A, B, C = Partition("t", 0, "1"), Partition("t", 0, "2"), Partition("t", 1, "1")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import EventRange, OffsetSpan, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.events import EventRange, LandedInterval, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.errors import Bug
 from rangeland.model import Partition, Range
@@ -77,4 +77,4 @@ def test_events_without_files_are_a_bug(view: LedgerView) -> None:
 
 
 def test_coverage_is_that_of_all_outcomes(view: LedgerView) -> None:
-    assert view.coverage() == {P0: (OffsetSpan(0, 30, "id"),)}
+    assert view.coverage() == {P0: (LandedInterval(0, 30, "id"),)}

@@ -83,7 +83,7 @@ def position(
     return JobPosition(checkpoint or {}, coverage_of(landed), sequence)
 
 
-def spans(drafted: PlanDraft) -> list[tuple[int, int, int]]:
+def intervals(drafted: PlanDraft) -> list[tuple[int, int, int]]:
     return [(r.partition.number, r.from_offset, r.until_offset) for r in drafted.plan.ranges]
 
 
@@ -125,7 +125,7 @@ def test_without_a_size_on_disk_a_record_is_taken_for_a_kibibyte() -> None:
 
 def test_what_a_backfill_has_landed_is_left_out_and_reported() -> None:
     drafted = draft_new(terms(), survey(log(P0, 0, 40)), position({}, Range(P0, 10, 20, "A")))
-    assert spans(drafted) == [(0, 0, 10), (0, 20, 40)]
+    assert intervals(drafted) == [(0, 0, 10), (0, 20, 40)]
     assert drafted.already_landed == (Range(P0, 10, 20, "A"),)
     assert drafted.plan.checkpoint == {P0: LogMark(40, "A")}
 
@@ -179,7 +179,7 @@ def test_expired_offsets_are_recorded_and_not_read_and_the_plan_can_be_proved() 
         terms(expired=Action.SKIP), survey(log(P0, 10, 20)), position({P0: LogMark(4, "A")})
     )
     plan = drafted.plan
-    assert spans(drafted) == [(0, 4, 20)]
+    assert intervals(drafted) == [(0, 4, 20)]
     assert [(x.from_offset, x.until_offset, x.kind) for x in plan.losses] == [
         (4, 10, LossKind.EXPIRED)
     ]
@@ -220,7 +220,7 @@ def test_a_recreated_topic_is_read_from_its_beginning_under_skip() -> None:
         survey(log(P0, 0, 8)),
         JobPosition({P0: LogMark(30, "OLD")}, coverage_of([Range(P0, 0, 30, "OLD")]), 4),
     )
-    assert spans(drafted) == [(0, 0, 8)]
+    assert intervals(drafted) == [(0, 0, 8)]
     assert drafted.plan.checkpoint == {P0: LogMark(8, "A")}
 
 
@@ -231,17 +231,18 @@ def test_a_held_partition_waits_and_keeps_its_checkpoint() -> None:
         survey(log(P0, 10, 20), log(P1, 10, 20)),
         JobPosition(checkpoint, Coverage(), 1),
     )
-    assert spans(drafted) == [(1, 12, 20)]
+    assert intervals(drafted) == [(1, 12, 20)]
     assert drafted.plan.checkpoint == {P0: LogMark(4, "A"), P1: LogMark(20, "A")}
     loss = Loss(P0, 4, 10, LossKind.EXPIRED, "the log begins at 10 on b1:9092")
     assert drafted.held == (loss.with_action(Action.HOLD),)
 
 
 @pytest.mark.parametrize(
-    ("first_run", "span"), [(Latest(), []), (AtTime(5), [(1, 15, 20)]), (Earliest(), [(1, 10, 20)])]
+    ("first_run", "interval"),
+    [(Latest(), []), (AtTime(5), [(1, 15, 20)]), (Earliest(), [(1, 10, 20)])],
 )
 def test_what_the_first_run_held_back_begins_where_that_run_would_have_begun(
-    first_run: Bound, span: list[tuple[int, int, int]]
+    first_run: Bound, interval: list[tuple[int, int, int]]
 ) -> None:
     asked = replace(terms(), request=replace(terms().request, first_run=first_run))
     seen = Survey(
@@ -249,8 +250,8 @@ def test_what_the_first_run_held_back_begins_where_that_run_would_have_begun(
     )
     here = position({P0: LogMark(20, "A")})
     held = replace(here, held_at_first=frozenset({P1}))
-    assert spans(draft_new(asked, seen, held)) == span
-    assert spans(draft_new(asked, seen, here)) == [(1, 10, 20)], "it has appeared since"
+    assert intervals(draft_new(asked, seen, held)) == interval
+    assert intervals(draft_new(asked, seen, here)) == [(1, 10, 20)], "it has appeared since"
 
 
 @pytest.mark.parametrize("first_run", [Latest(), AtTime(5)])
@@ -266,7 +267,7 @@ def test_where_a_first_run_begins_is_settled_once_though_nothing_is_there_to_lan
     here = position(dict(first.plan.checkpoint))
     grown = Survey(888, {p: log(p, 10, 30) for p in (P0, P1)}, ends)
     second = draft_new(asked, grown, here)
-    assert (spans(second), second.moves_without_landing) == ([(0, 20, 30), (1, 20, 30)], False)
+    assert (intervals(second), second.moves_without_landing) == ([(0, 20, 30), (1, 20, 30)], False)
 
 
 def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beginning() -> None:
@@ -275,7 +276,7 @@ def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beg
         777, {p: log(p, 10, 20) for p in (P0, P1)}, OffsetLookups({(P0, 5): 15, (P1, 5): None})
     )
     first = draft_new(asked, seen, position())
-    assert (spans(first), first.moves_without_landing) == ([(0, 15, 20)], True)
+    assert (intervals(first), first.moves_without_landing) == ([(0, 15, 20)], True)
     assert draft_new(asked, seen, position(dict(first.plan.checkpoint))).is_empty
 
 
@@ -300,7 +301,7 @@ def test_a_whole_topic_that_is_gone_has_vanished_where_a_pattern_asks_for_it() -
     assert lost.value.facts["losses"][0]["topic"] == "orders-old"
     assert lost.value.facts["losses"][0]["verdict"] == "vanished"
     other = replace(terms(), request=replace(terms().request, topic_pattern="t"))
-    assert spans(draft_new(other, survey(log(P0, 0, 9)), here)) == [(0, 3, 9)], (
+    assert intervals(draft_new(other, survey(log(P0, 0, 9)), here)) == [(0, 3, 9)], (
         "taken out of the job"
     )
 
@@ -325,7 +326,7 @@ def test_ranges_that_are_landed_are_planned_again_when_they_are_asked_for() -> N
     holes = [Range(P0, 12, 14, "A"), Range(P0, 18, 19, "A")]
     where = position({P0: LogMark(20, "A")}, Range(P0, 0, 20, "A"))
     drafted = draft_exact_ranges(terms(), survey(log(P0, 10, 30)), where, holes)
-    assert spans(drafted) == [(0, 12, 14), (0, 18, 19)]
+    assert intervals(drafted) == [(0, 12, 14), (0, 18, 19)]
     assert drafted.plan.checkpoint == {P0: LogMark(20, "A")}, "it stays where it is"
     assert sum(s.width for s in drafted.plan.slices) == 3
 
@@ -387,7 +388,7 @@ def test_what_may_yet_come_is_not_recorded_as_lost(
     drafted = draft_exact_ranges(
         terms(None, None, None, **{kind.value: Action.SKIP}), seen, position(), [hole]
     )
-    assert (spans(drafted), drafted.plan.losses) == (left, ())
+    assert (intervals(drafted), drafted.plan.losses) == (left, ())
     (note,) = drafted.notes
     assert "stays missing" in note
 
@@ -399,7 +400,7 @@ def test_where_other_records_have_taken_the_place_of_missing_ones_a_policy_decid
         unless_failing(draft_exact_ranges(terms(), seen, position(), [hole], [other]))
     skipping = terms(truncated=Action.SKIP)
     drafted = draft_exact_ranges(skipping, seen, position(), [hole], [other])
-    assert (spans(drafted), drafted.plan.losses) == ([(0, 3, 9)], ())
+    assert (intervals(drafted), drafted.plan.losses) == ([(0, 3, 9)], ())
     assert drafted.skipped_losses == (replace(other, until_offset=9).with_action(Action.SKIP),)
     assert not draft_exact_ranges(skipping, seen, position(), [hole]).skipped_losses
 
@@ -409,19 +410,19 @@ def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
     drafted = draft_exact_ranges(
         limited, survey(log(P0, 0, 30)), position(), [Range(P0, 0, 20, "A")]
     )
-    assert spans(drafted) == [(0, 0, 20)]
+    assert intervals(drafted) == [(0, 0, 20)]
 
 
 def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:
     seen = Survey(777, {P0: log(P0, 0, 9)}, absent=AbsentPartitions(frozenset({P1})))
-    assert spans(draft_exact_ranges(terms(), seen, position(), [Range(P1, 0, 3, "A")])) == []
+    assert intervals(draft_exact_ranges(terms(), seen, position(), [Range(P1, 0, 3, "A")])) == []
 
 
 def test_what_a_log_has_lost_of_one_range_keeps_no_other_of_its_partition_from_the_plan() -> None:
     wanted = [Range(P0, first, first + 4, "A") for first in (0, 11, 20, 28, 40)]
     wanted += [Range(P0, 15, 19, "old"), Range(P1, 0, 4, "A")]
     drafted = draft_ranges_in_log(terms(), survey(log(P0, 13, 30)), position(), wanted)
-    assert spans(drafted) == [(0, 13, 15), (0, 20, 24), (0, 28, 30)]
+    assert intervals(drafted) == [(0, 13, 15), (0, 20, 24), (0, 28, 30)]
     assert drafted.plan.losses == drafted.skipped_losses == drafted.notes == ()
     assert [(loss.kind, *loss.interval) for loss in drafted.held] == [
         (LossKind.EXPIRED, 0, 4),
@@ -433,7 +434,7 @@ def test_what_a_log_has_lost_of_one_range_keeps_no_other_of_its_partition_from_t
     ]
     left_out = Survey(777, {P0: log(P0, 13, 30)}, absent=AbsentPartitions(frozenset({P1})))
     drafted = draft_ranges_in_log(terms(), left_out, position(), wanted[-1:])
-    assert (spans(drafted), drafted.held) == ([], ())
+    assert (intervals(drafted), drafted.held) == ([], ())
 
 
 FAR = Partition("t", 0, "2")
@@ -465,7 +466,7 @@ def test_what_nobody_serves_now_is_held_or_asked_for_later_and_never_called_gone
         unless_failing(draft_exact_ranges(terms(), seen, position(), wanted))
     assert caught.value.exit_code == 75
     drafted = draft_exact_ranges(terms(unreachable=Action.HOLD), seen, position(), wanted)
-    assert (spans(drafted), drafted.plan.losses) == ([(0, 2, 4)], ())
+    assert (intervals(drafted), drafted.plan.losses) == ([(0, 2, 4)], ())
     (held,) = drafted.held
     assert (held.partition, held.kind) == (hole.partition, LossKind.UNREACHABLE)
 
@@ -480,7 +481,7 @@ def run_from(lower: Bound, limits: Limits | None = None) -> PlanTerms:
 def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
     here = position({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
     drafted = draft_new(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
-    assert spans(drafted) == [(0, 9, 20)]
+    assert intervals(drafted) == [(0, 9, 20)]
     assert drafted.passed_over == (Range(P0, 4, 9, "A"),)
     (note,) = drafted.notes
     assert "t/0 [4, 9) is passed over" in note
@@ -510,7 +511,7 @@ def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: 
     again = draft_new(run_from(lower), survey(log(P0, 0, 10)), after)
     assert (again.is_empty, again.moves_without_landing, again.notes) == (True, False, ())
     later = draft_new(replace(terms(), kind=PlanKind.RUN), survey(log(P0, 0, 12)), after)
-    assert spans(later) == [(0, 10, 12)]
+    assert intervals(later) == [(0, 10, 12)]
 
 
 def test_a_beginning_holds_for_a_partition_that_a_limit_gives_no_share() -> None:

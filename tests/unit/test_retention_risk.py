@@ -50,7 +50,7 @@ def survey(
     return Survey(0, known, retention={"t": retention})
 
 
-def spans(risks: tuple[RetentionRisk, ...]) -> list[tuple[Partition, int, int]]:
+def intervals(risks: tuple[RetentionRisk, ...]) -> list[tuple[Partition, int, int]]:
     return [(x.partition, x.from_offset, x.until_offset) for x in risks]
 
 
@@ -58,9 +58,9 @@ def test_records_that_will_be_too_old_when_they_are_read_are_at_risk() -> None:
     seen = survey(
         log(P0, 0, 100), log(P1, 0, 100), retention=Retention(HOUR_MS), expiring={P0: 40, P1: 0}
     )
-    assert spans(at_risk([Range(P0, 10, 100), Range(P1, 0, 100)], seen)) == [(P0, 10, 40)]
+    assert intervals(at_risk([Range(P0, 10, 100), Range(P1, 0, 100)], seen)) == [(P0, 10, 40)]
     assert at_risk([Range(P0, 40, 100)], seen) == ()
-    assert spans(at_risk([Range(P0, 10, 20)], seen)) == [(P0, 10, 20)]
+    assert intervals(at_risk([Range(P0, 10, 20)], seen)) == [(P0, 10, 20)]
 
 
 def test_without_a_limit_nothing_is_at_risk() -> None:
@@ -70,15 +70,15 @@ def test_without_a_limit_nothing_is_at_risk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "span"),
+    ("size", "interval"),
     [(1_000, (0, 10)), (2_000, (0, 55)), (899, None), (900, (0, 1)), (None, None)],
 )
 def test_a_log_that_is_nearly_as_large_as_it_may_be_loses_its_head_next(
-    size: int | None, span: tuple[int, int] | None
+    size: int | None, interval: tuple[int, int] | None
 ) -> None:
     seen = survey(log(P0, 0, 100, size), retention=Retention(None, 1_000))
-    found = spans(at_risk([Range(P0, 0, 100)], seen))
-    assert found == ([] if span is None else [(P0, *span)])
+    found = intervals(at_risk([Range(P0, 0, 100)], seen))
+    assert found == ([] if interval is None else [(P0, *interval)])
     assert at_risk([Range(P0, 60, 100)], seen) == ()
 
 

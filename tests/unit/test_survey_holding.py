@@ -94,10 +94,11 @@ def no_times(partition: Partition, when: Any) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "span"), [(AtTime(5), Latest(), (15, 20)), (Earliest(), AtTime(5), (10, 15))]
+    ("lower", "upper", "interval"),
+    [(AtTime(5), Latest(), (15, 20)), (Earliest(), AtTime(5), (10, 15))],
 )
 def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for_empty(
-    lower: Bound, upper: Bound, span: tuple[int, int]
+    lower: Bound, upper: Bound, interval: tuple[int, int]
 ) -> None:
     survey = look(Action.HOLD, no_times)
     assert set(survey.logs) == {P0}
@@ -106,7 +107,7 @@ def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for
         Bounds(lower), Bounds(upper), Earliest(), Policy(unreachable=Action.HOLD), topics=("t",)
     )
     found = resolve(request, survey, JobPosition())
-    assert [(r.partition, r.from_offset, r.until_offset) for r in found.ranges] == [(P0, *span)]
+    assert [(r.partition, r.from_offset, r.until_offset) for r in found.ranges] == [(P0, *interval)]
     assert [(x.partition, x.kind) for x in found.held] == [(P1, LossKind.UNREACHABLE)]
 
 

@@ -38,9 +38,9 @@ ADOPTION = replace(plan(), slices=())
 def rows_until_100(monkeypatch: pytest.MonkeyPatch, lake: LakeInMemory) -> None:
     """The table has rows of the offsets before 100."""
     columns_are_there(monkeypatch)
-    spans = {P0: (np.array([0]), np.array([100]))}
+    intervals = {P0: (np.array([0]), np.array([100]))}
     monkeypatch.setattr(table_adoption, "table_frame", lambda *about: None)
-    monkeypatch.setattr(table_adoption, "spans_in", lambda *about, **more: spans)
+    monkeypatch.setattr(table_adoption, "intervals_in", lambda *about, **more: intervals)
     delta = {"wait_for_maintenance": lambda self: ()}
     for name, method in delta.items():
         monkeypatch.setattr(LakeInMemory, name, method, raising=False)

@@ -12,10 +12,10 @@ from rangeland.planning.table_audit import (
     LocatedHoles,
     audit,
     cut_ranges,
+    intervals_of,
     locate_holes,
     other_incarnations,
     ranges_in_force,
-    spans_of,
 )
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -37,13 +37,13 @@ def test_a_hole_has_the_topic_id_of_the_newest_landing_of_its_offsets() -> None:
 
 def test_where_two_incarnations_have_landed_a_hole_is_theirs_only_if_both_lack_their_rows() -> None:
     hole = [Range(P0, 3, 12)]
-    found = locate_holes(PIECES, hole, {P0: spans_of(np.array([3]))})
+    found = locate_holes(PIECES, hole, {P0: intervals_of(np.array([3]))})
     assert found.shared == (Range(P0, 3, 4, "new"),), "one of two rows is there"
     old = (Range(P0, 4, 5, "old"), Range(P0, 5, 10, "old"), Range(P0, 10, 12, "old"))
     assert found.ranges == old, "the oldest first"
     assert found.leaves_more
     gone = [LandedRange(Range(P0, 0, 20, "old"), 0, ((0, 20),)), PIECES[1]]
-    found = locate_holes(gone, [Range(P0, 4, 5)], {P0: spans_of(np.array([3]))})
+    found = locate_holes(gone, [Range(P0, 4, 5)], {P0: intervals_of(np.array([3]))})
     assert found == LocatedHoles((Range(P0, 4, 5, "new"),)), "the old rows are lost by now"
 
 

@@ -55,9 +55,9 @@ def find_overwritten(
         if (loss := truncation_loss(mark, log)) is None:
             continue
         first = min(x.range.from_offset for x in landed if x.range.partition == partition)
-        span = (max(first, loss.from_offset), loss.until_offset)
+        interval = (max(first, loss.from_offset), loss.until_offset)
         losses += [
             replace(loss, from_offset=start, until_offset=end)
-            for start, end in overlap(span, coverage.of(partition, log.leader.topic_id))
+            for start, end in overlap(interval, coverage.of(partition, log.leader.topic_id))
         ]
     return losses

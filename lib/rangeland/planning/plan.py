@@ -145,9 +145,9 @@ class Plan:
                     do="finish it with the version that made it",
                 )
             plan = PLAN_JSON.read(Plan, document, kind=_kind(fields))
-            for span in (*plan.ranges, *plan.slices):
-                if span.width < 0:
-                    raise Unreadable(f"{span} ends before it begins")
+            for one in (*plan.ranges, *plan.slices):
+                if one.width < 0:
+                    raise Unreadable(f"{one} ends before it begins")
             return plan
         except ValueError as error:  # Unreadable, and unknown enum values
             raise Conflict(
@@ -205,7 +205,7 @@ PLAN_JSON = RecordCodec(
 def contradiction(plan: Plan) -> str | None:
     """The inconsistency in a plan, if any. Its slices must tile its ranges without the losses, so
     that each offset is read once."""
-    if len({span.index for span in plan.slices}) < len(plan.slices):
+    if len({one.index for one in plan.slices}) < len(plan.slices):
         return "two slices have the same index"
     losses = by_partition(plan.losses)
     ranges = _by_incarnation(plan.ranges)
@@ -213,8 +213,8 @@ def contradiction(plan: Plan) -> str | None:
     for key in {**ranges, **slices}:
         planned = ranges.get(key, [])
         cut = slices.get(key, [])
-        for spans, name in ((planned, "ranges"), (cut, "slices")):
-            if width(spans) != width(merge(spans)):
+        for intervals, name in ((planned, "ranges"), (cut, "slices")):
+            if width(intervals) != width(merge(intervals)):
                 return f"two {name} of {key[0]} overlap"
         lost = [loss.interval for loss in losses.get(key[0], ())]
         readable = [part for interval in planned for part in subtract(interval, lost)]
@@ -224,10 +224,10 @@ def contradiction(plan: Plan) -> str | None:
 
 
 def _by_incarnation(
-    spans: Iterable[Range | Slice],
+    intervals: Iterable[Range | Slice],
 ) -> dict[tuple[Partition, str | None], list[Interval]]:
-    groups = group_by(spans, lambda span: (span.partition, span.topic_id))
-    return {key: [span.interval for span in group] for key, group in groups.items()}
+    groups = group_by(intervals, lambda one: (one.partition, one.topic_id))
+    return {key: [one.interval for one in group] for key, group in groups.items()}
 
 
 def advance(

@@ -1,7 +1,7 @@
 """Compares the rows of a table with its ledger: is every landed offset there exactly once? Pure.
 
-Expected are the landed ranges that still count, without their rowless offsets. Present are spans of
-offsets; each offset is in as many spans as it has rows. Where a range's
+Expected are the landed ranges that still count, without their rowless offsets. Present are
+intervals of offsets; each offset is in as many intervals as it has rows. Where a range's
 rowless offsets were not recorded, its count decides: with as many distinct offsets as were landed
 it is complete; with fewer, each of its offsets without a row is suspect.
 
@@ -24,8 +24,8 @@ from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 
-OffsetSpans = tuple[np.ndarray, np.ndarray]
-"""Starts and ends of spans of consecutive offsets, in any order."""
+IntervalArrays = tuple[np.ndarray, np.ndarray]
+"""Starts and ends of intervals of consecutive offsets, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +121,15 @@ def _part(old: LandedRange, interval: Interval) -> LandedRange:
 
 def audit(
     landed_ranges: Sequence[LandedRange],
-    spans: Mapping[Partition, OffsetSpans],
+    intervals: Mapping[Partition, IntervalArrays],
     counted: Mapping[Partition, CountedRange] | None = None,
 ) -> Audit:
-    """Compares every offset of every range with the ``spans`` that have rows; where offsets are
+    """Compares every offset of every range with the ``intervals`` that have rows; where offsets are
     bytes, every range with the rows that were ``counted``."""
     in_bytes = [_audit_counted(landed_ranges, p, c) for p, c in sorted((counted or {}).items())]
-    whole = _audit_spans(
+    whole = _audit_intervals(
         [landed_range for landed_range in landed_ranges if not landed_range.offsets_are_bytes],
-        spans,
+        intervals,
     )
     return reduce(_join_audits, in_bytes, whole)
 
@@ -163,8 +163,8 @@ def _audit_counted(
     )
 
 
-def _audit_spans(
-    landed_ranges: Sequence[LandedRange], spans_by_partition: Mapping[Partition, OffsetSpans]
+def _audit_intervals(
+    landed_ranges: Sequence[LandedRange], intervals_by_partition: Mapping[Partition, IntervalArrays]
 ) -> Audit:
     holes: list[Range] = []
     duplicates: list[Range] = []
@@ -172,10 +172,12 @@ def _audit_spans(
     suspect: list[Range] = []
     unproved = tuple(p.range for p in landed_ranges if p.landed is None)
     landed = group_by(landed_ranges, lambda landed_range: landed_range.range.partition)
-    for partition in sorted(landed.keys() | set(spans_by_partition)):
-        spans = spans_by_partition.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
-        expected, unsure = _expected_intervals(landed.get(partition, []), spans)
-        rows = _RowCounts(partition, expected, spans)
+    for partition in sorted(landed.keys() | set(intervals_by_partition)):
+        intervals = intervals_by_partition.get(
+            partition, (np.empty(0, np.int64), np.empty(0, np.int64))
+        )
+        expected, unsure = _expected_intervals(landed.get(partition, []), intervals)
+        rows = _RowCounts(partition, expected, intervals)
         partition_holes = rows.where(rows.present < rows.expected)
         holes += partition_holes
         duplicates += rows.where((rows.present > rows.expected) & (rows.expected > 0))
@@ -189,7 +191,7 @@ def _audit_spans(
 
 
 def _expected_intervals(
-    landed_ranges: Sequence[LandedRange], spans: OffsetSpans
+    landed_ranges: Sequence[LandedRange], intervals: IntervalArrays
 ) -> tuple[list[Interval], list[Interval]]:
     """The offsets that should have a row, one interval for each row; and the intervals in which the
     offsets that had rows are unknown."""
@@ -202,7 +204,7 @@ def _expected_intervals(
             expected += subtract(whole, landed_range.rowless)
             continue
         if present is None:
-            present = _present(spans)
+            present = _present(intervals)
         rows = overlap(whole, present)
         if landed_range.landed is None or width(rows) >= landed_range.landed:
             expected += rows
@@ -231,23 +233,25 @@ class LocatedHoles:
 def locate_holes(
     landed_ranges: Sequence[LandedRange],
     holes: Iterable[Range],
-    spans: Mapping[Partition, OffsetSpans],
+    intervals: Mapping[Partition, IntervalArrays],
 ) -> LocatedHoles:
     """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
-    offset that is in none of the ``spans`` lacks the rows of all of them, and the oldest comes
+    offset that is in none of the ``intervals`` lacks the rows of all of them, and the oldest comes
     first."""
     newest = _parts_of(reversed(landed_ranges), holes)
     unique = [part for r in newest for part in _outside(r, _of_others(landed_ranges, r))]
     ambiguous = [part for r in newest for part in _inside(r, _of_others(landed_ranges, r))]
-    present = {r.partition: _present(spans.get(r.partition)) for r in ambiguous}
+    present = {r.partition: _present(intervals.get(r.partition)) for r in ambiguous}
     empty = [part for r in ambiguous for part in _outside(r, present[r.partition])]
     shared = [part for r in ambiguous for part in _inside(r, present[r.partition])]
     oldest = _parts_of(landed_ranges, empty)
     return LocatedHoles(tuple(sorted([*unique, *oldest])), tuple(sorted(shared)), bool(empty))
 
 
-def _present(spans: OffsetSpans | None) -> list[Interval]:
-    return [] if spans is None else merge(zip(*(side.tolist() for side in spans), strict=True))
+def _present(intervals: IntervalArrays | None) -> list[Interval]:
+    return (
+        [] if intervals is None else merge(zip(*(side.tolist() for side in intervals), strict=True))
+    )
 
 
 def _parts_of(landed_ranges: Iterable[LandedRange], holes: Iterable[Range]) -> list[Range]:
@@ -329,18 +333,18 @@ class _RowCounts:
     ``present`` have one count for each cut."""
 
     def __init__(
-        self, partition: Partition, expected: Sequence[Interval], spans: OffsetSpans
+        self, partition: Partition, expected: Sequence[Interval], intervals: IntervalArrays
     ) -> None:
         self._partition = partition
         edges = np.array(expected, np.int64).reshape(-1, 2)
-        edges_and_spans = np.concatenate([edges[:, 0], edges[:, 1], spans[0], spans[1]])
-        self._cuts, inverse = np.unique(edges_and_spans, return_inverse=True)
+        edges_and_intervals = np.concatenate([edges[:, 0], edges[:, 1], intervals[0], intervals[1]])
+        self._cuts, inverse = np.unique(edges_and_intervals, return_inverse=True)
         steps = np.zeros((2, len(self._cuts)), np.int64)
         split = 2 * len(edges)
         np.add.at(steps[0], inverse[: len(edges)], 1)
         np.add.at(steps[0], inverse[len(edges) : split], -1)
-        np.add.at(steps[1], inverse[split : split + len(spans[0])], 1)
-        np.add.at(steps[1], inverse[split + len(spans[0]) :], -1)
+        np.add.at(steps[1], inverse[split : split + len(intervals[0])], 1)
+        np.add.at(steps[1], inverse[split + len(intervals[0]) :], -1)
         self.expected, self.present = np.cumsum(steps, axis=1)
 
     def where(self, mask: np.ndarray) -> list[Range]:
@@ -353,8 +357,8 @@ class _RowCounts:
         ]
 
 
-def spans_of(offsets: np.ndarray) -> OffsetSpans:
-    """Offsets, in any order and with repetitions, as spans."""
+def intervals_of(offsets: np.ndarray) -> IntervalArrays:
+    """Offsets, in any order and with repetitions, as intervals."""
     values, counts = np.unique(offsets, return_counts=True)
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []

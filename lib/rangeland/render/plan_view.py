@@ -109,16 +109,16 @@ def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) 
     landed = [r for r in preview.draft.already_landed if r.partition == partition]
     first = min([log.start_offset if log else 0, *(r.from_offset for r in ranges)])
     last = max([log.end_offset if log else 0, *(r.until_offset for r in ranges)])
-    spans = [(*r.interval, "land") for r in ranges]
-    spans += [(*r.interval, "already") for r in landed]
-    spans += [(*x.interval, "lost") for x in plan.losses if x.partition == partition]
+    intervals = [(*r.interval, "land") for r in ranges]
+    intervals += [(*r.interval, "already") for r in landed]
+    intervals += [(*x.interval, "lost") for x in plan.losses if x.partition == partition]
     mark = plan.checkpoint.get(partition)
     checkpoint = [mark.until_offset] if mark else []
     bounds = [r.until_offset for r in preview.draft.requested if r.partition == partition]
     later = max([first, *checkpoint, *(r.until_offset for r in (*ranges, *landed))])
     if ranges or checkpoint or bounds:
-        spans.append((later, last, "later"))
-    return LogBar(first, last, tuple(spans))
+        intervals.append((later, last, "later"))
+    return LogBar(first, last, tuple(intervals))
 
 
 def _plan_totals(preview: PlanPreview) -> Text:

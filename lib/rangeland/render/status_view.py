@@ -113,14 +113,14 @@ def _waiting_line(status: PartitionStatus) -> str:
 def _status_bar(status: PartitionStatus) -> LogBar:
     mark = status.start if status.checkpoint is None else status.checkpoint
     first = min(status.start, mark)
-    spans = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
+    intervals = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
     if mark >= status.start:  # Offsets that were landed before they left the log are not lost.
         first = status.start
-        spans = spans[:2]
+        intervals = intervals[:2]
     last = status.end + status.held_back
-    spans += [(start, end, "skipped") for start, end in status.passed_over]
-    spans.append((status.end, last, "waiting"))
-    return LogBar(first, last, tuple(spans))
+    intervals += [(start, end, "skipped") for start, end in status.passed_over]
+    intervals.append((status.end, last, "waiting"))
+    return LogBar(first, last, tuple(intervals))
 
 
 def _recent_line(landing: RecentLanding) -> str:

@@ -86,19 +86,19 @@ def number_or_dash(value: int | None) -> str:
 class LogBar:
     """A log from ``first`` to ``last``, in as many cells as fit.
 
-    ``spans`` are ``(from_offset, until_offset, kind)``. If several touch a cell, the last in
+    ``intervals`` are ``(from_offset, until_offset, kind)``. If several touch a cell, the last in
     ``KINDS`` is drawn, so that a small range in a large log stays visible."""
 
     first: int
     last: int
-    spans: tuple[tuple[int, int, str], ...]
+    intervals: tuple[tuple[int, int, str], ...]
 
     @property
     def kinds(self) -> set[str]:
         """The kinds that are drawn in it."""
-        spans = [span for span in self.spans if span[0] < span[1]]
-        bare = self.first < min((start for start, _, _ in spans), default=self.last)
-        return {kind for _, _, kind in spans} | ({"before"} if bare else set())
+        intervals = [interval for interval in self.intervals if interval[0] < interval[1]]
+        bare = self.first < min((start for start, _, _ in intervals), default=self.last)
+        return {kind for _, _, kind in intervals} | ({"before"} if bare else set())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.draw(min(options.max_width, 32), ascii_only=options.ascii_only)
@@ -118,7 +118,7 @@ class LogBar:
         return text
 
     def _kind(self, low: int, high: int) -> str:
-        kinds = [kind for start, end, kind in self.spans if start < high and low < end]
+        kinds = [kind for start, end, kind in self.intervals if start < high and low < end]
         return max(kinds, key=list(KINDS).index, default="before")
 
 

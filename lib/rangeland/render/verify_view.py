@@ -98,11 +98,11 @@ def _coverage_table(result: VerifyResult) -> Group:
 
 
 def _bar(result: VerifyResult, partition: Partition, ranges: Sequence[Range]) -> LogBar:
-    spans = [(*r.interval, "land") for r in ranges]
+    intervals = [(*r.interval, "land") for r in ranges]
     for kind, wrong_ranges in (("lost", result.audit.holes), ("twice", result.audit.duplicates)):
-        spans += [(*r.interval, kind) for r in wrong_ranges if r.partition == partition]
-    first, last = min(s[0] for s in spans), max(s[1] for s in spans)
-    return LogBar(first, last, tuple(spans))
+        intervals += [(*r.interval, kind) for r in wrong_ranges if r.partition == partition]
+    first, last = min(s[0] for s in intervals), max(s[1] for s in intervals)
+    return LogBar(first, last, tuple(intervals))
 
 
 def _wrong_cells(result: VerifyResult, partitions: set[Partition]) -> list[Text]:

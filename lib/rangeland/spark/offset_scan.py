@@ -1,8 +1,8 @@
-"""Finds which offsets have rows in a table, as spans: reads three columns and shuffles nothing.
+"""Finds which offsets have rows in a table, as intervals: reads three columns and shuffles nothing.
 
-Each task collects the offsets it reads, eight bytes a row, and returns their spans; an offset with
-several rows is in several spans. Missing files of the table are ignored, unless all are asked for,
-so their rows are reported as holes.
+Each task collects the offsets it reads, eight bytes a row, and returns their intervals; an offset
+with several rows is in several intervals. Missing files of the table are ignored, unless all are
+asked for, so their rows are reported as holes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import pyarrow as pa
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
-from rangeland.planning.table_audit import CountedRange, LandedRange, OffsetSpans
+from rangeland.planning.table_audit import CountedRange, IntervalArrays, LandedRange
 from rangeland.spark.arrow_frames import collect_rows
-from rangeland.spark.offset_spans import (
+from rangeland.spark.offset_intervals import (
     COUNTED,
+    INTERVALS,
     KEYS,
-    SPANS,
     borders_of,
     count_ranges,
     counted_ranges,
-    spans_by_partition,
-    spans_of_rows,
+    intervals_by_partition,
+    intervals_of_rows,
 )
 from rangeland.spark.session_copy import ignoring_missing_files, requiring_all_files
 
@@ -65,16 +65,16 @@ def table_frame(
     return frame
 
 
-def spans_in(
+def intervals_in(
     frame: Any, columns: LogColumns = PLAIN_COLUMNS, *, by_broker: bool = False
-) -> dict[Partition, OffsetSpans]:
-    """The spans of offsets that have rows, by partition. Rows without an offset are left out.
+) -> dict[Partition, IntervalArrays]:
+    """The intervals of offsets that have rows, by partition. Rows without an offset are left out.
     ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not the
     log's."""
     names = [*_NEEDED, *(["broker"] if by_broker else [])]
     plain = _plain(frame, names, columns)
-    table = collect_rows(plain.mapInArrow(spans_of_rows, _spark_schema(SPANS)))
-    return spans_by_partition(table)
+    table = collect_rows(plain.mapInArrow(intervals_of_rows, _spark_schema(INTERVALS)))
+    return intervals_by_partition(table)
 
 
 def rows_of_entries(

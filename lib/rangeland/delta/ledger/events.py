@@ -53,16 +53,16 @@ class EventFile:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetSpan:
+class LandedInterval:
     """Landed offsets ``[from_offset, until_offset)``. Offsets of another topic id belong to another
-    log, so spans of different ids never merge."""
+    log, so intervals of different ids never merge."""
 
     from_offset: int
     until_offset: int
     topic_id: str | None = None
 
 
-Spans = Mapping[Partition, tuple[OffsetSpan, ...]]
+LandedIntervals = Mapping[Partition, tuple[LandedInterval, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class PlanEvent(_OfPlan):
     table_version: int | None = None
     """The target table's version when the plan was made; None if it did not exist yet."""
     entered: int = 0
-    covered: Spans = field(default_factory=dict)
+    covered: LandedIntervals = field(default_factory=dict)
     unfinished: tuple[PlanId, ...] = ()
     """Plans that may not have been in the table yet when this one was entered. Later plans list
     them until they are in it: a driver may die between prepare and commit, and its offsets would

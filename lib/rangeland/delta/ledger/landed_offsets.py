@@ -1,4 +1,4 @@
-"""Computes which offsets have landed: arithmetic on spans. Pure.
+"""Computes which offsets have landed: arithmetic on intervals. Pure.
 
 The coverage rule is built on this: an offset lands once, whichever kind of plan lands it. All
 offsets of an outcome's ranges count as landed, including control records and accepted losses,
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import EventRange, OffsetSpan, Spans
+from rangeland.delta.ledger.events import EventRange, LandedInterval, LandedIntervals
 from rangeland.loss import Loss
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge, subtract
@@ -19,16 +19,16 @@ _Offsets = list[Interval]
 
 
 def with_ranges(
-    landed: Spans, ranges: Iterable[EventRange]
-) -> dict[Partition, tuple[OffsetSpan, ...]]:
+    landed: LandedIntervals, ranges: Iterable[EventRange]
+) -> dict[Partition, tuple[LandedInterval, ...]]:
     """``landed`` merged with these ranges."""
-    added: dict[Partition, list[OffsetSpan]] = {}
+    added: dict[Partition, list[LandedInterval]] = {}
     for event_range in ranges:
         r = event_range.range
         added.setdefault(r.partition, []).append(
-            OffsetSpan(r.from_offset, r.until_offset, r.topic_id)
+            LandedInterval(r.from_offset, r.until_offset, r.topic_id)
         )
-    touched = {p: merge_spans([*landed.get(p, ()), *spans]) for p, spans in added.items()}
+    touched = {p: merge_landed([*landed.get(p, ()), *intervals]) for p, intervals in added.items()}
     return {**landed, **touched}
 
 
@@ -45,13 +45,15 @@ def without_still_to_come(ranges: Iterable[EventRange], losses: Iterable[Loss]) 
     ]
 
 
-def merge_spans(spans: Iterable[OffsetSpan]) -> tuple[OffsetSpan, ...]:
-    """The spans, merged per topic id, in order of id and offset."""
+def merge_landed(intervals: Iterable[LandedInterval]) -> tuple[LandedInterval, ...]:
+    """The intervals, merged per topic id, in order of id and offset."""
     by_id: dict[str | None, _Offsets] = {}
-    for span in spans:
-        by_id.setdefault(span.topic_id, []).append((span.from_offset, span.until_offset))
+    for interval in intervals:
+        by_id.setdefault(interval.topic_id, []).append(
+            (interval.from_offset, interval.until_offset)
+        )
     return tuple(
-        OffsetSpan(start, end, topic_id)
+        LandedInterval(start, end, topic_id)
         for topic_id in sorted(by_id, key=lambda t: t or "")
         for start, end in merge(by_id[topic_id])
     )

@@ -14,12 +14,12 @@ from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
     EventKind,
     EventRange,
+    LandedIntervals,
     LedgerEvent,
     LossEvent,
     OutcomeEvent,
     PartEvent,
     PlanEvent,
-    Spans,
     prepared_plans,
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
@@ -123,7 +123,7 @@ class LedgerView:
         newest = self.newest()
         return () if newest is None else (*newest.unfinished, newest.plan_id)
 
-    def coverage(self) -> Spans:
+    def coverage(self) -> LandedIntervals:
         """The offsets that prepared outcomes account for. Reads the newest plan, and the outcomes
         of the plans that were unfinished when it was entered."""
         newest = self.newest()

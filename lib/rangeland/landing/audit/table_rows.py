@@ -16,23 +16,23 @@ from rangeland.delta.table_schema.arrow_schema import fields_of
 from rangeland.errors import TableRefused
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.model import Partition
-from rangeland.planning.table_audit import CountedRange, LandedRange, OffsetSpans
+from rangeland.planning.table_audit import CountedRange, IntervalArrays, LandedRange
 from rangeland.spark.deferred_session import DeferredSession
-from rangeland.spark.offset_scan import (
-    files_with,
-    no_positions_error,
-    rows_of_entries,
-    spans_in,
-    table_frame,
-)
-from rangeland.spark.offset_spans import (
+from rangeland.spark.offset_intervals import (
     COUNTED,
     KEYS,
     borders_of,
     count_ranges,
     counted_ranges,
-    spans_by_partition,
-    spans_of_rows,
+    intervals_by_partition,
+    intervals_of_rows,
+)
+from rangeland.spark.offset_scan import (
+    files_with,
+    intervals_in,
+    no_positions_error,
+    rows_of_entries,
+    table_frame,
 )
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ _ALWAYS = ("topic", "partition", "offset")
 class TableRows(Protocol):
     """The rows of one version of a table."""
 
-    def spans(self, *, by_broker: bool) -> dict[Partition, OffsetSpans]:
-        """See ``offset_scan.spans_in``."""
+    def intervals(self, *, by_broker: bool) -> dict[Partition, IntervalArrays]:
+        """See ``offset_scan.intervals_in``."""
 
     def entries(
         self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]
@@ -104,8 +104,8 @@ class SparkRows:
         self._frame = frame
         self._columns = columns
 
-    def spans(self, *, by_broker: bool) -> dict[Partition, OffsetSpans]:
-        return spans_in(self._frame, self._columns, by_broker=by_broker)
+    def intervals(self, *, by_broker: bool) -> dict[Partition, IntervalArrays]:
+        return intervals_in(self._frame, self._columns, by_broker=by_broker)
 
     def entries(
         self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]
@@ -125,10 +125,10 @@ class DriverRows:
         self._path = TablePath.parse(path)
         self._columns = columns
 
-    def spans(self, *, by_broker: bool) -> dict[Partition, OffsetSpans]:
+    def intervals(self, *, by_broker: bool) -> dict[Partition, IntervalArrays]:
         rows = self._select([*_ALWAYS, *(["broker"] if by_broker else [])])
-        spans = list(spans_of_rows(rows.to_batches()))
-        return spans_by_partition(pa.Table.from_batches(spans)) if spans else {}
+        intervals = list(intervals_of_rows(rows.to_batches()))
+        return intervals_by_partition(pa.Table.from_batches(intervals)) if intervals else {}
 
     def entries(
         self, landed_ranges: Mapping[Partition, Sequence[LandedRange]]

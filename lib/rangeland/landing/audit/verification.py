@@ -19,9 +19,9 @@ from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Partition
 from rangeland.planning.table_audit import (
     Audit,
+    IntervalArrays,
     LandedRange,
     LocatedHoles,
-    OffsetSpans,
     audit,
     locate_holes,
     ranges_in_bytes,
@@ -38,13 +38,13 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 class Verification:
     """The result of a verification. ``landed_ranges`` are the landed ranges in force, ``audit``
     compares them with the table, ``gone_files`` are files that the table names and its store no
-    longer has. ``spans`` are spans of offsets that have rows, except where offsets are bytes."""
+    longer has. ``intervals``: of offsets that have rows, except where offsets are bytes."""
 
     landings: int = 0
     landed_ranges: tuple[LandedRange, ...] = ()
     audit: Audit = field(default_factory=Audit)
     gone_files: tuple[str, ...] = ()
-    spans: Mapping[Partition, OffsetSpans] = field(default_factory=dict)
+    intervals: Mapping[Partition, IntervalArrays] = field(default_factory=dict)
 
 
 def examine(spark: SparkSession, target: LandingTarget) -> Verification:
@@ -56,16 +56,16 @@ def examine(spark: SparkSession, target: LandingTarget) -> Verification:
     rows = table_rows(spark, target.table)
     in_bytes = ranges_in_bytes(landed_ranges)
     counted = rows.entries(in_bytes) if in_bytes else {}
-    # If offsets are bytes in all logs, every entry would be a span, which is useless.
+    # If offsets are bytes in all logs, every entry would be an interval, which is useless.
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in landed_ranges})
-    spans = rows.spans(by_broker=by_broker) if dense else {}
-    spans = {p: of_partition for p, of_partition in spans.items() if p not in in_bytes}
+    intervals = rows.intervals(by_broker=by_broker) if dense else {}
+    intervals = {p: of_partition for p, of_partition in intervals.items() if p not in in_bytes}
     return Verification(
         landings=len(landings),
         landed_ranges=tuple(landed_ranges),
-        audit=audit(landed_ranges, spans, counted),
+        audit=audit(landed_ranges, intervals, counted),
         gone_files=tuple(f.path for f in target.table.gone_files()),
-        spans=spans,
+        intervals=intervals,
     )
 
 
@@ -96,7 +96,9 @@ def holes_of_job(
 ) -> LocatedHoles:
     """The holes in the topics that a job reads."""
     verification = examine(spark, target)
-    located = locate_holes(verification.landed_ranges, verification.audit.holes, verification.spans)
+    located = locate_holes(
+        verification.landed_ranges, verification.audit.holes, verification.intervals
+    )
     if located.shared:
         warn(
             f"{located.shared[0]} was landed from two topics of that name, one made after the "

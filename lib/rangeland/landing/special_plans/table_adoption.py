@@ -23,9 +23,9 @@ from rangeland.model import Partition, Range
 from rangeland.planning.coverage import Coverage, uncovered_parts
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.table_audit import OffsetSpans
+from rangeland.planning.table_audit import IntervalArrays
 from rangeland.results import AdoptResult
-from rangeland.spark.offset_scan import spans_in, table_frame
+from rangeland.spark.offset_scan import intervals_in, table_frame
 
 
 def adopt_table(context: LandingContext) -> AdoptResult:
@@ -90,12 +90,12 @@ def _unknown_ranges(context: LandingContext, covered: Coverage) -> list[Range]:
     capabilities = load_dialect(job.source.dialect).capabilities
     frame = table_frame(spark, table.location.uri, table.log_columns)
     by_broker = capabilities.numbered_per_broker
-    by_partition = spans_in(frame, table.log_columns, by_broker=by_broker)
+    by_partition = intervals_in(frame, table.log_columns, by_broker=by_broker)
     ranges = [
         r
-        for partition, spans in sorted(by_partition.items())
+        for partition, intervals in sorted(by_partition.items())
         if job.source.reads(partition.topic)
-        for r in _ranges(partition, spans)
+        for r in _ranges(partition, intervals)
     ]
     unknown = uncovered_parts(ranges, covered)
     if unknown and capabilities.offsets_are_bytes:
@@ -107,10 +107,11 @@ def _unknown_ranges(context: LandingContext, covered: Coverage) -> list[Range]:
     return unknown
 
 
-def _ranges(partition: Partition, spans: OffsetSpans) -> list[Range]:
-    """The spans as ranges, merged where they touch or overlap: an offset may have several rows."""
+def _ranges(partition: Partition, intervals: IntervalArrays) -> list[Range]:
+    """Ranges of the intervals, merged where these touch or overlap: an offset may have several
+    rows."""
     joined: list[Range] = []
-    for first, until in sorted(zip(*(side.tolist() for side in spans), strict=True)):
+    for first, until in sorted(zip(*(side.tolist() for side in intervals), strict=True)):
         if joined and first <= joined[-1].until_offset:
             first, until = joined[-1].from_offset, max(until, joined.pop().until_offset)
         joined.append(Range(partition, first, until))

@@ -32,9 +32,9 @@ def plan_of(event: PlanEvent) -> Plan:
 def coverage_in(ledger: LedgerView) -> Coverage:
     """The offsets that prepared outcomes account for, with or without rows."""
     return coverage_of(
-        Range(partition, span.from_offset, span.until_offset, span.topic_id)
-        for partition, spans in ledger.coverage().items()
-        for span in spans
+        Range(partition, interval.from_offset, interval.until_offset, interval.topic_id)
+        for partition, intervals in ledger.coverage().items()
+        for interval in intervals
     )
 
 

@@ -1,4 +1,4 @@
-"""Turns rows into spans of offsets, and counts them by landed range. Pure: Arrow in, values out.
+"""Turns rows into intervals of offsets, and counts them by landed range. Arrow in, values out.
 
 The log's columns have their plain names here, without a table's prefix. Executors and the driver
 use the same functions.
@@ -14,28 +14,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangeland.model import Partition
-from rangeland.planning.table_audit import CountedRange, LandedRange, OffsetSpans, spans_of
+from rangeland.planning.table_audit import CountedRange, IntervalArrays, LandedRange, intervals_of
 
 KEYS = ("topic", "partition", "broker", "offset", "position")
 """The columns that distinguish rows where offsets are bytes."""
 _RANGE, _DUPLICATE, _OUTSIDE = "range", "duplicate", "outside"
 _LOG = {"topic": pa.string(), "partition": pa.int32(), "broker": pa.string()}
-SPANS = pa.schema({**_LOG, "first": pa.int64(), "until": pa.int64()})
-"""The schema of ``spans_of_rows``."""
+INTERVALS = pa.schema({**_LOG, "first": pa.int64(), "until": pa.int64()})
+"""The schema of ``intervals_of_rows``."""
 COUNTED = pa.schema({**_LOG, "kind": pa.string(), "number": pa.int64(), "n": pa.int64()})
 """The schema of ``count_ranges``."""
 Borders = Mapping[tuple[str, int, str], tuple[list[int], list[int]]]
 """Starts and ends of the ranges of each topic, partition and broker."""
 
 
-def spans_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The spans of all rows, by partition: eight bytes are held for each row."""
+def intervals_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The intervals of all rows, by partition: eight bytes are held for each row."""
     offsets_of: dict[tuple[str, int, str], list[np.ndarray]] = {}
     for batch in batches:
         for topic, number, broker, offsets in _groups(pa.Table.from_batches([batch])):
             offsets_of.setdefault((topic, number, broker), []).append(offsets)
     for (topic, number, broker), parts in offsets_of.items():
-        firsts, untils = spans_of(np.concatenate(parts))
+        firsts, untils = intervals_of(np.concatenate(parts))
         count = len(firsts)
         yield pa.RecordBatch.from_arrays(
             [
@@ -43,13 +43,13 @@ def spans_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
                 pa.array(firsts, pa.int64()),
                 pa.array(untils, pa.int64()),
             ],
-            schema=SPANS,
+            schema=INTERVALS,
         )
 
 
-def spans_by_partition(table: pa.Table) -> dict[Partition, OffsetSpans]:
-    """The spans that ``spans_of_rows`` has found, in the driver or in tasks."""
-    parts_of: dict[Partition, list[OffsetSpans]] = {}
+def intervals_by_partition(table: pa.Table) -> dict[Partition, IntervalArrays]:
+    """The intervals that ``intervals_of_rows`` has found, in the driver or in tasks."""
+    parts_of: dict[Partition, list[IntervalArrays]] = {}
     for topic, number, broker, firsts, untils in _groups(table):
         parts_of.setdefault(Partition(topic, number, broker), []).append((firsts, untils))
     return {

@@ -1,4 +1,4 @@
-"""Rows of many partitions, in any order and in many batches, become the spans of each."""
+"""Rows of many partitions, in any order and in many batches, become the intervals of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.model import Partition
-from rangeland.spark.offset_spans import spans_by_partition, spans_of_rows
+from rangeland.spark.offset_intervals import intervals_by_partition, intervals_of_rows
 
 PARTITIONS = 3_000
 Row = tuple[str | None, int | None, str | None, int | None]
@@ -26,8 +26,8 @@ def table_of(rows: list[Row]) -> pa.Table:
 
 
 def found_in(rows: list[Row], batch_rows: int) -> dict[Partition, list[tuple[int, int]]]:
-    spans = list(spans_of_rows(table_of(rows).to_batches(max_chunksize=batch_rows)))
-    found = spans_by_partition(pa.Table.from_batches(spans))
+    intervals = list(intervals_of_rows(table_of(rows).to_batches(max_chunksize=batch_rows)))
+    found = intervals_by_partition(pa.Table.from_batches(intervals))
     return {
         partition: sorted(zip(*(side.tolist() for side in both), strict=True))
         for partition, both in found.items()
@@ -60,12 +60,14 @@ def test_rows_without_topic_partition_or_offset_are_left_out() -> None:
 
 
 def test_rows_that_all_lack_an_offset_have_no_spans() -> None:
-    assert list(spans_of_rows(table_of([("orders", 0, None, None)]).to_batches())) == []
+    assert list(intervals_of_rows(table_of([("orders", 0, None, None)]).to_batches())) == []
 
 
 def test_numbers_of_a_partition_keep_their_type_beside_others_that_lack_some() -> None:
     far = 2**53 + 1  # not a float
-    spans = list(spans_of_rows(table_of([("a", 0, None, far), ("b", 0, None, None)]).to_batches()))
-    ((starts, _),) = spans_by_partition(pa.Table.from_batches(spans)).values()
+    intervals = list(
+        intervals_of_rows(table_of([("a", 0, None, far), ("b", 0, None, None)]).to_batches())
+    )
+    ((starts, _),) = intervals_by_partition(pa.Table.from_batches(intervals)).values()
     assert starts.dtype == np.int64
     assert starts.tolist() == [far]
