@@ -21,7 +21,10 @@ from rangeland.job import Job
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.loss import LossKind
-from rangeland.model import Counts
+from rangeland.model import Counts, Partition
+from rangeland.progress_events import NoProgress
+from rangeland.queries import verify_and_find
+from rangeland.query_results import FindState
 from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import PATIENCE_S
@@ -235,10 +238,12 @@ def test_a_log_cut_short_under_a_plan_is_truncated_and_a_policy_is_asked_promptl
     with pytest.raises(RangeLost) as caught:
         harmed.apply(spark)
     (loss,) = caught.value.facts["losses"]
-    found = (loss["verdict"], loss["from_offset"], loss["until_offset"])
-    assert found == (LossKind.TRUNCATED, 10, WIDTH + 1)
+    seen = (loss["verdict"], loss["from_offset"], loss["until_offset"])
+    assert seen == (LossKind.TRUNCATED, 10, WIDTH + 1)
 
     # The plan is entered now, and a run finishes it first, long before its patience ends.
+    found = verify_and_find.find(harmed.job, spark, Partition("cut", 0), 10, NoProgress())
+    assert (found.state, found.why[:7]) == (FindState.NOT_LANDED, "plan 1 ")
     patient = {"timeouts": QUICK | {"no_progress_ms": 300_000}}
     started = time.monotonic()
     with pytest.raises(RangeLost, match="truncated"):

@@ -10,8 +10,9 @@ import pytest
 from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent
 from rangeland.landing.audit import offset_lookup
 from rangeland.landing.audit.offset_lookup import find_offset
-from rangeland.model import Counts, DataFile, Partition, Range
-from rangeland.planning.plan import PlanId
+from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.model import Counts, DataFile, Isolation, Partition, Range
+from rangeland.planning.plan import Plan, PlanId
 from rangeland.query_results import FindState
 from tests.fakes.landing import landing_context
 
@@ -78,3 +79,26 @@ def test_a_row_of_the_same_topic_is_that_of_its_newest_landing(
 ) -> None:
     both = [landing(1, ids[0], "old"), landing(2, ids[1], "new")]
     assert state_of(both, ["old"], monkeypatch) == (FindState.LANDED, ["old"])
+
+
+@pytest.mark.parametrize(
+    ("offset", "why"),
+    [
+        (120, "plan 7 of rangeland/orders covers it, and has not landed yet"),
+        (150, "it has offsets 0 to 99 of orders/0"),
+    ],
+)
+def test_an_offset_of_an_unfinished_plan_is_said_to_be_waiting_for_it(
+    offset: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranges = (Range(P, 100, 150),)
+    plan = Plan("orders", "rangeland/orders", 7, "kafka", Isolation.READ_COMMITTED, ranges, ())
+    history: Any = SimpleNamespace(
+        landings=lambda: [landing(1, None, "new")],
+        unfinished_plans=lambda: [EnteredPlan(plan, 1, None)],
+    )
+    rows = SimpleNamespace(files_with=lambda partition, offset: [])
+    monkeypatch.setattr(offset_lookup, "table_rows", lambda *about: rows)
+    target = landing_context(SimpleNamespace(table=None, history=history)).target
+    found = find_offset(cast(Any, None), target, P, offset)
+    assert (found.state, found.why.partition(";")[0]) == (FindState.NOT_LANDED, why)

@@ -43,7 +43,7 @@ def find_offset(
     files = rows.files_with(partition, offset)
     if not landings:
         state = FindState.UNKNOWN_ROW if files else FindState.NOT_LANDED
-        why = "" if files else _why_not(landed, partition, offset)
+        why = "" if files else _why_not(target.history, landed, partition, offset)
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
     event_range = _range_at(outcome, partition, offset)
@@ -148,8 +148,17 @@ def _landed_partition(landings: Landings, partition: Partition) -> Partition:
     return same.pop() if same else partition
 
 
-def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
-    """The place of an offset that never landed, relative to offsets that did."""
+def _why_not(history: JobHistory, landings: Landings, partition: Partition, offset: int) -> str:
+    """The unfinished plan that covers an offset that has not landed; if there is none, its place
+    relative to the offsets that have."""
+    for entered in history.unfinished_plans():
+        plan = entered.plan
+        covering = (r for r in plan.ranges if r.from_offset <= offset < r.until_offset)
+        if any(partition in (r.partition, r.partition.of_any_broker) for r in covering):
+            return (
+                f"plan {plan.sequence} of {plan.application} covers it, and has not landed yet; "
+                "`rangeland status JOB.yaml` shows what finishes that plan"
+            )
     ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]
     if not ranges:
         return f"nothing of {partition} has landed in it"
