@@ -17,7 +17,7 @@ from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.landing.execution.slice_tasks import tasks_of
 from rangeland.model import Range, Slice
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, in_planned_epochs
 from rangeland.planning.plan_kind import backfill_kind
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import verify_and_find
@@ -59,8 +59,9 @@ class FrozenPlan:
 
     def read(self, spark: SparkSession) -> Any:
         """A data frame with the columns of the table. Lands nothing."""
-        tasks = tasks_of(self.job, spark, self.plan.slices)
-        topics = {s.partition.topic for s in self.plan.slices}
+        slices = in_planned_epochs(self.plan, self.plan.slices)
+        tasks = tasks_of(self.job, spark, slices)
+        topics = {s.partition.topic for s in slices}
         settings = replace(look_up_read_settings(self.job), row_format=self.preview.row_format)
         return plan_frame(spark, tasks, look_up_cleanup(self.job, settings, topics))
 

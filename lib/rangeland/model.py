@@ -336,6 +336,9 @@ class Slice(OffsetInterval):
     """The broker to ask first: a hint that may be stale when the slice is read."""
     is_urgent: bool = False
     """Retention may remove it soon, so it is read before others."""
+    leader_epoch: int | None = None
+    """The leader epoch of its log when it was planned, if known. Tasks need it; the document of a
+    plan has it in the checkpoint alone (see ``plan.in_planned_epochs``)."""
 
 
 # --- the result of reading ----------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import Unreachable
+from rangeland.fetch.fetch_steps import FindLeaders
 from rangeland.fetch.leader_lookup import look_up_leaders
 from rangeland.model import Address, Partition
 from rangeland.survey.metadata_lookup import ask_metadata
@@ -53,7 +54,7 @@ def test_a_reader_whose_brokers_are_outdated_asks_the_jobs_servers() -> None:
     with peer(OUTDATED) as known, peer(OUTDATED) as stale, peer(CURRENT) as server:
         settings = replace(settings_of(stale), seeds=(stale, server))
         with ConnectionPool(settings) as brokers:
-            found = look_up_leaders(brokers, [P], (known, known))
+            found = look_up_leaders(brokers, FindLeaders((P,), (known, known)))
             assert found.leaders[P].address == NEW
             assert brokers.requests == 3
 

@@ -38,6 +38,7 @@ from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.fetch import leader_lookup
+from rangeland.fetch.fetch_steps import FindLeaders
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.wire.framing import frame
 from tests.fetched_records import fetched_at
@@ -551,7 +552,7 @@ def test_a_queue_is_only_unknown_where_its_broker_is_registered(
 ) -> None:
     monkeypatch.setattr(leader_lookup, "ask_metadata", lambda *_: search(["t"], {FIRST: knows()}))
     brokers, there = ConnectionPool(ClusterSettings("rocketmq", (FIRST,))), QUEUE_OF_Z
-    found = leader_lookup.look_up_leaders(brokers, [QUEUE, there], ())
+    found = leader_lookup.look_up_leaders(brokers, FindLeaders((QUEUE, there), ()))
     assert found.unknown == {there}
     assert found.unreachable == {QUEUE: "broker broker-a: no broker of that name is registered"}
 

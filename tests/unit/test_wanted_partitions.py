@@ -11,8 +11,10 @@ from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import AccessDenied, Unreachable
 from rangeland.model import AbsentPartitions, Address, Leader, Partition
+from rangeland.planning.incarnation import LogMark
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.survey.wanted_partitions import (
+    NO_LEADER,
     ChangedMeanwhile,
     UnknownTopic,
     WantedPartitions,
@@ -44,14 +46,36 @@ UNKNOWN = topic(meaning=ErrorMeaning.FIND_LEADER, code_name="UNKNOWN_TOPIC", is_
 def test_without_a_restriction_all_partitions_of_a_topic_are_wanted() -> None:
     found = wanted_partitions(cluster(topic(P0, P1), topic(name="other")), ASKED)
     assert found == WantedPartitions(
-        {P0: Leader(B1), P1: Leader(B1)}, (), frozenset({"t"}), AbsentPartitions()
+        {P0: Leader(B1), P1: Leader(B1)}, {}, frozenset({"t"}), AbsentPartitions()
     )
 
 
 def test_a_partition_without_a_leader_is_wanted_and_leaderless() -> None:
     view = cluster(replace(topic(), leaders={P0: Leader(B1), P1: Leader(None)}))
     found = wanted_partitions(view, ASKED)
-    assert (found.leaders, found.leaderless) == ({P0: Leader(B1)}, (P1,))
+    assert (found.leaders, found.leaderless) == ({P0: Leader(B1)}, {P1: "it has no leader"})
+
+
+@pytest.mark.parametrize(
+    ("leader", "mark", "is_stale"),
+    [
+        (Leader(B1, 5, "A"), LogMark(9, "A", 6), True),
+        (Leader(B1, 6, "A"), LogMark(9, "A", 6), False),
+        (Leader(B1, 5, "B"), LogMark(9, "A", 6), False),  # another log, with epochs of its own
+        (Leader(B1, 5), LogMark(9, None, 6), False),  # perhaps another log
+        (Leader(B1, None, "A"), LogMark(9, "A", 6), False),
+        (Leader(B1, 5, "A"), LogMark(9, "A"), False),
+    ],
+)
+def test_a_leader_of_an_earlier_epoch_than_the_checkpoint_is_not_asked(
+    leader: Leader, mark: LogMark, is_stale: bool
+) -> None:
+    view = cluster(replace(topic(), leaders={P0: leader}))
+    found = wanted_partitions(view, replace(ASKED, checkpoint={P0: mark}))
+    assert (P0 in found.leaderless, P0 in found.leaders) == (is_stale, not is_stale)
+    if is_stale:
+        why = "the metadata is stale: it names b1:9092, the leader of epoch 5, and epoch 6 is known"
+        assert why_incomplete(found.leaderless, {}) == f"no leader for 1 partition: t/0 ({why})"
 
 
 @pytest.mark.parametrize(
@@ -184,13 +208,16 @@ def test_a_silent_broker_counts_if_it_may_have_wanted_partitions(
 
 def found(**absent: Any) -> WantedPartitions:
     leaders = {P0: Leader(B1, topic_id="A"), P1: Leader(B1, topic_id="A")}
-    return WantedPartitions(leaders, (P2,), frozenset({"t"}), AbsentPartitions(**absent))
+    return WantedPartitions(leaders, {P2: NO_LEADER}, frozenset({"t"}), AbsentPartitions(**absent))
 
 
 def test_what_is_missing_is_named() -> None:
-    assert why_incomplete([P0, P1], {"2": "refused"}) == "no leader for 2 partitions: t/0, t/1"
-    assert why_incomplete([], {"2": "refused"}) == "broker 2 cannot be asked: refused"
-    assert why_incomplete([], {}) is None
+    assert (
+        why_incomplete(dict.fromkeys([P0, P1], NO_LEADER), {"2": "refused"})
+        == "no leader for 2 partitions: t/0, t/1"
+    )
+    assert why_incomplete({}, {"2": "refused"}) == "broker 2 cannot be asked: refused"
+    assert why_incomplete({}, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -205,7 +232,7 @@ def test_partitions_are_given_up_if_a_policy_holds_them_and_others_are_left(
 
 
 def test_what_is_given_up_is_unreachable_with_its_reason() -> None:
-    given_up = found().give_up([P2], "it has no leader").give_up([P1], "it is silent")
+    given_up = found().give_up({P2: "it has no leader"}).give_up({P1: "it is silent"})
     assert given_up.reachable.keys() == {P0}
     assert given_up.absent.unreachable == {P2: "it has no leader", P1: "it is silent"}
 
@@ -214,7 +241,7 @@ def test_a_later_view_moves_leaders_and_brings_nothing_back() -> None:
     before = found(unreachable={P1: "it is silent", P2: "it has no leader"})
     leaders = {p: Leader(B2, topic_id="A") for p in (P1, P2, Partition("t", 3))}
     later = WantedPartitions(
-        leaders, (), frozenset({"t"}), AbsentPartitions(unseen_topics=frozenset({"u"}))
+        leaders, {}, frozenset({"t"}), AbsentPartitions(unseen_topics=frozenset({"u"}))
     )
     moved = before.move_to(later)
     assert moved.leaders == {P0: Leader(B1, topic_id="A"), P1: Leader(B2, topic_id="A")}
@@ -224,7 +251,7 @@ def test_a_later_view_moves_leaders_and_brings_nothing_back() -> None:
 
 def test_a_leader_of_another_incarnation_is_not_moved_to() -> None:
     later = WantedPartitions(
-        {P0: Leader(B1, topic_id="B")}, (), frozenset({"t"}), AbsentPartitions()
+        {P0: Leader(B1, topic_id="B")}, {}, frozenset({"t"}), AbsentPartitions()
     )
     with pytest.raises(ChangedMeanwhile, match="its id was A and is B"):
         found().move_to(later)

@@ -29,7 +29,7 @@ from rangeland.errors import UsageError
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, in_planned_epochs
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.plan_frames import frame_batches
 from rangeland.spark.task_context import configure_task
@@ -98,7 +98,8 @@ class _Reader(DataSourceReader):
         self._logging = logging
 
     def partitions(self) -> Sequence[InputPartition]:
-        tasks = pack_tasks(self._plan.slices, 128 << 20, self._min_tasks)
+        slices = in_planned_epochs(self._plan, self._plan.slices)
+        tasks = pack_tasks(slices, 128 << 20, self._min_tasks)
         # Spark asks for at least one partition, and an empty one reads nothing.
         return [_Task(task) for task in tasks] or [_Task(())]
 

@@ -209,8 +209,11 @@ class FetchLoop:
         records and without an error proves nothing: a quota, a slow disk or slow remote storage
         look the same as a log without records."""
         state = self._current(request)
-        if preferred is not None and self.on_preferred(request.index, preferred):
-            return
+        # Two brokers that only name each other would be asked for ever.
+        if preferred is not None and not state.is_redirected:
+            state.is_redirected = self.on_preferred(request.index, preferred)
+            if state.is_redirected:
+                return
         sender = state.broker.sender
         if sender is Sender.REPLICA:
             observation = unproved_observation(state, "it answered without records")
@@ -317,6 +320,7 @@ class FetchLoop:
         finding = (s for s in self.states.values() if s.phase is Phase.FINDING)
         for state in [s for s in finding if s.retry.resume_at_ms <= self.now_ms]:
             self._move(state, judge_leader(state, self.policy, self.now_ms, found))
+            state.without_leader = found.answered_by if state.phase is Phase.FINDING else None
 
     # --- transitions --------------------------------------------------------------------
 

@@ -37,10 +37,13 @@ class AskLogRange:
 
 @dataclass(frozen=True, slots=True)
 class FindLeaders:
-    """Find the leaders of these partitions; ask ``replicas`` first, in this order."""
+    """Find the leaders of these partitions; ask ``replicas`` first, in this order, and brokers in
+    ``last`` after all others."""
 
     partitions: tuple[Partition, ...]
     replicas: tuple[Address, ...]
+    last: frozenset[Address] = frozenset()
+    """The brokers that named no usable leader when they were asked last: metadata may be stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,10 @@ def _fetch_request(ready: Sequence[SliceState], limits: FetchLimits) -> SendFetc
 def _leader_request(finding: Sequence[SliceState]) -> FindLeaders:
     """Metadata for all of them. Their replicas are asked first, except the leaders they left."""
     replicas: dict[Address, None] = {}
+    last = frozenset(s.without_leader for s in finding if s.without_leader is not None)
     for state in finding:
         for replica in state.broker.leader.replicas:
             if replica != state.left_leader:
                 replicas[replica] = None
-    return FindLeaders(tuple(sorted({s.slice.partition for s in finding})), tuple(replicas))
+    partitions = tuple(sorted({s.slice.partition for s in finding}))
+    return FindLeaders(partitions, tuple(replicas), last)

@@ -200,7 +200,7 @@ class FetchThread:
 
     def _find(self, step: FindLeaders) -> None:
         try:
-            found = look_up_leaders(self.brokers, step.partitions, step.replicas)
+            found = look_up_leaders(self.brokers, step)
         except Unreachable as error:
             reasons = dict.fromkeys(step.partitions, f"{error.what}: {error.why}")
             found = FoundLeaders(unreachable=reasons)

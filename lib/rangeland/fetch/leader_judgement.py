@@ -13,7 +13,7 @@ from rangeland.fetch.replica_choice import ReadMode
 from rangeland.fetch.slice_failures import rest_lost_observation
 from rangeland.fetch.slice_state import Fail, Observation, SliceEvent, SliceState, Suspicion
 from rangeland.loss import LossKind
-from rangeland.model import Leader, Partition
+from rangeland.model import Address, Leader, Partition
 from rangeland.planning.policy import Policy
 from rangeland.survey.wanted_partitions import absent_brokers
 
@@ -36,6 +36,8 @@ class FoundLeaders:
     unreachable: Mapping[Partition, str] = field(default_factory=dict)
     """Why no leader is known: the only broker that has a partition cannot be asked for it, or no
     broker could be asked at all."""
+    answered_by: Address | None = None
+    """The broker that has answered, if a single one has."""
 
 
 def judge_metadata(
@@ -49,7 +51,7 @@ def judge_metadata(
     unreachable = {p: why for p in partitions if (why := absent.why_unreachable(p))}
     unnamed = [p for p in partitions if p not in leaders and p not in unreachable]
     unknown = frozenset(p for p in unnamed if _is_unknown(view, p))
-    return FoundLeaders(leaders, unknown, unreachable)
+    return FoundLeaders(leaders, unknown, unreachable, view.answered_by)
 
 
 def _is_unknown(view: ClusterView, partition: Partition) -> bool:
@@ -141,10 +143,24 @@ def judge_leader(
         if now_ms - suspicion.since_ms < OTHER_TOPIC_MS:
             return _suspect(SliceEvent.NO_LEADER, suspicion)
         return rest_lost_observation(state, policy, LossKind.RECREATED, evidence)
+    if state.broker.is_deposed(leader):
+        return _judge_earlier_epoch(state, now_ms, leader)
     if leader.address == state.left_leader and state.retry.failures <= 1:
         # Metadata has nothing new.
         return Observation(SliceEvent.NO_LEADER, state.retry.last_failure, supports=state.suspicion)
     return Observation(SliceEvent.LEADER_FOUND, leader=leader)
+
+
+def _judge_earlier_epoch(state: SliceState, now_ms: int, leader: Leader) -> Observation:
+    """The meaning of metadata that names a leader of an earlier epoch than is known: it is stale,
+    so others are asked. If no topic id shows that the log is the same, the topic may also have been
+    created again, which is believed if it is still so at the deadline."""
+    known = state.broker.known_epoch
+    evidence = f"metadata names its leader of epoch {leader.epoch}, and epoch {known} is known"
+    if state.slice.topic_id is not None and leader.topic_id is not None:
+        return Observation(SliceEvent.NO_LEADER, evidence)
+    suspicion = state.suspicion_of(LossKind.RECREATED, evidence, now_ms)
+    return _suspect(SliceEvent.NO_LEADER, suspicion)
 
 
 def _suspect(event: SliceEvent, suspicion: Suspicion) -> Observation:

@@ -14,9 +14,10 @@ from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion
+from rangeland.fetch.fetch_steps import FindLeaders
 from rangeland.fetch.leader_judgement import FoundLeaders, judge_metadata
 from rangeland.fetch.slice_state import SliceRequest
-from rangeland.model import Address, Earliest, Isolation, Latest, Leader, Partition
+from rangeland.model import Address, Earliest, Isolation, Latest, Leader
 from rangeland.survey.broker_requests import ask_offsets, ask_records
 from rangeland.survey.metadata_lookup import ask_metadata
 
@@ -24,14 +25,14 @@ MAX_WAIT_MS = 500
 """As in Kafka's consumers (``fetch.max.wait.ms``): it saves requests at the end of a log."""
 
 
-def look_up_leaders(
-    brokers: ConnectionPool, partitions: Sequence[Partition], replicas: tuple[Address, ...]
-) -> FoundLeaders:
-    """Asks for the leaders of these partitions. Raises Unreachable if no broker answers."""
+def look_up_leaders(brokers: ConnectionPool, step: FindLeaders) -> FoundLeaders:
+    """Asks for leaders. Raises Unreachable if no broker answers."""
+    partitions = step.partitions
     topics = tuple(sorted({p.topic for p in partitions}))
     # Replicas know their cluster, unless brokers only know their own partitions.
-    first = () if brokers.dialect.capabilities.numbered_per_broker else replicas
-    view = ask_metadata(brokers, topics, (*first, *brokers.settings.seeds))
+    first = () if brokers.dialect.capabilities.numbered_per_broker else step.replicas
+    addresses = sorted((*first, *brokers.settings.seeds), key=lambda one: one in step.last)
+    view = ask_metadata(brokers, topics, addresses)
     return judge_metadata(view, partitions, [name for name, _ in brokers.settings.named_brokers])
 
 

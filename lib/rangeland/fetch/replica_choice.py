@@ -113,6 +113,8 @@ class ServingBroker:
     """When the time of a ``DETOUR`` or of ``NO_DETOUR`` is over."""
     is_confirmed: bool = False
     """Metadata has named the leader. Until then the plan or another broker has."""
+    known_epoch: int | None = None
+    """The highest leader epoch that the plan or metadata has named."""
 
     @property
     def address(self) -> Address | None:
@@ -155,8 +157,16 @@ class ServingBroker:
         does not have that one, it is not looked for again for a while."""
         self.leader = leader
         self.is_confirmed = True
+        if leader.epoch is not None:
+            self.known_epoch = max(leader.epoch, self.known_epoch or 0)
         if self.mode is ReadMode.SEARCHING:
             self._turn_to(self.replica_id, now_ms)
+
+    def is_deposed(self, leader: Leader) -> bool:
+        """Whether metadata names the leader of an earlier epoch than is known. It may still take
+        itself for the leader, and have other records than the log at the same offsets."""
+        known = self.known_epoch
+        return known is not None and leader.epoch is not None and leader.epoch < known
 
     def is_newer(self, hint: Leader) -> bool:
         """Whether the broker names another leader, of a later epoch than the known one."""
@@ -204,6 +214,6 @@ def initial_broker(
     slice_: Slice, capabilities: Capabilities, *, leader_only: bool
 ) -> ServingBroker:
     """The broker to begin with: the leader that the plan names, if any."""
-    leader = Leader(slice_.leader, topic_id=slice_.topic_id)
+    leader = Leader(slice_.leader, slice_.leader_epoch, slice_.topic_id)
     mode = ReadMode.LEADER_ONLY if leader_only else ReadMode.LEADER
-    return ServingBroker(leader, capabilities, mode)
+    return ServingBroker(leader, capabilities, mode, known_epoch=slice_.leader_epoch)

@@ -159,6 +159,10 @@ class SliceState:
     """When the leader reported it first."""
     suspicion: Suspicion | None = None
     left_leader: Address | None = None
+    is_redirected: bool = False
+    """A broker has named another one instead of sending records, and there were none since."""
+    without_leader: Address | None = None
+    """The broker that named no usable leader when it was asked last."""
 
     @property
     def request(self) -> SliceRequest:
@@ -217,6 +221,7 @@ class SliceState:
         self.retry.forget_failures()
         self.short_ends = 0
         self.size.is_alone = False
+        self.is_redirected = False
         self.suspicion = self.left_leader = None
 
     def back_off(self, observation: Observation, now_ms: int, limits: FetchLimits) -> None:

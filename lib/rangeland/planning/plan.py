@@ -252,6 +252,18 @@ def advance(
     return marks
 
 
+def in_planned_epochs(plan: Plan, slices: Iterable[Slice]) -> list[Slice]:
+    """Slices of a plan with the leader epochs that their logs had when it was made, if known: later
+    only a leader of that epoch or a later one has these logs."""
+    marks = plan.checkpoint
+    return [
+        replace(one, leader_epoch=mark.epoch)
+        if (mark := marks.get(one.partition)) and mark.topic_id == one.topic_id
+        else one
+        for one in slices
+    ]
+
+
 def with_own_application(plan: Plan) -> Plan:
     """A plan that was made as the next one of its job, with an application of its own if its kind
     has that. This is named after the hash that the plan has had until then, under the job's own

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ FIRST_RESPONSE_MS = 10_000
 MANY_ADDRESSES = 32
 """How many addresses of a cluster are kept to identify it."""
 When = Earliest | Latest | AtTime
-NOTHING_FOUND = WantedPartitions({}, (), frozenset(), AbsentPartitions())
+NOTHING_FOUND = WantedPartitions({}, {}, frozenset(), AbsentPartitions())
 
 
 class SurveyAttempt:
@@ -112,11 +112,11 @@ class SurveyAttempt:
             do="check the cluster, then run again",
         )
 
-    def _may_go_on_without(self, missing: Sequence[Partition], total: int) -> bool:
+    def _may_go_on_without(self, missing: Collection[Partition], total: int) -> bool:
         return may_be_given_up(missing, total, self.request) and self._deadline.has_passed
 
     def _give_up(self, missing: Sequence[Partition], why: str) -> None:
-        self.partitions = self.partitions.give_up(missing, why)
+        self.partitions = self.partitions.give_up(dict.fromkeys(missing, why))
 
     # --- leaders --------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class SurveyAttempt:
                 total = len(partitions.leaders) + len(leaderless)
                 if what is None or self._may_go_on_without(leaderless, total):
                     self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
-                    return partitions.give_up(leaderless, "it has no leader")
+                    return partitions.give_up(leaderless)
                 self._failure = None
             except Unreachable as error:
                 self._failure = error

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
 
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.model import AbsentPartitions, Leader, Partition
 from rangeland.patterns import match_topics, matches
+from rangeland.planning.incarnation import LogMark
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
+
+NO_LEADER: Final = "it has no leader"
 
 
 class UnknownTopic(JobFileError):
@@ -36,7 +41,8 @@ class WantedPartitions:
     """The partitions that a survey wants, with their leaders, and what is absent."""
 
     leaders: Mapping[Partition, Leader]
-    leaderless: tuple[Partition, ...]
+    leaderless: Mapping[Partition, str]
+    """The partitions without a leader that can be asked, and why."""
     topics: frozenset[str]
     """The topics to survey, including topics that were landed before and no longer exist."""
     absent: AbsentPartitions
@@ -47,9 +53,9 @@ class WantedPartitions:
         unreachable = self.absent.unreachable
         return {p: leader for p, leader in self.leaders.items() if p not in unreachable}
 
-    def give_up(self, partitions: Iterable[Partition], why: str) -> WantedPartitions:
-        """The same, with these partitions unreachable."""
-        unreachable = {**self.absent.unreachable, **dict.fromkeys(partitions, why)}
+    def give_up(self, reasons: Mapping[Partition, str]) -> WantedPartitions:
+        """The same, with these partitions unreachable, each for a reason."""
+        unreachable = {**self.absent.unreachable, **reasons}
         return replace(self, absent=replace(self.absent, unreachable=unreachable))
 
     def move_to(self, later: WantedPartitions) -> WantedPartitions:
@@ -107,9 +113,29 @@ def wanted_partitions(
     unseen = (name for name in names if name in view.topics and view.topics[name].may_be_hidden)
     brokers = absent_brokers(view, named_brokers)
     absent = replace(brokers, excluded=frozenset(excluded), unseen_topics=frozenset(unseen))
-    leaders = {p: leader for p, leader in partitions.items() if leader.address is not None}
-    leaderless = tuple(p for p in partitions if p not in leaders)
+    leaderless = {
+        p: why
+        for p, leader in partitions.items()
+        if (why := _why_unusable(leader, request.checkpoint.get(p)))
+    }
+    leaders = {p: leader for p, leader in partitions.items() if p not in leaderless}
     return WantedPartitions(leaders, leaderless, topics, absent)
+
+
+def _why_unusable(leader: Leader, mark: LogMark | None) -> str | None:
+    """Why a leader in a view cannot be asked, if it cannot. Leader epochs only grow in a log, so
+    metadata that names the leader of an earlier epoch than the last landing was read in is stale:
+    that broker may have other records than the log. Without topic ids it may be another log."""
+    if leader.address is None:
+        return NO_LEADER
+    if mark is None or mark.epoch is None or leader.epoch is None or leader.epoch >= mark.epoch:
+        return None
+    if mark.topic_id is None or mark.topic_id != leader.topic_id:
+        return None
+    return (
+        f"the metadata is stale: it names {leader.address}, the leader of epoch {leader.epoch}, "
+        f"and epoch {mark.epoch} is known"
+    )
 
 
 def _no_partitions_error(topics: Iterable[str]) -> Unreachable:
@@ -214,11 +240,14 @@ def silent_brokers(view: ClusterView, request: SurveyRequest) -> Mapping[str, st
     return {name: why for name, why in view.unreachable.items() if name in brokers}
 
 
-def why_incomplete(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str | None:
+def why_incomplete(leaderless: Mapping[Partition, str], silent: Mapping[str, str]) -> str | None:
     """What leaders are missing, in words; None if none are."""
     if leaderless:
-        examples = ", ".join(str(p) for p in leaderless[:5])
-        return f"no leader for {count_noun(len(leaderless), 'partition')}: {examples}"
+        examples = (
+            str(p) if why == NO_LEADER else f"{p} ({why})"
+            for p, why in islice(leaderless.items(), 5)
+        )
+        return f"no leader for {count_noun(len(leaderless), 'partition')}: {', '.join(examples)}"
     if not silent:
         return None
     return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())

@@ -22,7 +22,7 @@ from rangeland.job.connection_settings import login_packages
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.loss_records import whole_log_error
 from rangeland.model import Range, Slice
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, in_planned_epochs
 from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.deferred_session import parallelism_of
@@ -136,7 +136,7 @@ class SliceTasks:
             columns=table.log_columns,
         )
         writer = WriterSettings(files, context.target.quarantine.writer_settings(plan))
-        tasks = self._tasks_of(slices)
+        tasks = self._tasks_of(in_planned_epochs(plan, slices))
         if rate := context.job.limits.broker_bytes_per_second:
             rates = shared_rates(tasks, parallelism_of(context.spark), rate)
             settings = replace(settings, rates=rates)
