@@ -10,7 +10,13 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_steps import SendFetch, WaitUntil
-from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate, shared_rates
+from rangeland.fetch.pacing import (
+    FetchLimits,
+    Throttle,
+    limits_at_rate,
+    limits_within,
+    shared_rates,
+)
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy
 from tests.fakes.fetching import take_step
@@ -124,3 +130,10 @@ def test_a_slow_reader_asks_for_about_a_second_s_worth() -> None:
     assert (slow.fetch_bytes, slow.request_bytes) == (300_000, 300_000)
     least = patience.smallest_fetch_bytes
     assert limits_at_rate(patience, ((B1, 1),)).request_bytes == least
+
+
+def test_no_more_is_requested_for_one_entry_than_a_response_may_have() -> None:
+    limits = limits_within(FetchLimits(), 256 << 20)
+    assert (255 << 20) < limits.largest_fetch_bytes < (256 << 20)
+    assert limits_within(FetchLimits(), 1).largest_fetch_bytes == limits.smallest_fetch_bytes
+    assert limits_within(FetchLimits(), 4 << 30) == FetchLimits()

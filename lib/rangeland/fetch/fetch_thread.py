@@ -27,7 +27,7 @@ from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, Piece
 from rangeland.fetch.leader_judgement import FoundLeaders, proved_end
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
 from rangeland.fetch.log_lines import log_all
-from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate
+from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate, limits_within
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import ResponseReader
 from rangeland.fetch.slice_state import Fail, SliceRequest
@@ -56,6 +56,7 @@ class FetchThread:
         default. Either one is closed at the end."""
         self.brokers = brokers or ConnectionPool(settings.cluster)
         self._settings = settings
+        limits = limits_within(limits, settings.cluster.max_answer_bytes)
         limits = limits_at_rate(limits, settings.rates)
         self._options = FetchOptions(
             settings.isolation,

@@ -21,6 +21,8 @@ SHORT_END_PAUSE_MS = 500
 """The pause before a log that ends too early is asked again."""
 RESPONSES_TO_GROW = 4
 """How many responses must come in time before more is requested again, at first."""
+RESPONSE_HEADERS_BYTES = 64 << 10
+"""The most that a response to a fetch of one partition has besides its entries."""
 _MAX_DOUBLINGS = 10
 """The maximum is reached long before; without a limit the number would grow with each failure."""
 
@@ -65,6 +67,13 @@ def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second:
         (address, max(1, bytes_per_second // min(count, max(1, slots))))
         for address, count in sorted((a, n) for a, n in reading.items() if a is not None)
     )
+
+
+def limits_within(limits: FetchLimits, max_answer_bytes: int) -> FetchLimits:
+    """The limits with no more for one entry than a response may have: brokers before 0.10.1 fill
+    what is requested, and a longer response would end the run, whatever the policy."""
+    most = max(max_answer_bytes - RESPONSE_HEADERS_BYTES, limits.smallest_fetch_bytes)
+    return replace(limits, largest_fetch_bytes=min(limits.largest_fetch_bytes, most))
 
 
 def limits_at_rate(limits: FetchLimits, rates: Rates) -> FetchLimits:

@@ -122,8 +122,9 @@ def entry_size_error(state: SliceState, capabilities: Capabilities) -> BadRecord
     return _bad_record_error(
         state,
         f": no complete entry at offset {state.next_offset} in {state.size.bytes} bytes",
-        "entries of this size are not supported, or its length field is damaged",
-        inspection_advice("the entry", capabilities),
+        "it is longer than source.max_answer_bytes allows, or its length field is damaged",
+        f"raise source.max_answer_bytes if the topic has such entries; otherwise "
+        f"{inspection_advice('the entry', capabilities)}",
     )
 
 
