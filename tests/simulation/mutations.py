@@ -124,8 +124,8 @@ TABLE = (
         "an overwritten table is landed in",
         Change(
             "landing.target.row_removal:find_removal",
-            "return restored or table_commit.last_replacement(commits)",
-            "return restored",
+            "found = restored or table_commit.last_replacement(commits)",
+            "found = restored",
         ),
     ),
     Mutation(
@@ -140,8 +140,8 @@ TABLE = (
         "a table that was restored is landed in",
         Change(
             "landing.target.row_removal:find_removal",
-            "return restored or table_commit.last_replacement(commits)",
-            "return table_commit.last_replacement(commits)",
+            "found = restored or table_commit.last_replacement(commits)",
+            "found = table_commit.last_replacement(commits)",
         ),
     ),
     Mutation(

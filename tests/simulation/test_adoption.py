@@ -11,6 +11,7 @@ import pytest
 
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import Conflict
+from rangeland.job import Job
 from rangeland.results import AdoptResult, RunResult
 from tests.simulation.dialects import TABLE
 from tests.simulation.happenings import Scenario
@@ -32,16 +33,24 @@ def stage() -> Iterator[Stage]:
 
 def started(stage: Stage) -> History:
     """A table with rows, whose ledger is gone."""
-    setup = replace(long_scenario(0).setup, max_records=None, policy=SKIP_ALL, transactions=False)
-    history = History(Scenario(0, setup, ()), stage, Counts())
-    history.act("produce", 7)
-    assert isinstance(carried_out(history, "run"), RunResult)
+    history = started_with_ledger(stage)
     del history.tables.logs[LEDGER]
     return history
 
 
-def carried_out(history: History, command: str, *faults: Fault) -> Any:
-    (found,) = history._carry_out([(Process(command, list(faults)), command)], history._job())
+def started_with_ledger(stage: Stage) -> History:
+    """A table with rows."""
+    setup = replace(long_scenario(0).setup, max_records=None, policy=SKIP_ALL, transactions=False)
+    history = History(Scenario(0, setup, ()), stage, Counts())
+    history.act("produce", 7)
+    assert isinstance(carried_out(history, "run"), RunResult)
+    return history
+
+
+def carried_out(history: History, command: str, *faults: Fault, job: Job | None = None) -> Any:
+    """By the history's own job, unless another one is given."""
+    drivers = [(Process(command, list(faults)), command)]
+    (found,) = history._carry_out(drivers, job or history._job())
     return found
 
 
@@ -99,3 +108,34 @@ def test_an_adoption_that_fails_at_any_step_is_in_nobodys_way(
             assert isinstance(found, AdoptResult)
             return
     raise AssertionError(ends)
+
+
+def test_after_a_table_from_a_backup_was_adopted_no_offset_is_left_out(stage: Stage) -> None:
+    """Its ledger is newer: another job has seen what the table lacks, so nobody finishes it."""
+    history = started_with_ledger(stage)
+    others = history._job().model_copy(update={"name": "others"})
+
+    def land(job: Job) -> Any:
+        history.act("produce", 7)
+        return carried_out(history, "run", job=job)
+
+    assert isinstance(land(others), RunResult)
+    log = history.tables.logs[KEY]
+    versions, commits = list(log.versions), list(log.commits)
+    assert isinstance(land(history._job()), RunResult)
+    assert isinstance(land(others), RunResult)
+    everything = offsets(history)
+    log.versions[:], log.commits[:] = versions, commits
+    refused = land(history._job())
+    assert isinstance(refused, Conflict)
+    assert "from different times" in refused.why
+    assert isinstance(carried_out(history, "adopt"), AdoptResult)
+    assert isinstance(carried_out(history, "run"), RunResult)
+    assert carried_out(history, "verify").to_json()["holes"]
+    assert isinstance(carried_out(history, "missing"), RunResult)
+    landed = offsets(history)
+    assert set(everything) < set(landed)
+    assert len(set(landed)) == len(landed)
+    for number in {number for number, _ in landed}:
+        found = [offset for n, offset in landed if n == number]
+        assert found == list(range(len(found))), "none is skipped"

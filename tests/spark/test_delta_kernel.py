@@ -435,7 +435,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(
 
 
 def restore_after(kernel: DeltaKernel, table: str, since: int) -> Restored | None:
-    return last_restore(kernel, table, since, kernel.commits(table, since + 1))
+    return last_restore(kernel, table, kernel.commits(table, since + 1))
 
 
 @pytest.mark.slow

@@ -16,8 +16,9 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
+from rangeland.errors import Conflict, RangeLost, TableRefused, Unreachable, UsageError
 from rangeland.job import Job
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.landing_target import open_target
@@ -164,18 +165,55 @@ def test_a_restored_table_is_mended_and_goes_on(
     assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
 
 
+def restore_to_time_of(version: int, table: str, sql: Sql) -> None:
+    history = sql(f"DESCRIBE HISTORY delta.`{table}`")
+    (stamp,) = [row.timestamp for row in history if row.version == version]
+    sql(f"RESTORE TABLE delta.`{table}` TO TIMESTAMP AS OF '{stamp.isoformat(' ')}'")
+
+
 @pytest.mark.slow
 def test_a_table_restored_to_a_time_is_noticed_too(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    history = sql(f"DESCRIBE HISTORY delta.`{table}`")
-    (stamp,) = [row.timestamp for row in history if row.version == 1]
-    sql(f"RESTORE TABLE delta.`{table}` TO TIMESTAMP AS OF '{stamp.isoformat(' ')}'")
+    restore_to_time_of(1, table, sql)
     produce(kafka.bootstrap, topic, numbered_records(10, 100), partition=0)
     with pytest.raises(Conflict, match="was restored"):
         rangeland.land(landed, spark)
     assert rangeland.backfill(landed, spark, missing=True).counts.landed == 80
+    assert rangeland.land(landed, spark).counts.landed == 10
+    assert verified(landed, spark)["ok"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restored_to", [1, 2])
+def test_a_restore_to_a_time_is_noticed_while_a_plan_is_unfinished(
+    kafka: KafkaCluster,
+    landed: Job,
+    spark: Any,
+    sql: Sql,
+    monkeypatch: pytest.MonkeyPatch,
+    restored_to: int,
+) -> None:
+    """Nothing has landed between that plan and the restore. To the time of version 2, with nothing
+    but an OPTIMIZE after it, it takes nothing back, and is in nobody's way."""
+    table, topic = landed.sink.table, landed.source.topics[0]
+    produce(kafka.bootstrap, topic, numbered_records(10, 100), partition=0)
+
+    def fail(*about: object, **more: object) -> None:
+        raise Unreachable("no broker answers")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkPlanReader, "read", fail)
+        with pytest.raises(Unreachable):
+            rangeland.land(landed, spark)
+    sql(f"OPTIMIZE delta.`{table}`")
+    restore_to_time_of(restored_to, table, sql)
+    if restored_to == 1:
+        with pytest.raises(Conflict, match="was restored to an earlier time"):
+            rangeland.land(landed, spark)
+        assert holes_of(verified(landed, spark)) == [(0, 60, 100), (1, 60, 100)]
+        assert rangeland.backfill(landed, spark, missing=True).counts.landed == 80
     assert rangeland.land(landed, spark).counts.landed == 10
     assert verified(landed, spark)["ok"]
 

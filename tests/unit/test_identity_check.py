@@ -10,6 +10,7 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.errors import Conflict, Unreachable
+from rangeland.planning.plan import Plan
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
     APP,
@@ -116,6 +117,51 @@ def test_a_plan_that_was_made_after_the_table_was_read_is_not_in_it(
         first.writer.commit_outcome(outcome, None)
     asleep.ledger.require().refresh()
     assert asleep.identity.landed_sequence(APP) == 1
+
+
+OTHER = "rangeland/others"
+
+
+def land(drivers: Drivers, made: Plan) -> None:
+    target = drivers.another()
+    assert target.writer.enter(made, target.history.unfinished_plans())
+    outcome = target.writer.record_outcome(made, (), (), {}).outcome
+    target.writer.commit_outcome(outcome, None)
+
+
+def test_a_plan_that_another_job_has_seen_in_the_table_is_missed_in_a_backup_of_it(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not among the unfinished ones: a second plan of its number would never land."""
+    columns_are_there(monkeypatch)
+    land(drivers, plan())
+    land(drivers, plan(1, 0, 10, application=OTHER))
+    backup = list(lake.tables[drivers.path].versions)
+    land(drivers, plan(2, 100, 200))
+    land(drivers, plan(2, 10, 20, application=OTHER))
+    lake.tables[drivers.path].versions = backup
+    target = drivers.another()
+    with pytest.raises(Conflict, match="has landed 1 of rangeland/orders, its ledger 2") as caught:
+        target.history.position(APP)
+    assert "restore both" in caught.value.do
+    assert "rangeland adopt" in caught.value.do
+
+
+def test_what_landed_and_was_followed_since_the_table_was_read_is_no_contradiction(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    land(drivers, plan())
+    asleep = drivers.another()
+    land(drivers, plan(2, 100, 200))
+    land(drivers, plan(1, 0, 50, application=OTHER))
+    asleep.ledger.require().refresh()
+    assert asleep.identity.landed_sequence(APP) == 1
+    land(drivers, plan(3, 200, 300))
+    asleep.ledger.require().refresh()
+    assert asleep.identity.landed_sequence(APP) == 1
+    asleep.ledger.refresh()
+    assert asleep.identity.landed_sequence(APP) == 3
 
 
 def test_ledger_and_table_are_read_again_until_they_are_of_one_moment(

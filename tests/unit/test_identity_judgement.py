@@ -23,6 +23,7 @@ from rangeland.landing.target.identity_judgement import (
 from rangeland.planning.plan import PlanId
 
 LANDED, NOT_LANDED = LandingJudgement.LANDED, LandingJudgement.NOT_LANDED
+CONTRADICTION = LandingJudgement.CONTRADICTION
 
 
 def seen(transaction: int = 0, sequence: int = 3) -> LandingEvidence:
@@ -47,15 +48,31 @@ def commit(version: int, **transactions: int) -> CommitMetadata:
         (0, 0, LANDED),
         (3, 3, LANDED),
         (4, 3, LANDED),
-        (2, 3, NOT_LANDED),
-        (1, 3, LandingJudgement.CONTRADICTION),
+        (2, 3, LandingQuestion.PLAN),
+        (1, 3, CONTRADICTION),
     ],
     ids=["nothing ever", "its own", "a later one", "the one before", "an earlier one"],
 )
 def test_a_transaction_in_the_table_decides(
-    transaction: int, sequence: int, judgement: LandingJudgement
+    transaction: int, sequence: int, judgement: LandingJudgement | LandingQuestion
 ) -> None:
     assert judge_landing(seen(transaction, sequence)) is judgement
+
+
+@pytest.mark.parametrize(
+    ("plan", "judgement"),
+    [
+        (PlanEvidence(is_prepared=False, is_followed=False, made_at=0), NOT_LANDED),
+        (PlanEvidence(is_prepared=True, is_followed=False, made_at=5), NOT_LANDED),
+        (PlanEvidence(is_prepared=True, is_followed=True, made_at=5), CONTRADICTION),
+    ],
+    ids=["not prepared", "prepared", "seen landed"],
+)
+def test_a_table_that_has_the_one_before_has_lost_a_plan_that_was_seen_in_it(
+    plan: PlanEvidence, judgement: LandingJudgement
+) -> None:
+    """As where its folder was restored from a backup, and the ledger was not."""
+    assert judge_landing(replace(seen(transaction=2), plan=plan)) is judgement
 
 
 def test_without_a_transaction_the_ledger_is_asked_and_without_a_table_nobody() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.transaction_log.table_commit import Restored
+from rangeland.landing.target.row_removal import Removal, UnknownCommits
 from rangeland.model import Address, Counts, Leader, LogState, Survey
+from rangeland.planning.plan import PlanId
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
@@ -51,3 +55,21 @@ def test_a_table_that_was_dropped_and_created_again_is_reported(
     assert (found.sequence, found.table_version, len(found.recent)) == (2, 0, 2)
     (warning,) = found.warnings
     assert "it is unknown whether rangeland/orders 2 has landed" in warning
+
+
+@pytest.mark.parametrize(
+    ("removal", "said"),
+    [
+        (Restored(9, 4, 0, (PlanId("rangeland/orders", 3),)), "RESTORE at version 9 removed"),
+        (Restored(9, None, 0, ()), "RESTORE at version 9 may have removed"),
+        (CommitMetadata(9, 0, "WRITE", {}), "WRITE at version 9 removed or replaced"),
+        (UnknownCommits(4, 40), "made for version 4, the table's log begins at 40"),
+    ],
+)
+def test_a_removal_that_the_log_does_not_show_is_reported_as_possible(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, removal: Removal, said: str
+) -> None:
+    monkeypatch.setattr(job_status, "find_removal", lambda *about: removal)
+    (warning,) = job_status._disagreements(drivers.job, drivers.another(), None)
+    assert said in warning
+    assert "`rangeland verify JOB.yaml` shows whether any are missing" in warning

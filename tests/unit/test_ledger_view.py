@@ -9,6 +9,7 @@ import pytest
 
 from rangeland.delta.ledger.events import EventRange, LandedInterval, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_view import LedgerView
+from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug
 from rangeland.model import Partition, Range
 from rangeland.planning.plan import PlanId
@@ -58,6 +59,30 @@ def test_the_last_attempt_at_an_outcome_counts(view: LedgerView) -> None:
     assert (outcome.attempt, outcome.written_at_ms) == (1, 3_000)
     assert [o.attempt for _, o in view.prepared_plans()] == [1, 0, 0]
     assert view.without_outcome() == [PlanId("rangeland/a", 2)]
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_of_two_plans_of_one_id_the_one_with_the_outcome_is_distinguished(
+    tmp_path: Path, is_compacted: bool
+) -> None:
+    """As where a table had gone back in time, and its ledger had not."""
+    ledger = ledger_of(TableInMemory(), tmp_path).open_or_create()
+    first = planned(0)
+    second = replace(first, plan_hash="another")
+    assert ledger.enter(first, 0)
+    assert ledger.record_outcome(landed(0))
+    assert ledger.enter(second, 1)
+    files, view = ledger._files, ledger.view
+    if is_compacted:
+        whole = files.rewrite(sorted({key.path for key in view.keys}))
+        added = AddedFile(whole.path, whole.size_bytes, 0, whole.stats, {})
+        view = LedgerView(files.keys_of(added), files)
+    assert [plan.plan_hash for plan in view.plans()] == ["another", "h0"]
+    plan_id = first.plan_id
+    assert view.landed_plan(plan_id) == view.plan_of(landed(0)) == [*view.plans()][1]
+    newest, *_ = view.plans()
+    assert view.plan(plan_id) == newest
+    assert view.plan_of(replace(landed(0), plan_hash="of no plan")) is None
 
 
 def test_a_ledger_that_does_not_exist_yet_has_nothing() -> None:

@@ -19,7 +19,6 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.delta.transaction_log.table_snapshot import AlreadyCommitted, Snapshot
 from rangeland.errors import Conflict, RangelandError, TableRefused
-from rangeland.landing.special_plans import table_adoption
 from rangeland.landing.target.identity_check import IdentityCheck
 from rangeland.model import DataFile
 from rangeland.progress_events import NoProgress
@@ -113,20 +112,6 @@ def test_only_a_table_of_another_writer_takes_the_place_of_a_new_one(
 # --- what has landed --------------------------------------------------------------------------
 
 
-def test_a_table_whose_log_cannot_be_read_is_not_adopted() -> None:
-    """Plans whose state is not known would count as landed."""
-
-    def history(error: RangelandError) -> Any:
-        def unfinished_plans() -> None:
-            raise error
-
-        return SimpleNamespace(unfinished_plans=unfinished_plans)
-
-    assert table_adoption._unfinished_plans(history(CHANGED)) == []
-    with pytest.raises(TableRefused, match="permission denied"):
-        table_adoption._unfinished_plans(history(DENIED))
-
-
 @pytest.fixture
 def landed(drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> Drivers:
     """A table with one landing."""
@@ -142,6 +127,18 @@ def landed_sequence_is(monkeypatch: pytest.MonkeyPatch, error: RangelandError) -
         raise error
 
     monkeypatch.setattr(IdentityCheck, "landed_sequence", landed_sequence)
+
+
+def test_a_table_whose_log_cannot_be_read_is_not_adopted(
+    landed: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans whose state is not known would count as landed."""
+    history = landed.another().history
+    landed_sequence_is(monkeypatch, CHANGED)
+    assert history.known_unfinished_plans() == []
+    landed_sequence_is(monkeypatch, DENIED)
+    with pytest.raises(TableRefused, match="permission denied"):
+        history.known_unfinished_plans()
 
 
 def test_the_ledger_does_not_stand_in_for_a_table_that_refuses_to_be_read(

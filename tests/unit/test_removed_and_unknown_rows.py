@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import Conflict, TableRefused
 from rangeland.landing.audit import removed_and_unknown_rows
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
@@ -31,21 +33,25 @@ from tests.unit.test_ledger_lost_responses import Version
 
 drivers, lake = test_landing_target.drivers, test_landing_target.lake
 RESTORE = CommitMetadata(2, 0, "RESTORE", {}, 0, {})
+RESTORE_TO_TIME = CommitMetadata(2, 0, "RESTORE", {}, None, {"timestamp": "2026-11-26 08:00:00.0"})
 OVERWRITE = CommitMetadata(2, 0, "WRITE", {}, None, {"mode": "Overwrite"})
 REMOVALS = [(RESTORE, "was restored to version 0"), (OVERWRITE, "were replaced at version 2")]
 
 
 class Table:
     """A job's table in which 30 rows were landed at version 1. ``missing`` are the offsets that
-    lack their rows, None if the table cannot be read."""
+    lack their rows, None if the table cannot be read. The log has lost what was committed before
+    version ``log_begins_at``."""
 
     def __init__(
         self, lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self._lake, self._drivers = lake, drivers
-        self._removal: CommitMetadata | None = None
+        self._others: dict[int, CommitMetadata] = {}
+        self.log_begins_at = 0
         self.missing: list[Range] | None = []
         self.looked = 0
+        self.warnings: list[str] = []
         columns_are_there(monkeypatch)
         monkeypatch.setattr(removed_and_unknown_rows, "examine", self._examine)
         monkeypatch.setattr(lake, "commits", self._commits)
@@ -59,7 +65,8 @@ class Table:
         versions = self._lake.tables[self._drivers.path].versions
         newest = versions[-1]
         versions.append(Version(newest.path, removal.version, newest.added, newest.transactions))
-        self._removal, self.missing = removal, missing
+        self._others[removal.version] = removal
+        self.missing = missing
 
     def enter(self, kind: PlanKind, sequence: int = 1, **more: Any) -> Plan:
         application = kind.application("orders", "0123")
@@ -91,7 +98,9 @@ class Table:
 
     def check(self) -> None:
         target = self._drivers.another()
-        removed_and_unknown_rows.check_rows_remain(None, target, self._drivers.job, NoProgress())
+        removed_and_unknown_rows.check_rows_remain(
+            None, target, self._drivers.job, NoProgress(), self.warnings.append
+        )
 
     def _examine(self, *about: object) -> SimpleNamespace:
         self.looked += 1
@@ -100,9 +109,18 @@ class Table:
         return SimpleNamespace(audit=SimpleNamespace(holes=tuple(self.missing)))
 
     def _commits(self, path: str, since: int) -> list[CommitMetadata]:
-        landing = CommitMetadata(1, 0, "WRITE", {"rangeland/orders": 1}, None, {"mode": "Append"})
-        found = [landing, *([self._removal] if self._removal else [])]
-        return [commit for commit in found if commit.version >= since]
+        first = max(since, self.log_begins_at)
+        versions = self._lake.tables[path].versions
+        return [
+            self._others.get(now.version) or _landing(before, now)
+            for before, now in pairwise([versions[0], *versions])
+            if now.version >= first
+        ]
+
+
+def _landing(before: Version, now: Version) -> CommitMetadata:
+    transactions = dict(now.transactions.items() - before.transactions.items())
+    return CommitMetadata(now.version, 0, "WRITE", transactions, None, {"mode": "Append"})
 
 
 @pytest.fixture
@@ -132,6 +150,91 @@ def test_a_table_without_its_rows_is_refused_and_the_ways_out_are_named(
         table.check()
     for way in ("version 1", "backfill JOB.yaml --missing", "rangeland adopt JOB.yaml"):
         assert way in caught.value.do
+
+
+@pytest.mark.parametrize(("missing", "is_refused"), [([GONE], True), (None, True), ([], False)])
+def test_a_restore_to_a_time_is_noticed_while_the_next_plan_is_unfinished(
+    table: Table, missing: list[Range] | None, is_refused: bool
+) -> None:
+    """Nothing has landed since that plan was made, and the log does not say how far it went back:
+    only the table shows whether it removed anything."""
+    table.land(plan())
+    table.enter(PlanKind.RUN, sequence=2)
+    table.remove(RESTORE_TO_TIME, missing)
+    if not is_refused:
+        table.check()
+        assert table.looked == 1
+        return
+    with pytest.raises(Conflict, match="was restored to an earlier time") as caught:
+        table.check()
+    assert caught.value.facts["restored_to"] is None
+    assert "restore the table to version 1" in caught.value.do
+
+
+def test_a_restore_to_a_time_does_not_hide_an_earlier_one_to_a_version(table: Table) -> None:
+    table.land(plan())
+    table.enter(PlanKind.RUN, sequence=2)
+    table.remove(RESTORE, [GONE])
+    table.remove(replace(RESTORE_TO_TIME, version=3), [GONE])
+    table.expect_refusal()
+
+
+ROUTINE = CommitMetadata(40, 0, "OPTIMIZE", {})
+
+
+def test_a_removal_that_the_log_has_lost_is_noticed_by_the_rows_that_are_missing(
+    table: Table,
+) -> None:
+    """As by a job that was paused for longer than the log is kept."""
+    table.land(plan())
+    table.remove(RESTORE, [GONE])
+    table.remove(ROUTINE, [GONE])
+    table.expect_refusal()
+    table.log_begins_at = 40
+    with pytest.raises(Conflict, match="log no longer shows why") as caught:
+        table.check()
+    assert caught.value.facts == {"planned_at_version": 0, "log_begins_at": 40}
+    assert "backfill JOB.yaml --missing" in caught.value.do
+    assert "rangeland adopt JOB.yaml" in caught.value.do
+
+
+def test_where_the_log_has_lost_commits_a_table_with_all_of_its_rows_is_landed_in(
+    table: Table,
+) -> None:
+    """And nobody looks for them again once a plan was entered there."""
+    table.land(plan())
+    table.remove(ROUTINE, [])
+    table.log_begins_at = 40
+    table.check()
+    assert table.looked == 1
+    table.enter(PlanKind.RUN, sequence=2)
+    table.check()
+    table.log_begins_at = 41
+    table.check()
+    assert (table.looked, table.warnings) == (1, [])
+
+
+def test_a_table_whose_rows_do_not_show_their_offsets_is_not_refused_for_a_cleaned_log(
+    table: Table,
+) -> None:
+    """Neither adopting it nor landing rows again would be possible there."""
+    table.land(plan())
+    table.remove(ROUTINE, None)
+    table.log_begins_at = 40
+    table.check()
+    (warning,) = table.warnings
+    assert "unknown whether" in warning
+
+
+@pytest.mark.parametrize(("begins_at", "is_unknown"), [(6, False), (8, True)])
+def test_a_restore_to_before_the_beginning_of_the_log_may_have_undone_landings(
+    begins_at: int, is_unknown: bool
+) -> None:
+    log = [CommitMetadata(version, 0, "OPTIMIZE", {}) for version in range(begins_at, 12)]
+    log.append(CommitMetadata(12, 0, "RESTORE", {}, 5, {"version": "5"}))
+    delta = SimpleNamespace(commits=lambda path, since: [c for c in log if c.version >= since])
+    found = table_commit.last_restore(delta, "lake/orders", log)
+    assert found == (table_commit.Restored(12, 5, 0, ()) if is_unknown else None)
 
 
 def test_rows_of_topics_that_the_job_does_not_read_are_not_missed(table: Table) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.transaction_log.table_commit import FilesGone
 from rangeland.errors import Bug, Conflict
 from rangeland.landing.special_plans import table_adoption
@@ -14,7 +15,9 @@ from rangeland.landing.special_plans.table_adoption import adopt_table
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Counts
-from rangeland.planning.plan import contradiction
+from rangeland.planning.plan import Plan, contradiction
+from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from rangeland.results import AdoptResult
 from tests.unit import test_landing_target
@@ -117,3 +120,91 @@ def test_a_plan_that_contradicts_itself_is_not_entered(drivers: Drivers) -> None
         with pytest.raises(Bug, match="contradicts itself"):
             target.writer.enter(wrong, [])
     assert unfinished(drivers) == []
+
+
+# --- a table that was restored from a backup ----------------------------------------------------
+
+OTHER = "rangeland/others"
+
+
+def prepare(drivers: Drivers, made: Plan) -> OutcomeEvent:
+    """As a driver that dies before the table has the outcome, with one row for every offset."""
+    target = drivers.another()
+    assert target.writer.enter(made, target.history.unfinished_plans())
+    (r,) = made.ranges
+    receipts = {0: Receipt(0, P0, r.from_offset, r.until_offset, Counts(landed=r.width))}
+    return target.writer.record_outcome(made, prove(made, receipts), (), receipts).outcome
+
+
+def land(drivers: Drivers, made: Plan) -> None:
+    drivers.another().writer.commit_outcome(prepare(drivers, made), None)
+
+
+def restored(lake: LakeInMemory, drivers: Drivers) -> None:
+    """The ledger names [0, 200) as landed, and the table has rows until 100."""
+    land(drivers, plan())
+    land(drivers, plan(1, 0, 10, application=OTHER))
+    backup = list(lake.tables[drivers.path].versions)
+    land(drivers, plan(2, 100, 200))
+    land(drivers, plan(2, 10, 20, application=OTHER))
+    lake.tables[drivers.path].versions = backup
+
+
+def check_goes_on_at_200(drivers: Drivers) -> None:
+    """Nothing is skipped: what is missing before it counts as landed, so it is a hole."""
+    target = drivers.another()
+    position = target.history.position(APP)
+    assert position.sequence == 4
+    assert position.checkpoint[P0].until_offset == 200
+    assert position.covered.of(P0, "id") == [(0, 200)]
+    ranges = [r.range for _, found in target.history.landings() for r in found.ranges]
+    assert plan(2, 100, 200).ranges[0] in ranges
+    assert target.writer.enter(plan(4, 200, 300), target.history.unfinished_plans())
+
+
+def test_a_table_from_a_backup_is_adopted_without_skipping_offsets(
+    lake: LakeInMemory, drivers: Drivers
+) -> None:
+    restored(lake, drivers)
+    (left,) = unfinished(drivers)
+    assert left.plan.application == OTHER
+    with pytest.raises(Conflict, match="has landed 1 of rangeland/orders, its ledger 2"):
+        drivers.another().history.position(APP)
+    assert adopted(drivers.another()).sequence == 3
+    check_goes_on_at_200(drivers)
+
+
+def test_a_second_plan_of_one_number_does_not_move_the_checkpoint_when_the_table_is_adopted(
+    lake: LakeInMemory, drivers: Drivers
+) -> None:
+    """As earlier versions could leave one in a ledger: the outcome is that of the first plan."""
+    restored(lake, drivers)
+    second = plan(2, 200, 300)
+    assert drivers.another().writer.enter(second, [])
+    (left,) = (u for u in unfinished(drivers) if u.plan.application == APP)
+    with pytest.raises(Conflict, match="belongs to another plan") as caught:
+        finisher_of(reading_of(drivers.another())).finish_entered(left)
+    assert "rangeland adopt JOB.yaml" in caught.value.do
+    assert drivers.another().history.last_known(APP).checkpoint[P0].until_offset == 200
+    assert adopted(drivers.another()).sequence == 3
+    check_goes_on_at_200(drivers)
+
+
+def test_an_adoption_keeps_the_plans_of_others_that_are_known_to_be_unfinished(
+    lake: LakeInMemory, drivers: Drivers
+) -> None:
+    """Only those of an application about which table and ledger disagree count as landed."""
+    lost = "rangeland/lost"
+    for sequence in (1, 2):
+        land(drivers, plan(sequence, 0, 10, application=lost))
+    prepare(drivers, plan(3, 10, 20, application=lost))
+    prepare(drivers, plan(1, 100, 200, application=OTHER))
+    table = lake.tables[drivers.path]
+    newest = table.versions[-1]
+    table.versions[-1] = replace(newest, transactions={**newest.transactions, lost: 1})
+    with pytest.raises(Conflict, match="has landed 1 of rangeland/lost, its ledger 3"):
+        unfinished(drivers)
+    adopted(drivers.another())
+    (left,) = unfinished(drivers)
+    assert left.plan.application == OTHER
+    assert left.outcome is not None

@@ -48,7 +48,7 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     progress.step(f"looking at the table {job.sink.table}")
     target = open_target(spark, job)
     target.identity.check_table_and_ledger_agree()
-    check_rows_remain(spark, target, job, progress)
+    check_rows_remain(spark, target, job, progress, progress.warn)
     position = target.history.position(job.application)
     progress.step("asking for leaders and offsets")
     cluster = look_up_cluster(job)

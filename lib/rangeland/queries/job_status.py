@@ -13,6 +13,7 @@ from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.delta.transaction_log.table_commit import Restored
 from rangeland.errors import Conflict, RangelandError, TableRefused
 from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
@@ -20,7 +21,7 @@ from rangeland.job.connection_settings import request_for_topics
 from rangeland.landing.drafts.held_partitions import find_hold
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.target.landing_target import LandingTarget, open_target
-from rangeland.landing.target.row_removal import find_removal
+from rangeland.landing.target.row_removal import Removal, UnknownCommits, find_removal
 from rangeland.landing.target.table_warnings import property_warnings
 from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, is_recreated
@@ -94,11 +95,26 @@ def _disagreements(
     removal = find_removal(job.name, target.table, target.ledger)
     if removal is None:
         return []
-    operation = removal.operation if isinstance(removal, CommitMetadata) else "RESTORE"
     return [
-        f"{operation} at version {removal.version} removed or replaced rows that were landed: "
-        "`rangeland verify JOB.yaml` shows whether any are missing; if so, runs end with 73"
+        f"{_removal_text(removal)}: `rangeland verify JOB.yaml` shows whether any are missing; "
+        "if so, runs end with 73"
     ]
+
+
+def _removal_text(removal: Removal) -> str:
+    match removal:
+        case UnknownCommits():
+            return (
+                f"the job's last plan was made for version {removal.planned_at_version}, the "
+                f"table's log begins at {removal.log_begins_at}, and commits in between may have "
+                "removed rows that were landed"
+            )
+        case Restored(lost=()):
+            return f"RESTORE at version {removal.version} may have removed rows that were landed"
+        case _:
+            operation = removal.operation if isinstance(removal, CommitMetadata) else "RESTORE"
+            where = f"{operation} at version {removal.version}"
+            return f"{where} removed or replaced rows that were landed"
 
 
 def _partition_status(

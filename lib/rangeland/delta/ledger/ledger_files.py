@@ -113,7 +113,7 @@ class LedgerFiles:
         names = ("event", "application", "sequence")
         filters: list[tuple[str, str, object]] = [(n, "==", getattr(key, n)) for n in names]
         rows = self._rows_in(key.path, filters)
-        row = next((row for row in rows if (row["attempt"] or 0) == key.attempt), None)
+        row = next((row for row in rows if key_of(row, key.path) == key), None)
         event = None if row is None else from_row(row)
         if not isinstance(event, kind):
             why = f"{key.path} does not have {key.event} {key.sequence}"

@@ -60,6 +60,22 @@ class LedgerView:
             if application in (None, key.application) and job in (None, key.job)
         )
 
+    def plan_of(self, outcome: OutcomeEvent) -> PlanEvent | None:
+        """The plan that an outcome belongs to."""
+        plans = (self._read(key, PlanEvent) for key in self._plan_keys_of(outcome.plan_id))
+        return next((plan for plan in plans if plan.plan_hash == outcome.plan_hash), None)
+
+    def landed_plan(self, plan_id: PlanId) -> PlanEvent | None:
+        """A plan that is in the table. Another plan may have been entered later under the same id,
+        where the table's transactions were lost: then the one that the outcome belongs to."""
+        if len(self._plan_keys_of(plan_id)) < 2:
+            return self.plan(plan_id)
+        outcome = self.outcome(plan_id)
+        return self.plan(plan_id) if outcome is None else self.plan_of(outcome)
+
+    def _plan_keys_of(self, plan_id: PlanId) -> list[EventKey]:
+        return [key for key in reversed(self._plan_keys) if key.plan_id == plan_id]
+
     def outcomes(self, application: str) -> Iterator[OutcomeEvent]:
         """All outcomes of one application, newest first, each read on demand."""
         keys = [k for k in self._keys_of(EventKind.OUTCOME) if k.application == application]

@@ -81,13 +81,14 @@ NotCommitted = FilesGone | FilesUnfit | RowsRefused
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A RESTORE removed landings that the table's transactions still have.
+    """A RESTORE removed landings that the table's transactions still have, or may have done so.
 
-    ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to; ``lost``
-    are the plans that landed between the two and are still in the log."""
+    ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to, None for a
+    RESTORE to a time; ``lost`` are the plans that landed between the two and are still in the log.
+    If there are none, the log does not show what was removed."""
 
     version: int
-    restored_to: int
+    restored_to: int | None
     committed_at_ms: int
     lost: tuple[PlanId, ...]
 
@@ -255,21 +256,24 @@ def last_replacement(commits: Sequence[CommitMetadata]) -> CommitMetadata | None
 
 
 def last_restore(
-    delta: DeltaKernel, table_uri: str, since: int, commits: Sequence[CommitMetadata]
+    delta: DeltaKernel, table_uri: str, commits: Sequence[CommitMetadata]
 ) -> Restored | None:
-    """The last RESTORE that removed landings, if any, among ``commits``: those after table version
-    ``since``.
+    """The last RESTORE among ``commits``, the newest of a table, that removed landings or may have.
 
-    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass a version
-    at which no rows are known to have been missing: earlier ones then no longer matter."""
+    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass commits
+    since a version at which no rows are known to have been missing: earlier ones then no longer
+    matter."""
     restored_to: int | None = None
     for commit in reversed(commits):
         if not commit.is_restore or (restored_to is not None and commit.version > restored_to):
             continue
-        # For a RESTORE to a time, the log does not have the version: assume ``since``.
-        target = since if commit.restored_to is None else commit.restored_to
+        target = commit.restored_to
+        if target is None:
+            return Restored(commit.version, None, commit.committed_at_ms, ())
         undone = delta.commits(table_uri, target + 1)
-        if lost := _landings(undone, commit.version):
+        lost = _landings(undone, commit.version)
+        is_whole = bool(undone) and undone[0].version == target + 1
+        if lost or not is_whole:
             return Restored(commit.version, target, commit.committed_at_ms, lost)
         # The table is as it was at that version: commits in between no longer matter.
         restored_to = target

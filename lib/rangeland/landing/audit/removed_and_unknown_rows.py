@@ -6,18 +6,19 @@ rows themselves, if something else may have removed or written some.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.column_mapping import stored_column
+from rangeland.delta.transaction_log.table_commit import Restored
 from rangeland.errors import Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.landing.audit.verification import examine
 from rangeland.landing.target.landing_target import LandingTarget
-from rangeland.landing.target.row_removal import Removal, find_removal
+from rangeland.landing.target.row_removal import Removal, UnknownCommits, find_removal
 from rangeland.model import Range
 from rangeland.progress_events import Progress
 from rangeland.spark.catalog_names import literal
@@ -26,46 +27,82 @@ from rangeland.spark.offset_scan import has_rows, table_frame
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_AHEAD = "the checkpoint is ahead of the data, and landing on top would leave a hole"
+_LAND_AGAIN = (
+    "land them again with `rangeland backfill JOB.yaml --missing`; or, if what is still missing is "
+    "not wanted or cannot be landed again, run `rangeland adopt JOB.yaml`"
+)
+
 
 def check_rows_remain(
-    spark: SparkSession, target: LandingTarget, job: Job, progress: Progress
+    spark: SparkSession,
+    target: LandingTarget,
+    job: Job,
+    progress: Progress,
+    warn: Callable[[str], None],
 ) -> None:
-    """Raises Conflict if the table was restored, or all its rows were replaced, and rows of the
-    job's topics have been missing since: the checkpoint is then ahead of the table."""
+    """Raises Conflict if the table may have been restored, or all its rows replaced, and rows of
+    the job's topics are missing: the checkpoint is then ahead of the table."""
+    table = job.sink.table
     removal = find_removal(job.name, target.table, target.ledger)
     if removal is None:
         return
-    progress.step(f"rows of {job.sink.table} were removed or replaced: reading its offsets")
+    progress.step(f"rows of {table} may have been removed: reading its offsets")
     try:
         holes = examine(spark, target).audit.holes
-    except TableRefused:  # its rows cannot be read, so the table's history decides
-        raise removal_error(job.sink.table, removal) from None
+    except TableRefused as error:  # its rows cannot be read, so the table's history decides
+        if isinstance(removal, UnknownCommits):
+            warn(f"it is unknown whether {table} still has all rows that were landed: {error}")
+            return
+        raise removal_error(table, removal) from None
     if any(job.source.reads(hole.partition.topic) for hole in holes):
-        raise removal_error(job.sink.table, removal)
+        raise removal_error(table, removal)
 
 
 def removal_error(table: str, removal: Removal) -> Conflict:
-    """The error for the rows that this commit removed."""
-    do = (
-        f"restore the table to version {removal.version - 1}; or land them again with `rangeland "
-        "backfill JOB.yaml --missing`; or, if what is still missing is not wanted or cannot be "
-        "landed again, run `rangeland adopt JOB.yaml`"
-    )
-    ahead = "the checkpoint is ahead of the data, and landing on top would leave a hole"
-    if isinstance(removal, CommitMetadata):
-        return Conflict(
-            f"all rows of the table {table} were replaced at version {removal.version}",
-            why=f"{removal.operation} removed rows that were landed; {ahead}",
-            do=do,
-            at_version=removal.version,
-        )
-    lost = ", ".join(map(str, removal.lost))
+    """The error for the rows that are missing after this removal."""
+    match removal:
+        case Restored():
+            return _restored_error(table, removal)
+        case CommitMetadata():
+            return _replaced_error(table, removal)
+        case UnknownCommits():
+            return _unknown_commits_error(table, removal)
+
+
+def _restored_error(table: str, removal: Restored) -> Conflict:
+    where = "an earlier time" if removal.restored_to is None else f"version {removal.restored_to}"
+    if removal.lost:
+        why = f"rows of these landings are gone: {', '.join(map(str, removal.lost))}"
+    else:
+        why = "its log does not say which landings that undid, and landed rows may be gone"
     return Conflict(
-        f"the table {table} was restored to version {removal.restored_to}",
-        why=f"rows of these landings are gone: {lost}; {ahead}",
-        do=do,
+        f"the table {table} was restored to {where}",
+        why=f"{why}; {_AHEAD}",
+        do=f"restore the table to version {removal.version - 1}; or {_LAND_AGAIN}",
         restored_to=removal.restored_to,
         at_version=removal.version,
+    )
+
+
+def _replaced_error(table: str, removal: CommitMetadata) -> Conflict:
+    return Conflict(
+        f"all rows of the table {table} were replaced at version {removal.version}",
+        why=f"{removal.operation} removed rows that were landed; {_AHEAD}",
+        do=f"restore the table to version {removal.version - 1}; or {_LAND_AGAIN}",
+        at_version=removal.version,
+    )
+
+
+def _unknown_commits_error(table: str, removal: UnknownCommits) -> Conflict:
+    return Conflict(
+        f"the table {table} lacks rows that were landed, and its log no longer shows why",
+        why=f"the job's last plan was made for version {removal.planned_at_version}, and the log "
+        f"begins at {removal.log_begins_at}: the table may have been restored or overwritten in "
+        f"between; then {_AHEAD}",
+        do=_LAND_AGAIN,
+        planned_at_version=removal.planned_at_version,
+        log_begins_at=removal.log_begins_at,
     )
 
 

@@ -16,7 +16,7 @@ def check_table_and_ledger_agree(context: LandingContext) -> None:
     target = context.target
     target.identity.check_table_and_ledger_agree()
     if not context.kind.traits.repairs:
-        check_rows_remain(context.spark, target, context.job, context.progress)
+        check_rows_remain(context.spark, target, context.job, context.progress, context.warn)
 
 
 def check_draft_can_land(context: LandingContext, draft: PlanDraft) -> None:

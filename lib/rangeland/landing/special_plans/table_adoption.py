@@ -18,7 +18,6 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.target.job_history import EnteredPlan, JobHistory
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage import Coverage, uncovered_parts
 from rangeland.planning.incarnation import LogMark
@@ -45,7 +44,9 @@ def adopt_table(context: LandingContext) -> AdoptResult:
         ranges = _unknown_ranges(context, last.covered)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
     writer.open_or_create(context.row_schema)
-    outcome = writer.enter_adoption(plan, _unfinished_plans(history))
+    # Later runs finish these. Plans of which nobody knows whether they have landed, which may be
+    # the reason for adopting, count as landed.
+    outcome = writer.enter_adoption(plan, history.known_unfinished_plans())
     if outcome is None:
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
@@ -71,15 +72,6 @@ def check_can_be_read(plan: Plan) -> None:
             do="run `rangeland adopt JOB.yaml` again, which counts the table's present rows as "
             "landed",
         )
-
-
-def _unfinished_plans(history: JobHistory) -> list[EnteredPlan]:
-    """Plans that are known not to be in the table: later runs finish them. If that is not known,
-    which may be the reason for adopting, they count as landed."""
-    try:
-        return history.unfinished_plans()
-    except Conflict:
-        return []
 
 
 def _unknown_ranges(context: LandingContext, covered: Coverage) -> list[Range]:

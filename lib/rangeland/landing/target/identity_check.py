@@ -70,6 +70,8 @@ class IdentityCheck:
                 return max(newest.sequence, evidence.transaction)
             case LandingJudgement.NOT_LANDED:
                 return newest.sequence - 1
+            case LandingJudgement.CONTRADICTION if self._was_read_too_early(evidence):
+                return evidence.transaction
             case LandingJudgement.CONTRADICTION:
                 raise _contradiction_error(self._table.name, newest, evidence.transaction)
             case LandingJudgement.UNKNOWN:
@@ -93,6 +95,15 @@ class IdentityCheck:
                     evidence = replace(evidence, has_files=self._table.has_one_of(files))
                 case judgement:
                     return judgement
+
+    def _was_read_too_early(self, evidence: LandingEvidence) -> bool:
+        """Whether the application has landed more since the table was read: the ledger may have
+        been read again after that."""
+        latest = self._table.location.load()
+        if latest is None:
+            return False
+        application = evidence.plan_id.application
+        return (latest.transaction_version(application) or 0) > evidence.transaction
 
     def _plan_evidence(self, plan_id: PlanId) -> PlanEvidence:
         ledger = self._ledger.view

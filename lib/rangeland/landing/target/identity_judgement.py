@@ -68,15 +68,17 @@ def judge_landing(seen: LandingEvidence) -> LandingJudgement | LandingQuestion:
     last = seen.plan_id.sequence
     if seen.transaction >= last:
         return LandingJudgement.LANDED
-    if seen.transaction:
-        is_before = seen.transaction == last - 1
-        return LandingJudgement.NOT_LANDED if is_before else LandingJudgement.CONTRADICTION
+    if 0 < seen.transaction < last - 1:
+        return LandingJudgement.CONTRADICTION
     if seen.table_version is None:
         return LandingJudgement.NOT_LANDED
     if (plan := seen.plan) is None:
         return LandingQuestion.PLAN
     if not plan.is_prepared:  # nothing is committed before its outcome is in the ledger
         return LandingJudgement.NOT_LANDED
+    if seen.transaction:  # the one before: a table that had this plan's has gone back in time
+        was_there = plan.is_followed
+        return LandingJudgement.CONTRADICTION if was_there else LandingJudgement.NOT_LANDED
     if plan.is_followed:
         return LandingJudgement.LANDED
     if seen.log is None:

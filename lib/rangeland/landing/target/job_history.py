@@ -70,8 +70,8 @@ class JobHistory:
         """The position after the last landing in the ledger, with the last sequence in it or in the
         table, without checking that the two agree."""
         ledger = self._ledger.view
-        outcome = next(ledger.outcomes(application), None)
-        plan = ledger.plan(outcome.plan_id) if outcome else None
+        plans = (ledger.plan_of(outcome) for outcome in ledger.outcomes(application))
+        plan = next((plan for plan in plans if plan is not None), None)
         checkpoint = {} if plan is None else checkpoint_of(ledger, plan)
         last = max(self._table.transaction_version(application), ledger.last_sequence(application))
         return JobPosition(checkpoint, coverage_in(ledger), last + 1)
@@ -82,17 +82,30 @@ class JobHistory:
 
     def unfinished_plans(self) -> list[EnteredPlan]:
         """Plans of any job that are entered and not in the table, oldest first."""
+        plan_ids = self._ledger.view.possibly_unfinished()
+        return [self._entered(plan_id) for plan_id in plan_ids if not self._has_landed(plan_id)]
+
+    def known_unfinished_plans(self) -> list[EnteredPlan]:
+        """The unfinished plans without those of an application of which it is unknown what has
+        landed, or about which table and ledger contradict each other."""
         plans = []
-        ledger = self._ledger.view
-        for plan_id in ledger.possibly_unfinished():
-            if self._identity.landed_sequence(plan_id.application) >= plan_id.sequence:
+        for plan_id in self._ledger.view.possibly_unfinished():
+            try:
+                if not self._has_landed(plan_id):
+                    plans.append(self._entered(plan_id))
+            except Conflict:
                 continue
-            event = ledger.plan(plan_id)
-            if event is None:
-                raise Bug(f"the ledger names plan {plan_id} and does not have it")
-            outcome = ledger.outcome(plan_id)
-            plans.append(EnteredPlan(plan_of(event), event.table_version, outcome))
         return plans
+
+    def _has_landed(self, plan_id: PlanId) -> bool:
+        return self._identity.landed_sequence(plan_id.application) >= plan_id.sequence
+
+    def _entered(self, plan_id: PlanId) -> EnteredPlan:
+        ledger = self._ledger.view
+        event = ledger.plan(plan_id)
+        if event is None:
+            raise Bug(f"the ledger names plan {plan_id} and does not have it")
+        return EnteredPlan(plan_of(event), event.table_version, ledger.outcome(plan_id))
 
     def entered_plan(self, plan: Plan) -> EnteredPlan | None:
         """The same plan, if it is in the ledger, finished or not."""
@@ -139,10 +152,10 @@ def _landed_plan(ledger: TargetLedger, plan_id: PlanId) -> PlanEvent | None:
     ledger."""
     if ledger.opened is None or plan_id.sequence <= 0:
         return None
-    event = ledger.view.plan(plan_id)
+    event = ledger.view.landed_plan(plan_id)
     if event is None:
         ledger.opened.refresh()
-        event = ledger.view.plan(plan_id)
+        event = ledger.view.landed_plan(plan_id)
     if event is None:
         raise Conflict(
             f"the table says that {plan_id.application} has landed {plan_id.sequence}, but the "

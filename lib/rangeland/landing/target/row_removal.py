@@ -1,7 +1,11 @@
-"""Finds commits that may have removed rows of a job from its table: a RESTORE, or a commit that
-replaced all rows. Only reading the table shows whether rows are missing."""
+"""Finds what may have removed rows of a job from its table: a RESTORE, a commit that replaced all
+rows, or any of the commits that are no longer in its log. Only reading the table shows whether rows
+are missing."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import PlanEvent
 from rangeland.delta.table_metadata import CommitMetadata
@@ -12,19 +16,39 @@ from rangeland.landing.target.target_table import TargetTable
 from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.plan_kind import PlanKind
 
-Removal = table_commit.Restored | CommitMetadata
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommits:
+    """The log of the table has lost commits since ``planned_at_version``, for which the job's
+    newest plan was made, and begins at ``log_begins_at``: a removal may have been among them."""
+
+    planned_at_version: int
+    log_begins_at: int
+
+
+Removal = table_commit.Restored | CommitMetadata | UnknownCommits
 
 
 def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal | None:
     """The last removal since the job's newest plan, not counting repairs that left rows missing."""
     planned_at = None if table.snapshot is None else _last_planned_at(job, table, ledger)
-    if planned_at is None:
+    if planned_at is None or table.version is None:
         return None
     delta = table.location.delta
     uri = table.location.uri
     commits = delta.commits(uri, planned_at + 1)
-    restored = table_commit.last_restore(delta, uri, planned_at, commits)
-    return restored or table_commit.last_replacement(commits)
+    restored = table_commit.last_restore(delta, uri, commits)
+    found = restored or table_commit.last_replacement(commits)
+    return found or _unknown_commits(planned_at, table.version, commits)
+
+
+def _unknown_commits(
+    planned_at: int, version: int, commits: Sequence[CommitMetadata]
+) -> UnknownCommits | None:
+    """The commits that the log of the table, read in this version, has lost. ``commits``: those
+    that it still has after ``planned_at``."""
+    begins_at = commits[0].version if commits else version + 1
+    return UnknownCommits(planned_at, begins_at) if begins_at > planned_at + 1 else None
 
 
 def _last_planned_at(job: str, table: TargetTable, ledger: TargetLedger) -> int | None:
