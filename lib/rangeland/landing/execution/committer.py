@@ -17,8 +17,10 @@ from rangeland.delta.table_metadata import Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
+    FilesUnfit,
     NotCommitted,
     RowsRefused,
+    TableMoved,
     landed_at,
 )
 from rangeland.error_answers import PlanStage, at_stage
@@ -35,6 +37,7 @@ from rangeland.landing.execution.outcome_preparation import GivenUp, OutcomePrep
 from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.special_plans.repaired_offsets import check_fit_condition
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.target_writer import check_same_plan
@@ -78,7 +81,7 @@ class PreparedPlan:
     planned_at_version: int | None
 
 
-Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged
+Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged | TableMoved
 """What an attempt to commit an outcome ends in."""
 
 
@@ -214,18 +217,36 @@ class PlanCommitter:
         return None if refusal is None else RowsRefused(refusal)
 
     def _add(self, prepared: PreparedPlan) -> Attempt:
-        """Adds the rows of an outcome to the table. Those of a repair take the place of rows that
-        something else has brought back in the meantime."""
+        """Adds the rows of an outcome to the table."""
         plan = prepared.plan
         outcome = prepared.outcome
-        version = prepared.planned_at_version
-        target = self._context.target
         self._context.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
-        if not plan.kind.traits.repairs:
-            return target.writer.commit_outcome(outcome, version)
-        if self._replacement.has_rows_of(plan):
-            return self._replacement.commit_outcome(plan, outcome)
-        return target.writer.commit_outcome(outcome, version, target.table.gone_files())
+        if plan.kind.traits.repairs:
+            return self._repair(prepared)
+        return self._context.target.writer.commit_outcome(outcome, prepared.planned_at_version)
+
+    def _repair(self, prepared: PreparedPlan) -> Attempt:
+        """Adds the rows of a repair. If something else has brought back rows at their offsets in
+        the meantime, they take the place of those: whether it has is seen in the version that the
+        commit follows."""
+        plan = prepared.plan
+        outcome = prepared.outcome
+        target = self._context.target
+        target.table.refresh_same_table()
+        if self._outcomes.has_landed(plan):
+            return CommittedOutcome(None, is_new=False)
+        if (failure := self._file_failure(outcome)) is not None:
+            return failure
+        ranges = self._replacement.ranges_of_repair(plan, outcome)
+        if self._replacement.has_rows_of(ranges):
+            check_fit_condition(outcome, ranges)
+            return self._replacement.commit_outcome(ranges, outcome)
+        return target.writer.commit_outcome(
+            outcome,
+            prepared.planned_at_version,
+            target.table.gone_files(),
+            expected_version=target.table.version if ranges else None,
+        )
 
     def _replace(self, prepared: PreparedPlan) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
@@ -236,16 +257,20 @@ class PlanCommitter:
         if outcome.is_given_up(plan.kind):
             self._context.warn(f"{plan.application} was given up: the rows in the table stay")
             return target.writer.commit_outcome(outcome, prepared.planned_at_version)
-        if paths := target.table.gone_prepared_files(outcome.data_files):
-            return FilesGone(paths)
-        if (unfit := self._replacement.unfit(outcome)) is not None:
-            return unfit
+        if (failure := self._file_failure(outcome)) is not None:
+            return failure
         differences = self._differences(plan, outcome)
         self._context.progress.step("replacing rows")
         try:
-            return self._replacement.commit_outcome(plan, outcome, differences)
+            return self._replacement.commit_outcome(plan.ranges, outcome, differences)
         except StorageFailed as error:
             return self._judge_failed_replacement(prepared, error)
+
+    def _file_failure(self, outcome: OutcomeEvent) -> FilesGone | FilesUnfit | None:
+        """What prevents Spark from reading the prepared files and writing their rows."""
+        if paths := self._context.target.table.gone_prepared_files(outcome.data_files):
+            return FilesGone(paths)
+        return self._replacement.unfit(outcome)
 
     def _judge_failed_replacement(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
         """Decides whether a replacement that failed was committed after all. If it was not, and

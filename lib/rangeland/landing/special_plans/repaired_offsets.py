@@ -1,0 +1,78 @@
+"""The offsets at which a repair has rows.
+
+Only there may its commit remove what has come back to the table: anywhere else, such as at offsets
+that the log has lost, the row that came back may be the only copy. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from rangeland.delta.ledger.events import EventRange, OutcomeEvent
+from rangeland.errors import Conflict
+from rangeland.grouping import by_partition
+from rangeland.loss import Loss
+from rangeland.model import Partition, Range
+from rangeland.planning.intervals import Interval, overlap, subtract
+
+MAX_RANGES = 10_000
+"""The most ranges that one condition names: it is a text that Spark parses and plans."""
+
+
+def are_rows_unrecorded(outcome: OutcomeEvent) -> bool:
+    """Whether the ledger does not say at which offsets an outcome has rows, so that its files have
+    to be read: its rowless offsets were too many, or a transform left out rows."""
+    return any(map(_is_unrecorded, outcome.ranges))
+
+
+def ranges_with_rows(
+    outcome: OutcomeEvent,
+    losses: Iterable[Loss] = (),
+    in_files: Mapping[Partition, Sequence[Interval]] | None = None,
+) -> list[Range]:
+    """The offsets at which an outcome has rows. ``losses`` are the outcome's: where offsets are
+    bytes, nothing else says where there are none. ``in_files``: the offsets of the rows in its
+    files, if they are unrecorded."""
+    lost = by_partition(losses)
+    ranges = []
+    for event_range in outcome.ranges:
+        partition = event_range.range.partition
+        losses_there = [loss.interval for loss in lost.get(partition, ())]
+        found = (in_files or {}).get(partition, ())
+        for start, end in _intervals_with_rows(event_range, losses_there, found):
+            ranges.append(replace(event_range.range, from_offset=start, until_offset=end))
+    return ranges
+
+
+def _intervals_with_rows(
+    event_range: EventRange, lost: Sequence[Interval], in_files: Sequence[Interval]
+) -> list[Interval]:
+    whole = event_range.range.interval
+    if event_range.rowless is not None:
+        return subtract(whole, event_range.rowless)
+    if _is_unrecorded(event_range):
+        return overlap(whole, in_files)
+    return subtract(whole, lost) if _may_have_rows(event_range) else []
+
+
+def _is_unrecorded(event_range: EventRange) -> bool:
+    is_recorded = event_range.rowless is not None or event_range.offsets_are_bytes
+    return not is_recorded and _may_have_rows(event_range)
+
+
+def _may_have_rows(event_range: EventRange) -> bool:
+    return event_range.counts is None or event_range.counts.landed > 0
+
+
+def check_fit_condition(outcome: OutcomeEvent, ranges: Sequence[Range]) -> None:
+    """Raises Conflict if a repair whose rows have come back has too many ranges with rows for one
+    condition. A shorter one would remove rows that the repair does not have."""
+    if len(ranges) <= MAX_RANGES:
+        return
+    raise Conflict(
+        f"rows of {ranges[0]} have come back before {outcome.plan_id} was finished",
+        why=f"its rows are in {len(ranges)} separate ranges of offsets, and no more than "
+        f"{MAX_RANGES} can be replaced in one commit",
+        do="restore the table to the version before they came back, then run again",
+    )
