@@ -188,6 +188,9 @@ class PlanCommitter:
     def _attempt(self, prepared: PreparedPlan) -> Attempt:
         """Tries once to commit an outcome as its kind of plan requires, the bytes in quarantine
         first. Does nothing if it has already landed."""
+        if prepared.plan.kind.traits.repairs:
+            # All that is checked for a repair has to be true of the version that it follows.
+            self._context.target.table.refresh_same_table()
         if self._outcomes.has_landed(prepared.plan):
             return CommittedOutcome(None, is_new=False)
         if (gone := self._commit_quarantine(prepared.outcome)) is not None:
@@ -218,10 +221,9 @@ class PlanCommitter:
 
     def _add(self, prepared: PreparedPlan) -> Attempt:
         """Adds the rows of an outcome to the table."""
-        plan = prepared.plan
         outcome = prepared.outcome
         self._context.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
-        if plan.kind.traits.repairs:
+        if prepared.plan.kind.traits.repairs:
             return self._repair(prepared)
         return self._context.target.writer.commit_outcome(outcome, prepared.planned_at_version)
 
@@ -229,15 +231,11 @@ class PlanCommitter:
         """Adds the rows of a repair. If something else has brought back rows at their offsets in
         the meantime, they take the place of those: whether it has is seen in the version that the
         commit follows."""
-        plan = prepared.plan
         outcome = prepared.outcome
         target = self._context.target
-        target.table.refresh_same_table()
-        if self._outcomes.has_landed(plan):
-            return CommittedOutcome(None, is_new=False)
         if (failure := self._file_failure(outcome)) is not None:
             return failure
-        ranges = self._replacement.ranges_of_repair(plan, outcome)
+        ranges = self._replacement.ranges_of_repair(prepared.plan, outcome)
         if self._replacement.has_rows_of(ranges):
             check_fit_condition(outcome, ranges)
             return self._replacement.commit_outcome(ranges, outcome)
