@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from rangeland import run
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
@@ -24,6 +27,7 @@ from rangeland.errors import (
     RangelandError,
     StorageFailed,
     TableRefused,
+    Unreachable,
     UsageError,
 )
 from rangeland.landing import landing_steps
@@ -34,9 +38,11 @@ from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target import table_location
 from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.target_schema import TargetSchema
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.table_audit import ReplacedRange
+from rangeland.progress_events import NoProgress
 from rangeland.spark.replace_where import RowsChanged
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
@@ -297,6 +303,53 @@ def test_a_plan_that_is_found_in_the_table_has_landed_if_its_version_cannot_be_r
     lake.history_error = error
     done = finisher_of(reading_of(target)).finish_entered(entered)
     assert (done.landed.version, done.landed.is_new) == (None, False)
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_rows_whose_null_partitions_cannot_be_named_have_landed(
+    lake: FailingLake, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: RangelandError
+) -> None:
+    """An earlier driver may have prepared them with another job file."""
+    target = drivers.another()
+    assert target.writer.enter(plan(), [])
+    reading = whole_reading(drivers, target, "rows.parquet")
+    (event_file,) = reading.files
+    without_time = replace(event_file.file, partition_values={"date": None})
+    reading.files = (replace(event_file, file=without_time),)
+    monkeypatch.setattr(TargetSchema, "layout", Mock(side_effect=error))
+    done = finisher_of(reading).finish_new(plan())
+    assert done.landed.is_new
+    (warning,) = reading._context.warnings
+    assert warning.startswith("records have landed with NULL in a column")
+    assert str(error) in warning
+
+
+@pytest.mark.parametrize(
+    "error",
+    [*FAILURES, Unreachable("the registry is down")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_after_a_redrive_says_that_its_rows_have_landed(
+    lake: FailingLake, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: RangelandError
+) -> None:
+    target = drivers.another()
+    assert target.writer.enter(plan(), [])
+    reading = whole_reading(drivers, target, "rows.parquet")
+    done = finisher_of(reading).finish_new(plan())
+    lease = SimpleNamespace(
+        is_needed=False, shared_reader=None, mirror=lambda **_: None, hold=nullcontext
+    )
+    monkeypatch.setattr(run, "open_landing", lambda *_: reading._context)
+    monkeypatch.setattr(run, "RunLease", lambda _: lease)
+    monkeypatch.setattr(run, "quarantined_ranges", Mock(side_effect=error))
+    monkeypatch.setattr(LandingSteps, "land_until_done", lambda steps: steps._finished.append(done))
+    monkeypatch.setattr(LandingSteps, "result", lambda *_: None)
+    with pytest.raises(type(error)) as caught:
+        run.redrive(drivers.job, cast(Any, None), NoProgress())
+    assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
+    with pytest.raises(type(error)) as dry:
+        run.redrive(drivers.job, cast(Any, None), NoProgress(), dry_run=True)
+    assert dry.value.data == error.data
 
 
 TABLE = SimpleNamespace(

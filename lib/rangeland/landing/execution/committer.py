@@ -135,14 +135,26 @@ class PlanCommitter:
         check_same_plan(plan, outcome)
         outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         _log_committed(plan, outcome, landed)
-        nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
-        if landed.is_new and nulls:
-            layout = self._context.target.table.schema.layout(self._context.row_schema)
-            for text in null_time_warnings(nulls, layout):
-                self._context.warn(text)
+        if landed.is_new:
+            self._warn_of_null_times(outcome)
         recovered = not (is_new or (shared is not None and shared.with_others))
         is_shared = shared is not None
         return CommittedPlan(plan, outcome, landed, recovered, is_shared)
+
+    def _warn_of_null_times(self, outcome: OutcomeEvent) -> None:
+        """The rows have landed by now, so whatever is in the way of saying more is a warning: an
+        earlier driver may have prepared them with a job file that this one's does not match."""
+        nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
+        if not nulls:
+            return
+        try:
+            layout = self._context.target.table.schema.layout(self._context.row_schema)
+        except RangelandError as error:
+            text = "records have landed with NULL in a column by which the table is partitioned"
+            self._context.warn(f"{text}; whether their time was unusable is unknown: {error}")
+            return
+        for text in null_time_warnings(nulls, layout):
+            self._context.warn(text)
 
     def _commit(self, prepared: PreparedPlan) -> tuple[OutcomeEvent, CommittedOutcome]:
         """Commits the outcome, or the one that counts instead: another driver's, or that of reading
