@@ -13,12 +13,14 @@ from rangeland.landing.special_plans import repaired_offsets
 from rangeland.landing.special_plans.repaired_offsets import (
     are_rows_unrecorded,
     check_fit_condition,
+    joined_ranges,
     ranges_with_rows,
 )
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.intervals import Interval
+from rangeland.planning.table_audit import LandedRange
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 
@@ -89,6 +91,27 @@ def test_ranges_that_do_not_fit_a_condition_are_refused_and_not_joined(
     monkeypatch.setattr(repaired_offsets, "MAX_RANGES", 2)
     with pytest.raises(Conflict, match="3 separate ranges"):
         check_fit_condition(outcome, ranges)
+
+
+def test_ranges_are_joined_where_no_landing_has_a_row() -> None:
+    """Landed were [0, 40) with markers at 9, 19 and 29, and no row since at 19; 34 was lost, and
+    36 quarantined."""
+    parts = [(0, 9), (10, 19), (20, 29), (30, 34), (35, 36), (37, 40), (50, 60), (61, 70)]
+    ranges = [Range(P0, *part) for part in parts]
+    first = LandedRange(Range(P0, 0, 40), 35, ((9, 10), (19, 20), (29, 30), (34, 35), (36, 37)))
+    later = LandedRange(Range(P0, 19, 20, "again"), 1, ())
+    uncounted = LandedRange(Range(P0, 50, 70), 12, None)
+    lost = [Loss(P0, 34, 35, LossKind.CORRUPT, ""), Loss(P0, 36, 37, LossKind.CORRUPT, "")]
+    joined = joined_ranges(ranges, [first, later, uncounted], lost)
+    expected = [(0, 19), (20, 34), (35, 36), (37, 40), (50, 60), (61, 70)]
+    assert [r.interval for r in joined] == expected
+
+
+def test_offsets_that_were_never_landed_keep_ranges_apart() -> None:
+    ranges = [Range(P0, 0, 9), Range(P0, 10, 19), Range(P1, 10, 19)]
+    assert joined_ranges(ranges, [], []) == ranges
+    landed_ranges = [LandedRange(Range(P0, 0, 9), 9, ()), LandedRange(Range(P0, 10, 19), 9, ())]
+    assert joined_ranges(ranges, landed_ranges, []) == ranges
 
 
 def test_losses_in_whose_place_other_records_were_landed_are_no_losses_of_the_outcome() -> None:

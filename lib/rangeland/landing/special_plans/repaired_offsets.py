@@ -6,18 +6,20 @@ that the log has lost, the row that came back may be the only copy. Pure.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rangeland.delta.ledger.events import EventRange, OutcomeEvent
 from rangeland.errors import Conflict
-from rangeland.grouping import by_partition
+from rangeland.grouping import by_partition, group_by
 from rangeland.loss import Loss
 from rangeland.model import Partition, Range
-from rangeland.planning.intervals import Interval, overlap, subtract
+from rangeland.planning.intervals import Interval, merge, overlap, subtract
+from rangeland.planning.table_audit import LandedRange, offsets_with_rows
 
-MAX_RANGES = 10_000
-"""The most ranges that one condition names: it is a text that Spark parses and plans."""
+MAX_RANGES = 1_000
+"""The most ranges that one condition names: Spark parses and plans each of them."""
 
 
 def are_rows_unrecorded(outcome: OutcomeEvent) -> bool:
@@ -63,6 +65,41 @@ def _is_unrecorded(event_range: EventRange) -> bool:
 
 def _may_have_rows(event_range: EventRange) -> bool:
     return event_range.counts is None or event_range.counts.landed > 0
+
+
+def joined_ranges(
+    ranges: Iterable[Range], landed_ranges: Iterable[LandedRange], losses: Iterable[Loss]
+) -> list[Range]:
+    """The same ranges, joined across offsets at which the table has no row of any landing: each was
+    landed and has never had one, such as the marker of a transaction. ``landed_ranges`` and
+    ``losses`` are all of the ledger: offsets that are lost, or may still be landed from quarantine,
+    keep ranges apart."""
+    landed = group_by(landed_ranges, lambda landed_range: landed_range.range.partition)
+    lost = by_partition(losses)
+    joined = []
+    for partition, parts in by_partition(ranges).items():
+        known = landed.get(partition, [])
+        own = [part.interval for part in parts]
+        rowless = [interval for one in known for interval in one.rowless or ()]
+        whole = (min(start for start, _ in own), max(end for _, end in own))
+        kept_apart = merge(
+            [
+                *subtract(whole, [*own, *rowless]),
+                *(interval for one in known for interval in offsets_with_rows(one)),
+                *(loss.interval for loss in lost.get(partition, ())),
+            ]
+        )
+        bridges = [gap for gap in subtract(whole, own) if not _overlaps(gap, kept_apart)]
+        for start, end in merge([*own, *bridges]):
+            joined.append(replace(parts[0], from_offset=start, until_offset=end))
+    return joined
+
+
+def _overlaps(interval: Interval, others: Sequence[Interval]) -> bool:
+    """Whether one of the others, which are merged, has offsets of the interval."""
+    start, end = interval
+    index = bisect_left(others, end, key=lambda other: other[0])
+    return index > 0 and others[index - 1][1] > start
 
 
 def check_fit_condition(outcome: OutcomeEvent, ranges: Sequence[Range]) -> None:

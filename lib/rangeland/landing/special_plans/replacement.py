@@ -16,10 +16,12 @@ from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import TableRefused, UsageError
+from rangeland.landing.audit.verification import landed_ranges_of
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.repaired_offsets import (
     MAX_RANGES,
     are_rows_unrecorded,
+    joined_ranges,
     ranges_with_rows,
 )
 from rangeland.landing.target.job_history import JobHistory
@@ -66,11 +68,17 @@ class Replacement:
         return compare(old.where(where), new, table.log_columns, by_broker=by_broker)
 
     def ranges_of_repair(self, plan: Plan, outcome: OutcomeEvent) -> list[Range]:
-        """The offsets at which a repair has rows: those that its commit may replace."""
-        events = self._context.target.history.losses(plan.id)
-        losses = [event.loss for event in events if event.plan_hash]
+        """The offsets at which a repair has rows: those that its commit may replace. If they are
+        many ranges, offsets at which no landing has a row may join them."""
+        history = self._context.target.history
+        losses = [event.loss for event in history.losses(plan.id) if event.plan_hash]
         in_files = self._offsets_in_files(outcome) if are_rows_unrecorded(outcome) else None
-        return ranges_with_rows(outcome, losses, in_files)
+        ranges = ranges_with_rows(outcome, losses, in_files)
+        if len(ranges) <= MAX_RANGES:
+            return ranges
+        all_losses = history.losses()
+        landed_ranges = landed_ranges_of(history.landings(), all_losses)
+        return joined_ranges(ranges, landed_ranges, [event.loss for event in all_losses])
 
     def _offsets_in_files(self, outcome: OutcomeEvent) -> dict[Partition, list[Interval]]:
         """The offsets of the rows in an outcome's files."""
