@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from rangeland import run
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
@@ -39,6 +40,7 @@ from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target import table_location
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.target_schema import TargetSchema
+from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.table_audit import ReplacedRange
@@ -77,6 +79,7 @@ class FailingLake(LakeInMemory):
         self.path = ""
         self.load_error: RangelandError | None = None
         self.history_error: RangelandError | None = None
+        self.parameters: dict[str, str | None] = {}
 
     def load(self, path: str) -> Version | None:
         if path == self.path and self.load_error is not None:
@@ -86,7 +89,8 @@ class FailingLake(LakeInMemory):
     def commits(self, path: str, since: int) -> list[CommitMetadata]:
         if path == self.path and self.history_error is not None:
             raise self.history_error
-        return super().commits(path, since)
+        commits = super().commits(path, since)
+        return [replace(commit, parameters=self.parameters) for commit in commits]
 
 
 @pytest.fixture
@@ -200,17 +204,62 @@ def test_a_replacement_is_not_given_up_as_long_as_nothing_shows_whether_it_was_c
     assert replacing.attempt_in_ledger(drivers) == 0
 
 
+def miss_the_file(attempt: int) -> None:
+    why = "File file:/lake/t/day%3D1/old.parquet does not exist"
+    raise StorageFailed("could not replace rows", why=why).with_answers(data=ALL_OR_NOTHING)
+
+
 def test_a_replacement_that_the_table_does_not_have_is_given_up(
     replacing: Replacing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_a_file(replacing.target, monkeypatch)
     replacing.commits_at = 0
-    replacing.then = lose_the_response
+    replacing.then = miss_the_file
     with pytest.raises(TableRefused, match=r"file old\.parquet is gone") as caught:
         replacing.committer.finish_new(REPLACING)
     assert caught.value.data == Conflict.data
     replacing.target.ledger.refresh()
     assert replacing.target.history.unfinished_plans() == []
+
+
+def test_a_replacement_that_fails_for_another_reason_than_a_file_that_is_gone_stays(
+    replacing: Replacing, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_a_file(replacing.target, monkeypatch)
+    replacing.commits_at = 0
+    replacing.then = lose_the_response
+    with pytest.raises(StorageFailed, match="could not replace rows") as caught:
+        replacing.committer.finish_new(REPLACING)
+    assert caught.value.data == ALL_OR_NOTHING
+    replacing.target.ledger.refresh()
+    (left,) = replacing.target.history.unfinished_plans()
+    assert left.plan.id == REPLACING.id
+    assert replacing.attempt_in_ledger(drivers) == 0
+
+
+@pytest.mark.parametrize("replaces", [True, False], ids=["replaced", "given up"])
+def test_a_replacement_that_another_driver_ends_while_it_is_given_up_ends_as_it_did_there(
+    replacing: Replacing, monkeypatch: pytest.MonkeyPatch, replaces: bool
+) -> None:
+    lose_a_file(replacing.target, monkeypatch)
+    replacing.commits_at = 0
+    replacing.then = miss_the_file
+    give_up = TargetWriter.give_up
+
+    def give_up_late(*about: Any) -> OutcomeEvent:
+        outcome = give_up(*about)
+        replacing.commit()
+        condition = {"predicate": '["(offset < 100)"]'} if replaces else {}
+        replacing.lake.parameters = {"mode": "Overwrite", **condition}
+        return outcome
+
+    monkeypatch.setattr(TargetWriter, "give_up", give_up_late)
+    if replaces:
+        done = replacing.committer.finish_new(REPLACING)
+        assert (len(done.outcome.files), done.landed.is_new) == (1, False)
+    else:
+        with pytest.raises(TableRefused, match=r"file old\.parquet is gone"):
+            replacing.committer.finish_new(REPLACING)
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)

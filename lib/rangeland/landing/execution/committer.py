@@ -44,7 +44,7 @@ from rangeland.landing.target.target_writer import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.spark.replace_where import RowsChanged
+from rangeland.spark.replace_where import RowsChanged, names_file
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
@@ -284,11 +284,14 @@ class PlanCommitter:
 
     def _judge_failed_replacement(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
         """Decides whether a replacement that failed was committed after all. If it was not, and
-        files of the table are gone, gives the plan up; otherwise raises the error."""
+        failed because files of the table are gone, gives the plan up; otherwise raises the
+        error."""
         plan = prepared.plan
         if self._outcomes.has_landed_by_now(plan):
             return CommittedOutcome(None, is_new=False)
-        if not (files := self._context.target.table.gone_files()):
+        gone = self._context.target.table.gone_files()
+        files = [file for file in gone if names_file(error, file.path)]
+        if not files:
             raise error
         gone_error = gone_rows_error(plan, files, error)
         match self._outcomes.give_up(plan, gone_error, prepared.outcome):
