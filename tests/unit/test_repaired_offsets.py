@@ -12,7 +12,7 @@ from rangeland.errors import Conflict
 from rangeland.landing.special_plans import repaired_offsets
 from rangeland.landing.special_plans.repaired_offsets import (
     are_rows_unrecorded,
-    check_fit_condition,
+    check_can_be_replaced,
     joined_ranges,
     ranges_with_rows,
 )
@@ -87,10 +87,10 @@ def test_ranges_that_do_not_fit_a_condition_are_refused_and_not_joined(
 ) -> None:
     outcome = outcome_of(landed(0, 10, 7, ((2, 3), (5, 7))))
     ranges = ranges_with_rows(outcome)
-    check_fit_condition(outcome, ranges)
+    check_can_be_replaced(outcome, ranges)
     monkeypatch.setattr(repaired_offsets, "MAX_RANGES", 2)
     with pytest.raises(Conflict, match="3 separate ranges"):
-        check_fit_condition(outcome, ranges)
+        check_can_be_replaced(outcome, ranges)
 
 
 def test_ranges_are_joined_where_no_landing_has_a_row() -> None:

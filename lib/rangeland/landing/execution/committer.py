@@ -37,7 +37,7 @@ from rangeland.landing.execution.outcome_preparation import GivenUp, OutcomePrep
 from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
-from rangeland.landing.special_plans.repaired_offsets import check_fit_condition
+from rangeland.landing.special_plans.repaired_offsets import check_can_be_replaced
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.target_writer import check_same_plan
@@ -249,7 +249,7 @@ class PlanCommitter:
             return failure
         ranges = self._replacement.ranges_of_repair(prepared.plan, outcome)
         if self._replacement.has_rows_of(ranges):
-            check_fit_condition(outcome, ranges)
+            check_can_be_replaced(outcome, ranges)
             return self._replacement.commit_outcome(ranges, outcome)
         return target.writer.commit_outcome(
             outcome,

@@ -102,7 +102,7 @@ def _overlaps(interval: Interval, others: Sequence[Interval]) -> bool:
     return index > 0 and others[index - 1][1] > start
 
 
-def check_fit_condition(outcome: OutcomeEvent, ranges: Sequence[Range]) -> None:
+def check_can_be_replaced(outcome: OutcomeEvent, ranges: Sequence[Range]) -> None:
     """Raises Conflict if a repair whose rows have come back has too many ranges with rows for one
     condition. A shorter one would remove rows that the repair does not have."""
     if len(ranges) <= MAX_RANGES:
