@@ -112,7 +112,8 @@ def backfill(
 def land_plans(context: LandingContext) -> RunResult:
     """Lands plans of the command's kind until nothing is left to land, after finishing any
     unfinished plans that come first."""
-    return _with_lease(context, LandingSteps.land_until_done)
+    steps, draft = _with_lease(context, LandingSteps.land_until_done)
+    return steps.result(draft)
 
 
 def redrive(
@@ -127,8 +128,18 @@ def redrive(
     dry run only reports them."""
     kind = PlanKind.REREAD if from_log else PlanKind.REDRIVE
     context = open_landing(job, spark, progress, kind)
-    done = None if dry_run else land_plans(context)
-    progress.step("reading the quarantine")
+    if dry_run:
+        return _redrive_result(context, None)
+    steps, draft = _with_lease(context, LandingSteps.land_until_done)
+    done = steps.result(draft)
+    with steps.counting_landed():
+        return _redrive_result(context, done)
+
+
+def _redrive_result(context: LandingContext, done: RunResult | None) -> RedriveResult:
+    """What was landed, if anything was to be, and what is in quarantine now."""
+    job = context.job
+    context.progress.step("reading the quarantine")
     context.target.ledger.refresh()
     batches = quarantined_ranges(context)
     seconds = time.monotonic() - context.began_at
@@ -154,7 +165,8 @@ def apply(
         what = f"the plan belongs to the job {plan.job}"
         why = f"the job file is that of {job.name}"
         raise Conflict(what, why=why, do="apply the plan with the job file it was made with")
-    return _with_lease(context, lambda steps: steps.apply(plan, unplanned_losses))
+    steps, draft = _with_lease(context, lambda steps: steps.apply(plan, unplanned_losses))
+    return steps.result(draft)
 
 
 # --- the group -----------------------------------------------------------------------------------
@@ -162,8 +174,9 @@ def apply(
 
 def _with_lease(
     context: LandingContext, work: Callable[[LandingSteps], PlanDraft | None]
-) -> RunResult:
-    """Does the work, and mirrors the checkpoint, while holding a lease if one is needed."""
+) -> tuple[LandingSteps, PlanDraft | None]:
+    """Does the work, and mirrors the checkpoint, while holding a lease if one is needed. Returns
+    the steps that are done, with the last draft."""
     lease = RunLease(context)
     steps = LandingSteps(context, lease.shared_reader, lease.mirror)
     if lease.is_needed:
@@ -172,4 +185,4 @@ def _with_lease(
     with lease.hold():
         draft = work(steps)
         lease.mirror(to_the_end=True)
-    return steps.result(draft)
+    return steps, draft

@@ -94,8 +94,10 @@ class Watched(TargetWriter):
 
     moments: Moments
 
-    def commit_outcome(self, outcome: Any, since: int | None, dead: Any = ()) -> Any:
-        landed = super().commit_outcome(outcome, since, dead)
+    def commit_outcome(
+        self, outcome: Any, since: int | None, dead: Any = (), expected_version: int | None = None
+    ) -> Any:
+        landed = super().commit_outcome(outcome, since, dead, expected_version)
         self.moments.reach(COMMITTED)
         return landed
 

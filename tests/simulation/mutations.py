@@ -131,9 +131,9 @@ TABLE = (
     Mutation(
         "files that are gone stay in the table",
         Change(
-            "landing.execution.committer:PlanCommitter._add",
-            "target.writer.commit_outcome(outcome, version, target.table.gone_files())",
-            "target.writer.commit_outcome(outcome, version)",
+            "landing.execution.committer:PlanCommitter._repair",
+            "target.table.gone_files(),",
+            "(),",
         ),
     ),
     Mutation(

@@ -189,7 +189,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     for module, names in (
         (removed_and_unknown_rows, ("table_frame", "has_rows")),
         (table_rows, ("table_frame", "intervals_in", "rows_of_entries")),
-        (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
+        (replacement, ("table_frame", "has_rows", "intervals_in", "prepared_frame", "compare")),
         (table_adoption, ("table_frame", "intervals_in")),
     ):
         for name in names:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from rangeland.delta.transaction_log.table_commit import CommittedOutcome, commit_once
+from rangeland.delta.transaction_log.table_commit import (
+    CommittedOutcome,
+    TableMoved,
+    commit_once,
+)
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
 from tests.simulation.delta import SimulatedKernel, Tables
@@ -58,3 +63,20 @@ def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
     assert commit_once(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(1, is_new=True)
     assert commit_once(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=True)
     assert commit_once(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=False)
+
+
+def test_a_landing_that_expects_a_version_does_not_follow_another(
+    kernel: SimulatedKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rangeland.delta.transaction_log.table_commit.gone_files", lambda *_: ())
+    old = kernel.create(PATH, SCHEMA)
+    request = CommitRequest(JOB, 1, [], expected_version=old.version)
+    kernel.commit(PATH, CommitRequest("people", 1, []))
+    moved = commit_once(kernel, old, request)
+    assert isinstance(moved, TableMoved)
+    assert moved.path == PATH
+    newest = kernel.load(PATH)
+    assert newest is not None
+    request = replace(request, expected_version=newest.version)
+    assert commit_once(kernel, newest, request) == CommittedOutcome(2, is_new=True)
+    assert commit_once(kernel, newest, request) == CommittedOutcome(2, is_new=False)

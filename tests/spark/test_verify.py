@@ -606,7 +606,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     class Died(BaseException):
         pass
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise Died
 
     with monkeypatch.context() as patch:
@@ -617,6 +617,34 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     rangeland.land(landed, spark)
     assert verified(landed, spark)["ok"]
     assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
+
+
+@pytest.mark.slow
+def test_rows_that_came_back_and_cannot_be_landed_again_are_not_removed(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    version = open_target(spark, landed).table.version
+    rows = rows_of(table_of(spark, table))
+    sql(f"DELETE FROM delta.`{table}` WHERE partition = 0 OR offset < 5")
+    delete_records(kafka.bootstrap, topic, {0: 60})
+    job = job_of(kafka.bootstrap, table, topic, policy={"expired": "skip"})
+
+    class Died(BaseException):
+        pass
+
+    def die(*_: object, **__: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TargetWriter, "commit_outcome", die)
+        with pytest.raises(Died):
+            rangeland.backfill(job, spark, missing=True)
+    sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {version}")
+    assert rows_of(table_of(spark, table)) == rows
+    result = rangeland.land(job, spark)
+    assert (result.counts.landed, result.counts.lost) == (45, 60)
+    assert rows_of(table_of(spark, table)) == rows
 
 
 @pytest.mark.parametrize("step", ["missing", "replace"])
@@ -636,7 +664,7 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
     class Died(BaseException):
         pass
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise Died
 
     commits: type = {"missing": TargetWriter, "replace": Replacement}[step]

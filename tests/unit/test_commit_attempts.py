@@ -13,6 +13,7 @@ from rangeland.delta.transaction_log.table_commit import (
     FilesUnfit,
     NotCommitted,
     RowsRefused,
+    TableMoved,
 )
 from rangeland.errors import Conflict, StorageFailed, TableRefused
 from rangeland.landing.execution.commit_failures import (
@@ -28,6 +29,7 @@ from rangeland.planning.plan import PlanId
 from rangeland.spark.replace_where import RowsChanged
 
 CHANGED = RowsChanged("lake/t", "OPTIMIZE was first")
+MOVED = TableMoved("lake/t", "RESTORE was first")
 LANDED = CommittedOutcome(7, is_new=True)
 FOUND = CommittedOutcome(6, is_new=False)
 GONE = FilesGone(("part-1.parquet",))
@@ -58,6 +60,19 @@ def test_the_last_attempt_at_an_outcome_whose_rows_have_changed_raises_a_conflic
     assert isinstance(step, Raise)
     assert isinstance(step.error, Conflict)
     assert step.error.why == "another writer has changed them: OPTIMIZE was first"
+
+
+@pytest.mark.parametrize("was_read_again", [False, True])
+def test_a_repair_whose_table_has_moved_is_tried_again_a_few_times(was_read_again: bool) -> None:
+    last = MAX_ATTEMPTS - 1
+    steps = [
+        step_after_failure(PLAN_ID, MOVED, conflicts, was_read_again=was_read_again)
+        for conflicts in range(MAX_ATTEMPTS)
+    ]
+    assert steps[:last] == [TryAgain("RESTORE was first")] * last
+    assert isinstance(steps[last], Raise)
+    assert isinstance(steps[last].error, Conflict)
+    assert steps[last].error.what == "could not land missing rows in lake/t"
 
 
 @pytest.mark.parametrize("conflicts", [0, MAX_ATTEMPTS - 1])

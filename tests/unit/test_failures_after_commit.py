@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +12,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from rangeland import run
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
@@ -24,6 +28,7 @@ from rangeland.errors import (
     RangelandError,
     StorageFailed,
     TableRefused,
+    Unreachable,
     UsageError,
 )
 from rangeland.landing import landing_steps
@@ -34,9 +39,12 @@ from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target import table_location
 from rangeland.landing.target.landing_target import LandingTarget
+from rangeland.landing.target.target_schema import TargetSchema
+from rangeland.landing.target.target_writer import TargetWriter
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.table_audit import ReplacedRange
+from rangeland.progress_events import NoProgress
 from rangeland.spark.replace_where import RowsChanged
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
@@ -71,6 +79,7 @@ class FailingLake(LakeInMemory):
         self.path = ""
         self.load_error: RangelandError | None = None
         self.history_error: RangelandError | None = None
+        self.parameters: dict[str, str | None] = {}
 
     def load(self, path: str) -> Version | None:
         if path == self.path and self.load_error is not None:
@@ -80,7 +89,8 @@ class FailingLake(LakeInMemory):
     def commits(self, path: str, since: int) -> list[CommitMetadata]:
         if path == self.path and self.history_error is not None:
             raise self.history_error
-        return super().commits(path, since)
+        commits = super().commits(path, since)
+        return [replace(commit, parameters=self.parameters) for commit in commits]
 
 
 @pytest.fixture
@@ -194,17 +204,62 @@ def test_a_replacement_is_not_given_up_as_long_as_nothing_shows_whether_it_was_c
     assert replacing.attempt_in_ledger(drivers) == 0
 
 
+def miss_the_file(attempt: int) -> None:
+    why = "File file:/lake/t/day%3D1/old.parquet does not exist"
+    raise StorageFailed("could not replace rows", why=why).with_answers(data=ALL_OR_NOTHING)
+
+
 def test_a_replacement_that_the_table_does_not_have_is_given_up(
     replacing: Replacing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_a_file(replacing.target, monkeypatch)
     replacing.commits_at = 0
-    replacing.then = lose_the_response
+    replacing.then = miss_the_file
     with pytest.raises(TableRefused, match=r"file old\.parquet is gone") as caught:
         replacing.committer.finish_new(REPLACING)
     assert caught.value.data == Conflict.data
     replacing.target.ledger.refresh()
     assert replacing.target.history.unfinished_plans() == []
+
+
+def test_a_replacement_that_fails_for_another_reason_than_a_file_that_is_gone_stays(
+    replacing: Replacing, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose_a_file(replacing.target, monkeypatch)
+    replacing.commits_at = 0
+    replacing.then = lose_the_response
+    with pytest.raises(StorageFailed, match="could not replace rows") as caught:
+        replacing.committer.finish_new(REPLACING)
+    assert caught.value.data == ALL_OR_NOTHING
+    replacing.target.ledger.refresh()
+    (left,) = replacing.target.history.unfinished_plans()
+    assert left.plan.id == REPLACING.id
+    assert replacing.attempt_in_ledger(drivers) == 0
+
+
+@pytest.mark.parametrize("replaces", [True, False], ids=["replaced", "given up"])
+def test_a_replacement_that_another_driver_ends_while_it_is_given_up_ends_as_it_did_there(
+    replacing: Replacing, monkeypatch: pytest.MonkeyPatch, replaces: bool
+) -> None:
+    lose_a_file(replacing.target, monkeypatch)
+    replacing.commits_at = 0
+    replacing.then = miss_the_file
+    give_up = TargetWriter.give_up
+
+    def give_up_late(*about: Any) -> OutcomeEvent:
+        outcome = give_up(*about)
+        replacing.commit()
+        condition = {"predicate": '["(offset < 100)"]'} if replaces else {}
+        replacing.lake.parameters = {"mode": "Overwrite", **condition}
+        return outcome
+
+    monkeypatch.setattr(TargetWriter, "give_up", give_up_late)
+    if replaces:
+        done = replacing.committer.finish_new(REPLACING)
+        assert (len(done.outcome.files), done.landed.is_new) == (1, False)
+    else:
+        with pytest.raises(TableRefused, match=r"file old\.parquet is gone"):
+            replacing.committer.finish_new(REPLACING)
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
@@ -297,6 +352,53 @@ def test_a_plan_that_is_found_in_the_table_has_landed_if_its_version_cannot_be_r
     lake.history_error = error
     done = finisher_of(reading_of(target)).finish_entered(entered)
     assert (done.landed.version, done.landed.is_new) == (None, False)
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_rows_whose_null_partitions_cannot_be_named_have_landed(
+    lake: FailingLake, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: RangelandError
+) -> None:
+    """An earlier driver may have prepared them with another job file."""
+    target = drivers.another()
+    assert target.writer.enter(plan(), [])
+    reading = whole_reading(drivers, target, "rows.parquet")
+    (event_file,) = reading.files
+    without_time = replace(event_file.file, partition_values={"date": None})
+    reading.files = (replace(event_file, file=without_time),)
+    monkeypatch.setattr(TargetSchema, "layout", Mock(side_effect=error))
+    done = finisher_of(reading).finish_new(plan())
+    assert done.landed.is_new
+    (warning,) = reading._context.warnings
+    assert warning.startswith("records have landed with NULL in a column")
+    assert str(error) in warning
+
+
+@pytest.mark.parametrize(
+    "error",
+    [*FAILURES, Unreachable("the registry is down")],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_after_a_redrive_says_that_its_rows_have_landed(
+    lake: FailingLake, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: RangelandError
+) -> None:
+    target = drivers.another()
+    assert target.writer.enter(plan(), [])
+    reading = whole_reading(drivers, target, "rows.parquet")
+    done = finisher_of(reading).finish_new(plan())
+    lease = SimpleNamespace(
+        is_needed=False, shared_reader=None, mirror=lambda **_: None, hold=nullcontext
+    )
+    monkeypatch.setattr(run, "open_landing", lambda *_: reading._context)
+    monkeypatch.setattr(run, "RunLease", lambda _: lease)
+    monkeypatch.setattr(run, "quarantined_ranges", Mock(side_effect=error))
+    monkeypatch.setattr(LandingSteps, "land_until_done", lambda steps: steps._finished.append(done))
+    monkeypatch.setattr(LandingSteps, "result", lambda *_: None)
+    with pytest.raises(type(error)) as caught:
+        run.redrive(drivers.job, cast(Any, None), NoProgress())
+    assert caught.value.data.startswith("1 plan had been landed completely; after that, ")
+    with pytest.raises(type(error)) as dry:
+        run.redrive(drivers.job, cast(Any, None), NoProgress(), dry_run=True)
+    assert dry.value.data == error.data
 
 
 TABLE = SimpleNamespace(

@@ -12,7 +12,12 @@ from pyspark.errors import AnalysisException
 from rangeland.errors import ALL_OR_NOTHING, WITH_ROOM, Conflict, StorageFailed, TableRefused
 from rangeland.landing.execution.commit_failures import rows_changed_error
 from rangeland.planning.plan import PlanId
-from rangeland.spark.replace_where import RowsChanged, reading_prepared_files, replace_rows
+from rangeland.spark.replace_where import (
+    RowsChanged,
+    names_file,
+    reading_prepared_files,
+    replace_rows,
+)
 
 DELTA = "io.delta.exceptions."
 
@@ -213,3 +218,26 @@ def test_prepared_files_that_are_gone_may_come_back(error: Exception) -> None:
 def test_a_query_that_is_wrong_does_not_count_as_a_store_that_fails() -> None:
     with pytest.raises(Refused), reading_prepared_files("lake/t"):
         raise Refused("UNRESOLVED_COLUMN")
+
+
+NO_FILE = "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file "
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        from_java(("org.apache.spark.SparkException", f"{NO_FILE}file:///t/day=1/a%20b.parquet.")),
+        Captured(
+            ("org.apache.spark.SparkException", "Job aborted"),
+            ("org.apache.spark.SparkException", f"{NO_FILE}s3a://t/day=1/a%20b.parquet."),
+            ("java.io.FileNotFoundException", "404"),
+        ),
+        from_java(("java.io.FileNotFoundException", "File does not exist: /t/day=1/a b.parquet")),
+    ],
+)
+def test_a_failure_names_the_file_that_it_is_about(error: Exception) -> None:
+    failure = failure_of(error)
+    assert names_file(failure, "day=1/a b.parquet")
+    assert not names_file(failure, "day=1/b.parquet-2")
+    assert names_file(failure.with_answers(data="x"), "a b.parquet")
+    assert not names_file(StorageFailed("could not replace rows", why="timeout"), "a b.parquet")

@@ -69,13 +69,18 @@ class CommitMetadata:
         return self.operation == "RESTORE"
 
     @property
+    def has_condition(self) -> bool:
+        """Whether it deletes or replaces rows by a condition."""
+        return any(self.parameters.get(name) not in _EVERYTHING for name in _CONDITIONS)
+
+    @property
     def replaces_all(self) -> bool:
         """Whether it removed all rows of the table before it added its own, if any. A commit that
         deletes or replaces rows by a condition does not."""
         operation = self.operation.upper()
         if "REPLACE TABLE" in operation or operation == "TRUNCATE":
             return True
-        if any(self.parameters.get(name) not in _EVERYTHING for name in _CONDITIONS):
+        if self.has_condition:
             return False
         mode = str(self.parameters.get("mode") or "").lower()
         return operation == "DELETE" or (operation == "WRITE" and mode == "overwrite")

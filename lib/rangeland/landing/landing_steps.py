@@ -248,8 +248,8 @@ class LandingSteps:
     @contextmanager
     def _recording_losses(self) -> Iterator[None]:
         """If a loss ends a command inside this that moves the checkpoint, it is recorded in the
-        ledger, if there is one. Errors are as from ``_count_landed``."""
-        with _count_landed(self._finished):
+        ledger, if there is one. Errors are as from ``counting_landed``."""
+        with self.counting_landed():
             try:
                 yield
             except (RangeLost, BadRecord) as error:
@@ -269,7 +269,7 @@ class LandingSteps:
         """The result of the command, once the last upkeep of table and ledger is done."""
         context = self._context
         target = context.target
-        with _count_landed(self._finished):
+        with self.counting_landed():
             notes = draft.notes if draft is not None else plaintext_secret_warnings(context.job)
             if self._finished and (warning := target.ledger.compact()):
                 context.warn(warning)
@@ -282,12 +282,12 @@ class LandingSteps:
                 warnings=tuple(context.warnings),
             )
 
-
-@contextmanager
-def _count_landed(finished: Sequence[CommittedPlan]) -> Iterator[None]:
-    """An error that is raised inside it says how many of these plans have landed by then."""
-    try:
-        yield
-    except RangelandError as error:
-        landed = sum(1 for plan in finished if plan.outcome.has_landed_ranges)
-        raise error.after_landing(landed) from error.__cause__
+    @contextmanager
+    def counting_landed(self) -> Iterator[None]:
+        """An error that is raised inside it says how many plans the command has landed by then.
+        ``result`` and what lands do so by themselves."""
+        try:
+            yield
+        except RangelandError as error:
+            landed = sum(1 for plan in self._finished if plan.outcome.has_landed_ranges)
+            raise error.after_landing(landed) from error.__cause__

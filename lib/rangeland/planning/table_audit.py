@@ -263,14 +263,14 @@ def _parts_of(landed_ranges: Iterable[LandedRange], holes: Iterable[Range]) -> l
         for hole in holes:
             if landed_range.range.partition != hole.partition:
                 continue
-            rows = _rows_of(landed_range)
+            rows = offsets_with_rows(landed_range)
             missing = [i for interval in unlocated[hole] for i in overlap(interval, rows)]
             parts += [_cut(landed_range.range, a, b) for a, b in missing]
             unlocated[hole] = [i for x in unlocated[hole] for i in subtract(x, missing)]
     return parts
 
 
-def _rows_of(landed_range: LandedRange) -> list[Interval]:
+def offsets_with_rows(landed_range: LandedRange) -> list[Interval]:
     """The offsets at which a range may have rows."""
     whole = landed_range.range.interval
     if landed_range.rowless is None:
@@ -285,7 +285,7 @@ def _of_others(landed_ranges: Iterable[LandedRange], r: Range) -> list[Interval]
         for landed_range in landed_ranges
         if landed_range.range.partition == r.partition
         and not may_be_same(landed_range.topic_id, r.topic_id)
-        for i in overlap(r.interval, _rows_of(landed_range))
+        for i in overlap(r.interval, offsets_with_rows(landed_range))
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.java_bridge.java_errors import java_chain, translate
@@ -231,6 +232,15 @@ def _is_in_log(spark: SparkSession, path: str, mark: str) -> bool:
         with at_stage(PlanStage.UNCONFIRMED):
             what = f"could not see whether rows of {path} were replaced"
             raise _spark_error(what, _causes(error)) from error
+
+
+def names_file(error: RangelandError, path: str) -> bool:
+    """Whether an error, or the exception of Spark that it was made from, names this file."""
+    cause = error.__cause__
+    chain = _causes(cause) if isinstance(cause, Exception) else ()
+    name = path.rpartition("/")[2]
+    texts = [error.what, error.why, *(message for _, message in chain)]
+    return any(name in text or quote(name) in text for text in texts)
 
 
 def _causes(error: Exception) -> Sequence[tuple[str, str]]:

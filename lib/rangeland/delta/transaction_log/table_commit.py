@@ -80,6 +80,15 @@ NotCommitted = FilesGone | FilesUnfit | RowsRefused
 
 
 @dataclass(frozen=True, slots=True)
+class TableMoved:
+    """Another writer has committed after the version that the request expects: nothing was
+    committed."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """A RESTORE removed landings that the table's transactions still have, or may have done so.
 
@@ -95,9 +104,10 @@ class Restored:
 
 def commit_once(
     delta: DeltaKernel, table: str | Snapshot, request: CommitRequest, since: int = 0
-) -> CommittedOutcome | NotCommitted:
+) -> CommittedOutcome | NotCommitted | TableMoved:
     """Commits exactly once. The ``schema`` of the request is the schema of its files: the table's
-    follows it in the same commit. If files are removed, a concurrent commit is a Conflict.
+    follows it in the same commit. If files are removed, a concurrent commit is a Conflict, and
+    TableMoved if the request expects a version.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it only
     shortens the search for the commit of an earlier call."""
@@ -109,19 +119,24 @@ def commit_once(
         request,
         properties=_to_set(snapshot, request.properties),
         schema_json=change.schema_json if change.is_any else "",
-        expected_version=snapshot.version if request.removed else None,
+        expected_version=_expected_version(snapshot, request),
     )
     try:
         done = _commit(delta, snapshot, new)
-    except (Conflict, TableRefused):
+    except (Conflict, TableRefused) as error:
         # A commit whose response was lost may conflict with itself, or be denied when it is sent
         # again. What Delta Kernel refuses may be in this snapshot only, and no longer in the table.
         with at_stage(PlanStage.UNCONFIRMED):
             latest = delta.load(snapshot.path)
         if latest is None or latest.table_id != snapshot.table_id:
             raise
-        if not (_has(latest, request) or _may_try_again(latest, snapshot, request)):
+        if _has(latest, request):
+            return commit_once(delta, latest, replace(request, expected_version=None), since)
+        may_try_again = _may_try_again(latest, snapshot, request)
+        if not (may_try_again or _has_moved(latest, request, error)):
             raise
+        if request.expected_version is not None:
+            return TableMoved(snapshot.path, error.why)
         return commit_once(delta, latest, request, since)
     match done:
         case FilesGone():
@@ -167,6 +182,19 @@ def _require_table(delta: DeltaKernel, table: str | Snapshot) -> Snapshot:
 
 def _has(snapshot: Snapshot, request: CommitRequest) -> bool:
     return (snapshot.transaction_version(request.application) or 0) >= request.sequence
+
+
+def _expected_version(snapshot: Snapshot, request: CommitRequest) -> int | None:
+    """The version that the commit has to follow, if any other would do harm."""
+    if request.expected_version is not None:
+        return request.expected_version
+    return snapshot.version if request.removed else None
+
+
+def _has_moved(latest: Snapshot, request: CommitRequest, error: RangelandError) -> bool:
+    """Whether a conflict is with a commit after the version that the request expects."""
+    expected = request.expected_version
+    return isinstance(error, Conflict) and expected not in (None, latest.version)
 
 
 def _may_try_again(latest: Snapshot, snapshot: Snapshot, request: CommitRequest) -> bool:

@@ -11,13 +11,14 @@ from rangeland.delta.transaction_log.table_commit import (
     FilesUnfit,
     NotCommitted,
     RowsRefused,
+    TableMoved,
 )
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.spark.replace_where import RowsChanged
 
 MAX_ATTEMPTS = 3
-"""The most attempts to commit one outcome while other writers change the rows that it replaces."""
+"""The most attempts to commit one outcome while other writers change the table in its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,22 @@ class Raise:
 
 
 def step_after_failure(
-    plan_id: PlanId, failure: RowsChanged | NotCommitted, conflicts: int, *, was_read_again: bool
+    plan_id: PlanId,
+    failure: RowsChanged | TableMoved | NotCommitted,
+    conflicts: int,
+    *,
+    was_read_again: bool,
 ) -> TryAgain | ReadAgain | Raise:
     """What follows a failed attempt to commit an outcome that has not landed otherwise.
-    ``conflicts``: how many earlier attempts at the same outcome have met RowsChanged."""
-    if isinstance(failure, RowsChanged):
-        is_last = conflicts + 1 == MAX_ATTEMPTS
-        return Raise(rows_changed_error(failure)) if is_last else TryAgain(failure.why)
-    return Raise(commit_error(plan_id, failure)) if was_read_again else ReadAgain(failure)
+    ``conflicts``: how many earlier attempts at the same outcome other writers have prevented."""
+    match failure:
+        case RowsChanged():
+            error = rows_changed_error(failure)
+        case TableMoved():
+            error = table_moved_error(failure)
+        case _:
+            return Raise(commit_error(plan_id, failure)) if was_read_again else ReadAgain(failure)
+    return Raise(error) if conflicts + 1 == MAX_ATTEMPTS else TryAgain(failure.why)
 
 
 def read_again_warning(failure: NotCommitted) -> str:
@@ -83,6 +92,15 @@ def commit_error(plan_id: PlanId, failure: NotCommitted) -> RangelandError:
                 why=f"there are {len(paths)}; the first is {paths[0]}",
                 do="find out what removes files from the table's folder, then run again",
             )
+
+
+def table_moved_error(moved: TableMoved) -> Conflict:
+    """The error for a repair during which other writers keep committing."""
+    return Conflict(
+        f"could not land missing rows in {moved.path}",
+        why=f"others commit to it whenever it has been searched for those rows: {moved.why}",
+        do="run again when they have ended",
+    )
 
 
 def rows_changed_error(changed: RowsChanged) -> Conflict:

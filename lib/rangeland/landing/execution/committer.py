@@ -17,8 +17,10 @@ from rangeland.delta.table_metadata import Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
+    FilesUnfit,
     NotCommitted,
     RowsRefused,
+    TableMoved,
     landed_at,
 )
 from rangeland.error_answers import PlanStage, at_stage
@@ -35,13 +37,14 @@ from rangeland.landing.execution.outcome_preparation import GivenUp, OutcomePrep
 from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.special_plans.repaired_offsets import check_can_be_replaced
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.target_writer import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.spark.replace_where import RowsChanged
+from rangeland.spark.replace_where import RowsChanged, names_file
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
@@ -78,7 +81,7 @@ class PreparedPlan:
     planned_at_version: int | None
 
 
-Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged
+Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged | TableMoved
 """What an attempt to commit an outcome ends in."""
 
 
@@ -132,14 +135,26 @@ class PlanCommitter:
         check_same_plan(plan, outcome)
         outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
         _log_committed(plan, outcome, landed)
-        nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
-        if landed.is_new and nulls:
-            layout = self._context.target.table.schema.layout(self._context.row_schema)
-            for text in null_time_warnings(nulls, layout):
-                self._context.warn(text)
+        if landed.is_new:
+            self._warn_of_null_times(outcome)
         recovered = not (is_new or (shared is not None and shared.with_others))
         is_shared = shared is not None
         return CommittedPlan(plan, outcome, landed, recovered, is_shared)
+
+    def _warn_of_null_times(self, outcome: OutcomeEvent) -> None:
+        """The rows have landed by now, so whatever is in the way of saying more is a warning: an
+        earlier driver may have prepared them with a job file that this one's does not match."""
+        nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
+        if not nulls:
+            return
+        try:
+            layout = self._context.target.table.schema.layout(self._context.row_schema)
+        except RangelandError as error:
+            text = "records have landed with NULL in a column by which the table is partitioned"
+            self._context.warn(f"{text}; whether their time was unusable is unknown: {error}")
+            return
+        for text in null_time_warnings(nulls, layout):
+            self._context.warn(text)
 
     def _commit(self, prepared: PreparedPlan) -> tuple[OutcomeEvent, CommittedOutcome]:
         """Commits the outcome, or the one that counts instead: another driver's, or that of reading
@@ -185,6 +200,9 @@ class PlanCommitter:
     def _attempt(self, prepared: PreparedPlan) -> Attempt:
         """Tries once to commit an outcome as its kind of plan requires, the bytes in quarantine
         first. Does nothing if it has already landed."""
+        if prepared.plan.kind.traits.repairs:
+            # All that is checked for a repair has to be true of the version that it follows.
+            self._context.target.table.refresh_same_table()
         if self._outcomes.has_landed(prepared.plan):
             return CommittedOutcome(None, is_new=False)
         if (gone := self._commit_quarantine(prepared.outcome)) is not None:
@@ -214,18 +232,31 @@ class PlanCommitter:
         return None if refusal is None else RowsRefused(refusal)
 
     def _add(self, prepared: PreparedPlan) -> Attempt:
-        """Adds the rows of an outcome to the table. Those of a repair take the place of rows that
-        something else has brought back in the meantime."""
-        plan = prepared.plan
+        """Adds the rows of an outcome to the table."""
         outcome = prepared.outcome
-        version = prepared.planned_at_version
-        target = self._context.target
         self._context.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
-        if not plan.kind.traits.repairs:
-            return target.writer.commit_outcome(outcome, version)
-        if self._replacement.has_rows_of(plan):
-            return self._replacement.commit_outcome(plan, outcome)
-        return target.writer.commit_outcome(outcome, version, target.table.gone_files())
+        if prepared.plan.kind.traits.repairs:
+            return self._repair(prepared)
+        return self._context.target.writer.commit_outcome(outcome, prepared.planned_at_version)
+
+    def _repair(self, prepared: PreparedPlan) -> Attempt:
+        """Adds the rows of a repair. If something else has brought back rows at their offsets in
+        the meantime, they take the place of those: whether it has is seen in the version that the
+        commit follows."""
+        outcome = prepared.outcome
+        target = self._context.target
+        if (failure := self._file_failure(outcome)) is not None:
+            return failure
+        ranges = self._replacement.ranges_of_repair(prepared.plan, outcome)
+        if self._replacement.has_rows_of(ranges):
+            check_can_be_replaced(outcome, ranges)
+            return self._replacement.commit_outcome(ranges, outcome)
+        return target.writer.commit_outcome(
+            outcome,
+            prepared.planned_at_version,
+            target.table.gone_files(),
+            expected_version=target.table.version if ranges else None,
+        )
 
     def _replace(self, prepared: PreparedPlan) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
@@ -236,24 +267,31 @@ class PlanCommitter:
         if outcome.is_given_up(plan.kind):
             self._context.warn(f"{plan.application} was given up: the rows in the table stay")
             return target.writer.commit_outcome(outcome, prepared.planned_at_version)
-        if paths := target.table.gone_prepared_files(outcome.data_files):
-            return FilesGone(paths)
-        if (unfit := self._replacement.unfit(outcome)) is not None:
-            return unfit
+        if (failure := self._file_failure(outcome)) is not None:
+            return failure
         differences = self._differences(plan, outcome)
         self._context.progress.step("replacing rows")
         try:
-            return self._replacement.commit_outcome(plan, outcome, differences)
+            return self._replacement.commit_outcome(plan.ranges, outcome, differences)
         except StorageFailed as error:
             return self._judge_failed_replacement(prepared, error)
 
+    def _file_failure(self, outcome: OutcomeEvent) -> FilesGone | FilesUnfit | None:
+        """What prevents Spark from reading the prepared files and writing their rows."""
+        if paths := self._context.target.table.gone_prepared_files(outcome.data_files):
+            return FilesGone(paths)
+        return self._replacement.unfit(outcome)
+
     def _judge_failed_replacement(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
         """Decides whether a replacement that failed was committed after all. If it was not, and
-        files of the table are gone, gives the plan up; otherwise raises the error."""
+        failed because files of the table are gone, gives the plan up; otherwise raises the
+        error."""
         plan = prepared.plan
         if self._outcomes.has_landed_by_now(plan):
             return CommittedOutcome(None, is_new=False)
-        if not (files := self._context.target.table.gone_files()):
+        gone = self._context.target.table.gone_files()
+        files = [file for file in gone if names_file(error, file.path)]
+        if not files:
             raise error
         gone_error = gone_rows_error(plan, files, error)
         match self._outcomes.give_up(plan, gone_error, prepared.outcome):

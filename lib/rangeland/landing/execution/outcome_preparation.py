@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
-from rangeland.delta.transaction_log.table_commit import NotCommitted
+from rangeland.delta.transaction_log.table_commit import (
+    CommittedOutcome,
+    NotCommitted,
+    landing_commit,
+)
 from rangeland.error_answers import PlanStage, at_stage
 from rangeland.errors import RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
@@ -107,8 +111,28 @@ class OutcomePreparer:
         outcome = writer.give_up(plan, losses_in(error), attempt)
         if not outcome.is_given_up(plan.kind):
             return Superseded(outcome)
-        writer.commit_outcome(outcome, None)
+        committed = writer.commit_outcome(outcome, None)
+        is_new = isinstance(committed, CommittedOutcome) and committed.is_new
+        if (
+            earlier_outcome is not None
+            and not is_new
+            and self._has_landed_as(plan, earlier_outcome)
+        ):
+            return Superseded(earlier_outcome)
         return GivenUp()
+
+    def _has_landed_as(self, plan: Plan, outcome: OutcomeEvent) -> bool:
+        """Whether the table has a plan, which is there in any case, with the rows of this outcome:
+        another driver may have given it up, too."""
+        table = self._context.target.table
+        location = table.location
+        with at_stage(PlanStage.UNCONFIRMED):
+            table.refresh_same_table()
+            if not plan.replaces:
+                return table.has_one_of(outcome.data_files)
+            # Spark has written the rows of a replacement to files of its own.
+            commit = landing_commit(location.delta, location.uri, plan.id)
+            return commit is not None and commit.has_condition
 
     def _read(
         self,

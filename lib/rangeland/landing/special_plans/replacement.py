@@ -16,11 +16,19 @@ from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import TableRefused, UsageError
+from rangeland.landing.audit.verification import landed_ranges_of
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.special_plans.repaired_offsets import (
+    MAX_RANGES,
+    are_rows_unrecorded,
+    joined_ranges,
+    ranges_with_rows,
+)
 from rangeland.landing.target.job_history import JobHistory
 from rangeland.landing.target.target_table import TargetTable
-from rangeland.model import Range
+from rangeland.model import Partition, Range
 from rangeland.planning.coverage import coverage_of, covered_parts
+from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
@@ -31,7 +39,7 @@ from rangeland.planning.table_audit import (
     other_incarnations,
     ranges_in_force,
 )
-from rangeland.spark.offset_scan import has_rows, table_frame
+from rangeland.spark.offset_scan import has_rows, intervals_in, table_frame
 from rangeland.spark.replace_where import (
     RowsChanged,
     compare,
@@ -55,14 +63,45 @@ class Replacement:
         """The changes that replacing the table's rows with this outcome would make."""
         table = self._context.target.table
         change = table.change_by(outcome.schema_json)
-        old, new, where = self._swap(plan, outcome, change)
+        old, new, where = self._swap(plan.ranges, outcome, change)
         by_broker = any(r.partition.broker for r in plan.ranges)
         return compare(old.where(where), new, table.log_columns, by_broker=by_broker)
 
-    def has_rows_of(self, plan: Plan) -> bool:
-        """Whether the table has rows of a plan's ranges."""
-        rows = self._frame()
-        return has_rows(rows, self._condition(rows, plan))
+    def ranges_of_repair(self, plan: Plan, outcome: OutcomeEvent) -> list[Range]:
+        """The offsets at which a repair has rows: those that its commit may replace. If they are
+        many ranges, offsets at which no landing has a row may join them."""
+        history = self._context.target.history
+        losses = [event.loss for event in history.losses(plan.id) if event.plan_hash]
+        in_files = self._offsets_in_files(outcome) if are_rows_unrecorded(outcome) else None
+        ranges = ranges_with_rows(outcome, losses, in_files)
+        if len(ranges) <= MAX_RANGES:
+            return ranges
+        all_losses = history.losses()
+        landed_ranges = landed_ranges_of(history.landings(), all_losses)
+        return joined_ranges(ranges, landed_ranges, [event.loss for event in all_losses])
+
+    def _offsets_in_files(self, outcome: OutcomeEvent) -> dict[Partition, list[Interval]]:
+        """The offsets of the rows in an outcome's files."""
+        table = self._context.target.table
+        path = table.location.uri
+        change = table.change_by(outcome.schema_json)
+        schema = table.schema.schema_of_files(change)
+        by_broker = any(one.range.partition.broker for one in outcome.ranges)
+        rows = prepared_frame(self._context.spark, path, outcome.data_files, schema)
+        with reading_prepared_files(path):
+            found = intervals_in(rows, table.log_columns, by_broker=by_broker)
+        return {
+            partition: merge(zip(firsts.tolist(), untils.tolist(), strict=True))
+            for partition, (firsts, untils) in found.items()
+        }
+
+    def has_rows_of(self, ranges: Sequence[Range]) -> bool:
+        """Whether the table had rows of these ranges when it was last looked at."""
+        if not ranges:
+            return False
+        rows = self._frame(version=self._context.target.table.version)
+        parts = (ranges[i : i + MAX_RANGES] for i in range(0, len(ranges), MAX_RANGES))
+        return any(has_rows(rows, self._condition(rows, part)) for part in parts)
 
     def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
@@ -71,7 +110,7 @@ class Replacement:
         new_files = [f.file for f in files]
         schema = table.schema.schema_of_files()
         new = prepared_frame(self._context.spark, table.location.uri, new_files, schema)
-        condition = f"coalesce({self._condition(self._frame(), plan)}, false)"
+        condition = f"coalesce({self._condition(self._frame(), plan.ranges)}, false)"
         with reading_prepared_files(table.location.uri):
             stray_rows = new.where(f"NOT ({condition})").count()
         if stray_rows:
@@ -87,9 +126,12 @@ class Replacement:
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def commit_outcome(
-        self, plan: Plan, outcome: OutcomeEvent, differences: ReplacedRange | None = None
+        self,
+        ranges: Sequence[Range],
+        outcome: OutcomeEvent,
+        differences: ReplacedRange | None = None,
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | RowsChanged:
-        """Replaces the table's rows in the plan's ranges with those of an outcome that is not in
+        """Replaces the table's rows in these ranges with those of an outcome that is not in
         the table yet, in one commit, which also adds the columns that the table lacks, unless
         another writer has changed the rows first. ``differences`` is what that changes, if it is
         known; Spark does not say at which version."""
@@ -103,7 +145,7 @@ class Replacement:
             change = table.change_by(outcome.schema_json)
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
-            _, new, where = self._swap(plan, outcome, change)
+            _, new, where = self._swap(ranges, outcome, change)
             changed = replace_rows(new, path, where, outcome.plan_id, evolves=change.is_any)
             if changed is not None:
                 return changed
@@ -111,7 +153,7 @@ class Replacement:
         return table_commit.CommittedOutcome(None, True, added, differences)
 
     def _swap(
-        self, plan: Plan, outcome: OutcomeEvent, change: SchemaChange
+        self, ranges: Sequence[Range], outcome: OutcomeEvent, change: SchemaChange
     ) -> tuple[Any, Any, str]:
         """The table's rows, the new ones, and the condition for the rows that they replace."""
         table = self._context.target.table
@@ -119,17 +161,21 @@ class Replacement:
         old = self._frame(all_files=True)
         schema = table.schema.schema_of_files(change)
         new = prepared_frame(self._context.spark, path, outcome.data_files, schema)
-        return old, new, self._condition(old, plan)
+        return old, new, self._condition(old, ranges)
 
-    def _frame(self, *, all_files: bool = False) -> Any:
+    def _frame(self, *, version: int | None = None, all_files: bool = False) -> Any:
         table = self._context.target.table
         return table_frame(
-            self._context.spark, table.location.uri, table.log_columns, all_files=all_files
+            self._context.spark,
+            table.location.uri,
+            table.log_columns,
+            version=version,
+            all_files=all_files,
         )
 
-    def _condition(self, rows: Any, plan: Plan) -> str:
-        """The condition for the rows of a plan's ranges."""
-        return condition(rows, plan.ranges, self._context.target.table.log_columns)
+    def _condition(self, rows: Any, ranges: Sequence[Range]) -> str:
+        """The condition for the rows of these ranges."""
+        return condition(rows, ranges, self._context.target.table.log_columns)
 
 
 def check_rows_can_be_replaced(spark: SparkSession, table: TargetTable) -> None:

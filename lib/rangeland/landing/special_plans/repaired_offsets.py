@@ -1,0 +1,115 @@
+"""The offsets at which a repair has rows.
+
+Only there may its commit remove what has come back to the table: anywhere else, such as at offsets
+that the log has lost, the row that came back may be the only copy. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from rangeland.delta.ledger.events import EventRange, OutcomeEvent
+from rangeland.errors import Conflict
+from rangeland.grouping import by_partition, group_by
+from rangeland.loss import Loss
+from rangeland.model import Partition, Range
+from rangeland.planning.intervals import Interval, merge, overlap, subtract
+from rangeland.planning.table_audit import LandedRange, offsets_with_rows
+
+MAX_RANGES = 1_000
+"""The most ranges that one condition names: Spark parses and plans each of them."""
+
+
+def are_rows_unrecorded(outcome: OutcomeEvent) -> bool:
+    """Whether the ledger does not say at which offsets an outcome has rows, so that its files have
+    to be read: its rowless offsets were too many, or a transform left out rows."""
+    return any(map(_is_unrecorded, outcome.ranges))
+
+
+def ranges_with_rows(
+    outcome: OutcomeEvent,
+    losses: Iterable[Loss] = (),
+    in_files: Mapping[Partition, Sequence[Interval]] | None = None,
+) -> list[Range]:
+    """The offsets at which an outcome has rows. ``losses`` are the outcome's: where offsets are
+    bytes, nothing else says where there are none. ``in_files``: the offsets of the rows in its
+    files, if they are unrecorded."""
+    lost = by_partition(losses)
+    ranges = []
+    for event_range in outcome.ranges:
+        partition = event_range.range.partition
+        losses_there = [loss.interval for loss in lost.get(partition, ())]
+        found = (in_files or {}).get(partition, ())
+        for start, end in _intervals_with_rows(event_range, losses_there, found):
+            ranges.append(replace(event_range.range, from_offset=start, until_offset=end))
+    return ranges
+
+
+def _intervals_with_rows(
+    event_range: EventRange, lost: Sequence[Interval], in_files: Sequence[Interval]
+) -> list[Interval]:
+    whole = event_range.range.interval
+    if event_range.rowless is not None:
+        return subtract(whole, event_range.rowless)
+    if _is_unrecorded(event_range):
+        return overlap(whole, in_files)
+    return subtract(whole, lost) if _may_have_rows(event_range) else []
+
+
+def _is_unrecorded(event_range: EventRange) -> bool:
+    is_recorded = event_range.rowless is not None or event_range.offsets_are_bytes
+    return not is_recorded and _may_have_rows(event_range)
+
+
+def _may_have_rows(event_range: EventRange) -> bool:
+    return event_range.counts is None or event_range.counts.landed > 0
+
+
+def joined_ranges(
+    ranges: Iterable[Range], landed_ranges: Iterable[LandedRange], losses: Iterable[Loss]
+) -> list[Range]:
+    """The same ranges, joined across offsets at which the table has no row of any landing: each was
+    landed and has never had one, such as the marker of a transaction. ``landed_ranges`` and
+    ``losses`` are all of the ledger: offsets that are lost, or may still be landed from quarantine,
+    keep ranges apart."""
+    landed = group_by(landed_ranges, lambda landed_range: landed_range.range.partition)
+    lost = by_partition(losses)
+    joined = []
+    for partition, parts in by_partition(ranges).items():
+        known = landed.get(partition, [])
+        own = [part.interval for part in parts]
+        rowless = [interval for one in known for interval in one.rowless or ()]
+        whole = (min(start for start, _ in own), max(end for _, end in own))
+        kept_apart = merge(
+            [
+                *subtract(whole, [*own, *rowless]),
+                *(interval for one in known for interval in offsets_with_rows(one)),
+                *(loss.interval for loss in lost.get(partition, ())),
+            ]
+        )
+        bridges = [gap for gap in subtract(whole, own) if not _overlaps(gap, kept_apart)]
+        for start, end in merge([*own, *bridges]):
+            joined.append(replace(parts[0], from_offset=start, until_offset=end))
+    return joined
+
+
+def _overlaps(interval: Interval, others: Sequence[Interval]) -> bool:
+    """Whether one of the others, which are merged, has offsets of the interval."""
+    start, end = interval
+    index = bisect_left(others, end, key=lambda other: other[0])
+    return index > 0 and others[index - 1][1] > start
+
+
+def check_can_be_replaced(outcome: OutcomeEvent, ranges: Sequence[Range]) -> None:
+    """Raises Conflict if a repair whose rows have come back has too many ranges with rows for one
+    condition. A shorter one would remove rows that the repair does not have."""
+    if len(ranges) <= MAX_RANGES:
+        return
+    raise Conflict(
+        f"rows of {ranges[0]} have come back before {outcome.plan_id} was finished",
+        why=f"its rows are in {len(ranges)} separate ranges of offsets, and no more than "
+        f"{MAX_RANGES} can be replaced in one commit",
+        do="restore the table to the version before they came back, then run again",
+    )
