@@ -443,3 +443,56 @@ def test_one_type_of_another_name_is_still_read_as_the_tables_one() -> None:
     ]:
         found = decode(reader, [body], writer)
         assert found.values.to_pylist() == [{"order_id": "o1", "note": None}]
+
+
+NOW_NANOS = 1_700_000_000_123_456_789
+
+
+@pytest.mark.parametrize("local", ["", "local-"])
+@pytest.mark.parametrize(
+    ("reader", "writer", "number", "micros"),
+    [
+        ("micros", "nanos", NOW_NANOS, NOW_NANOS // 1000),
+        ("millis", "nanos", NOW_NANOS, NOW_NANOS // 1000),
+        ("nanos", "nanos", NOW_NANOS, NOW_NANOS // 1000),
+        ("nanos", "", NOW_NANOS, NOW_NANOS // 1000),
+        ("nanos", "micros", 5, 5),
+        ("nanos", "millis", 5, 5000),
+        ("micros", "nanos", 999, 0),
+        ("micros", "nanos", -1, -1),  # to the microsecond before, not towards 1970
+        ("micros", "nanos", -1000, -1),
+        ("micros", "nanos", -1001, -2),
+        ("micros", "nanos", (1 << 63) - 1, ((1 << 63) - 1) // 1000),
+        ("micros", "nanos", -(1 << 63), -(1 << 63) // 1000),
+    ],
+)
+def test_a_timestamp_is_the_same_moment_in_every_unit(
+    local: str, reader: str, writer: str, number: int, micros: int
+) -> None:
+    def schema(unit: str) -> Any:
+        logical = {"logicalType": f"{local}timestamp-{unit}"} if unit else {}
+        return record(("t", {"type": "long"} | logical))
+
+    found = decode(schema(reader), [encode(record(("t", "long")), {"t": number})], schema(writer))
+    column = found.values.field("t")
+    assert not found.undecodable
+    assert column.type == pa.timestamp("us", None if local else "UTC")
+    assert column.cast(pa.int64()).to_pylist() == [micros]
+
+
+def test_nanoseconds_are_read_as_a_plain_number_and_as_no_other_kind_of_time() -> None:
+    def unreadable(writer: str, reader: Any) -> tuple[str, ...]:
+        theirs = record(("t", {"type": "long", "logicalType": writer}))
+        fields = unreadable_fields(json.dumps(theirs), json.dumps(record(("t", reader))))
+        return tuple(one.path for one in fields)
+
+    local = {"type": "long", "logicalType": "local-timestamp-nanos"}
+    assert unreadable("timestamp-nanos", local) == ("t",)
+    assert unreadable("timestamp-nanos", {"type": "int", "logicalType": "date"}) == ("t",)
+    assert unreadable("timestamp-nanos", "long") == ()
+
+
+def test_a_default_of_nanoseconds_is_cut_as_a_value_is() -> None:
+    reader = record(("t", {"type": "long", "logicalType": "timestamp-nanos"}, 1999))
+    found = decode(reader, [b""], record())
+    assert found.values.field("t").cast(pa.int64()).to_pylist() == [1]

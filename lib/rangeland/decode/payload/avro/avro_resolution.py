@@ -55,7 +55,6 @@ _PROMOTED = {
     "bytes": {"bytes", "string"},
 }
 _NAMED = (AvroRecord, AvroEnum, AvroFixed)
-_MILLIS = ("timestamp-millis", "local-timestamp-millis")
 
 
 @dataclass(frozen=True)
@@ -201,8 +200,7 @@ class AvroCompiler:
             return self.nodes.node(operation, column, path, writer.size)
         factor = 1
         if "timestamp" in reader.logical:
-            unit = writer.logical or reader.logical
-            factor = 1000 if unit in _MILLIS else 1
+            factor = _micros_factor(writer.logical or reader.logical)
         operation = OF_PRIMITIVE[writer.name]
         if factor != 1:
             operation = Operation.LONG  # an int is encoded as a long is
@@ -288,11 +286,17 @@ def _is_readable(writer: AvroPrimitive | AvroFixed, reader: AvroPrimitive | Avro
     return reader.name == writer.name or reader.name in _PROMOTED.get(writer.name, ())
 
 
+def _micros_factor(logical: str) -> int:
+    """What the numbers of a timestamp are multiplied with to be microseconds, or if it is negative,
+    divided by."""
+    return {"millis": 1000, "micros": 1, "nanos": -1000}[logical.rpartition("-")[2]]
+
+
 def _is_same_moment(writer: str, reader: str) -> bool:
     """Dates and the two kinds of timestamps are not each other; plain numbers are any of them."""
 
     def family(logical: str) -> str:
-        return logical.removesuffix("-millis").removesuffix("-micros")
+        return logical.rpartition("-")[0] if "timestamp" in logical else logical
 
     return not writer or not reader or family(writer) == family(reader)
 

@@ -2,8 +2,10 @@
 
 Names are replaced by their types, so a recursive schema cannot be a value: it is refused, since no
 table has a column for it. Logical types that are unknown or do not fit their type are ignored, as
-the specification says. Everything is nullable in Arrow: that a field may not be null is a rule for
-payloads, not for the table, whose other rows may come from other schemas.
+the specification says. Timestamps of every unit are columns of microseconds: of nanoseconds the
+last three digits are cut off, to the microsecond before. Everything is nullable in Arrow: that a
+field may not be null is a rule for payloads, not for the table, whose other rows may come from
+other schemas.
 """
 
 from __future__ import annotations
@@ -44,8 +46,10 @@ _LOGICAL = {
     ("int", "date"): pa.date32(),
     ("long", "timestamp-millis"): _UTC,
     ("long", "timestamp-micros"): _UTC,
+    ("long", "timestamp-nanos"): _UTC,
     ("long", "local-timestamp-millis"): pa.timestamp("us"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("us"),
     ("string", "uuid"): pa.string(),
 }
 MAX_TYPES = 100_000
