@@ -6,6 +6,7 @@ import json
 import math
 import random
 import struct
+from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
@@ -136,6 +137,51 @@ def test_floats_are_the_nearest() -> None:
     for kind in ("DOUBLE", "FLOAT"):
         rows: list[bytes | None] = [f'{{"v":{text}}}'.encode() for text in texts]
         assert_same(parse_ddl(f"v {kind}"), rows, UnknownFields.DROP)
+
+
+def test_32_bit_floats_are_the_nearest() -> None:
+    """Against exact fractions: all the texts lie between two floats, about halfway."""
+    chance = random.Random(6)
+    texts = []
+    for _ in range(3_000):
+        low, high = _neighbours(chance.randrange(0x7F7FFFFF))
+        half = (low + high) / 2
+        near = half + (high - low) * chance.choice([-1, 0, 1]) / 10 ** chance.randint(1, 40)
+        texts.append(_digits(near, chance.choice([9, 19, 20, 30, 200])))
+    for _ in range(3_000):  # a few digits, as people write them
+        texts.append(f"{chance.randint(0, 1 << 26)}.{chance.choice(['5', '25', '75', '0', '125'])}")
+    rows: list[bytes | None] = [f'{{"v":{text}}}'.encode() for text in texts]
+    result = assert_same(parse_ddl("v FLOAT"), rows, UnknownFields.DROP)
+    for text, row in zip(texts, result.values.to_pylist(), strict=True):
+        found = struct.unpack(">I", struct.pack(">f", row["v"]))[0]
+        exact = Fraction(text)
+        errors = {bits: abs(_float_of(bits) - exact) for bits in (found - 1, found, found + 1)}
+        least = min(errors.values())
+        assert errors[found] == least, text
+        assert found % 2 == 0 or list(errors.values()).count(least) == 1, text
+
+
+def _float_of(bits: int) -> Fraction:
+    if bits < 0 or bits >= 0x7F800000:
+        return Fraction(1 << 200)
+    return Fraction(struct.unpack(">f", struct.pack(">I", bits))[0])
+
+
+def _neighbours(bits: int) -> tuple[Fraction, Fraction]:
+    return _float_of(bits), _float_of(bits + 1)
+
+
+def _digits(value: Fraction, count: int) -> str:
+    """The number with this many digits, cut off."""
+    power = 0
+    while value < 1:
+        value *= 10
+        power -= 1
+    while value >= 10:
+        value /= 10
+        power += 1
+    whole = str(int(value * 10 ** (count - 1)))
+    return f"{whole[0]}.{whole[1:]}e{power}"
 
 
 def test_columns_grow_as_often_as_it_takes() -> None:

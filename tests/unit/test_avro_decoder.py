@@ -334,3 +334,165 @@ def test_a_field_of_countless_empty_records_is_skipped_at_once() -> None:
     found = decode(record(("kept", "int")), [one, thousand], writer)
     assert not found.undecodable
     assert found.values.to_pylist() == [{"kept": 7}, {"kept": 7}]
+
+
+CREATED = record(("order_id", "string"), ("note", ["null", "string"], None), name="OrderCreated")
+CANCELLED = record(("order_id", "string"), ("why", ["null", "string"], None), name="OrderCancelled")
+SHIPPED = record(("order_id", "string"), ("carrier", "string"), name="OrderShipped")
+SHIPPED_O1 = b"\x04\x04o1\x06DHL"
+
+
+def fixed(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "fixed", "name": name, "size": 2, **more}
+
+
+def enum_of(name: str, *symbols: str, **more: Any) -> dict[str, Any]:
+    return {"type": "enum", "name": name, "symbols": list(symbols), **more}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "body"),
+    [
+        ([CREATED, CANCELLED], [CREATED, CANCELLED, SHIPPED], SHIPPED_O1),
+        ([CREATED, CANCELLED], SHIPPED, SHIPPED_O1[1:]),
+        (["null", CREATED], ["null", CREATED, SHIPPED], SHIPPED_O1),
+        (CREATED, [CREATED, SHIPPED], b"\x02" + SHIPPED_O1[1:]),
+        ([fixed("A"), fixed("B")], [fixed("A"), fixed("B"), fixed("C")], b"\x04xy"),
+        (["null", fixed("A")], ["null", fixed("A"), fixed("C")], b"\x04xy"),
+        (
+            [enum_of("A", "X", "Y"), enum_of("B", "Y")],
+            [enum_of("A", "X", "Y"), enum_of("B", "Y"), enum_of("C", "Y")],
+            b"\x04\x00",
+        ),
+    ],
+)
+@pytest.mark.parametrize("around", ["field", "array", "map"])
+def test_a_branch_of_another_name_is_not_read_as_one_of_the_tables(
+    reader: Any, writer: Any, body: bytes, around: str
+) -> None:
+    def inside(kind: Any) -> Any:
+        items = {"array": {"type": "array", "items": kind}, "map": {"type": "map", "values": kind}}
+        return record(("event", items.get(around, kind)), name="Event")
+
+    whole = {"field": body, "array": b"\2" + body + b"\0", "map": b"\2\2k" + body + b"\0"}[around]
+    found = decode(inside(reader), [whole], inside(writer))
+    assert found.values.to_pylist() == [None]
+    [reason] = reasons(found)
+    [mismatch] = unreadable_fields(json.dumps(inside(writer)), json.dumps(inside(reader)))
+    assert reason.startswith(str(mismatch))
+    assert mismatch.path == {"field": "event", "array": "event[]", "map": "event{}"}[around]
+    assert mismatch.is_of_some is (isinstance(writer, list))
+
+
+def test_the_other_branches_of_such_a_writer_are_read_by_their_names() -> None:
+    writer = record(("event", [SHIPPED, CANCELLED, CREATED]), name="Event")
+    reader = record(("event", [CREATED, CANCELLED]), name="Event")
+    found = decode(reader, [b"\4\4o1\0", b"\2\4o2\2\4no"], writer)
+    assert not found.undecodable
+    assert [row["event"] for row in found.values.to_pylist()] == [
+        {"member0": {"order_id": "o1", "note": None}, "member1": None},
+        {"member0": None, "member1": {"order_id": "o2", "why": "no"}},
+    ]
+
+
+def test_the_branch_of_the_writers_name_is_taken_before_others_that_could_take_its_value() -> None:
+    needs_more = record(("order_id", "string"), ("weight", "int"), name="Parcel")
+    reader = record(("event", [needs_more, SHIPPED]), name="Event")
+    found = decode(reader, [SHIPPED_O1[1:]], record(("event", SHIPPED), name="Event"))
+    [row] = found.values.to_pylist()
+    assert row["event"] == {"member0": None, "member1": {"order_id": "o1", "carrier": "DHL"}}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader_name", "aliases", "at"),
+    [
+        ("shop.Shipped", "shop.Shipped", [], 1),
+        ("shop.Shipped", "store.Shipped", [], 1),  # short names are enough
+        ("shop.Shipped", "shop.Sent", ["Shipped"], 1),  # in the namespace of its own name
+        ("shop.Shipped", "store.Sent", ["shop.Shipped"], 1),
+        ("shop.Shipped", "store.Sent", ["Shipped"], 1),
+        ("shop.Other", "shop.Sent", ["Shipped"], None),
+        ("shop.First", "shop.Sent", ["First"], 0),  # the name of one comes before another's alias
+    ],
+)
+@pytest.mark.parametrize("kind", ["record", "fixed", "enum"])
+def test_names_and_aliases_choose_the_branch(
+    writer: str, reader_name: str, aliases: list[str], at: int | None, kind: str
+) -> None:
+    def named(name: str, **more: Any) -> Any:
+        if kind == "fixed":
+            return fixed(name, **more)
+        if kind == "enum":
+            return enum_of(name, "X", **more)
+        return {**record(("a", "int"), name=name), **more}
+
+    body = {"record": b"\2", "fixed": b"xy", "enum": b"\0"}[kind]
+    value = {"record": {"a": 1}, "fixed": b"xy", "enum": "X"}[kind]
+    reader = [named("shop.First"), named(reader_name, aliases=aliases)]
+    [row] = decode(reader, [body], named(writer)).values.to_pylist()
+    expected = {"member0": None, "member1": None, f"member{at}": value}
+    assert row == (None if at is None else expected)
+
+
+def test_one_type_of_another_name_is_still_read_as_the_tables_one() -> None:
+    """Names distinguish the branches of a union. A rename of the only type is harmless."""
+    for reader, writer, body in [
+        (CREATED, CANCELLED, b"\4o1\0"),
+        (["null", CREATED], ["null", CANCELLED], b"\2\4o1\0"),
+        (["null", CREATED], CANCELLED, b"\4o1\0"),
+    ]:
+        found = decode(reader, [body], writer)
+        assert found.values.to_pylist() == [{"order_id": "o1", "note": None}]
+
+
+NOW_NANOS = 1_700_000_000_123_456_789
+
+
+@pytest.mark.parametrize("local", ["", "local-"])
+@pytest.mark.parametrize(
+    ("reader", "writer", "number", "micros"),
+    [
+        ("micros", "nanos", NOW_NANOS, NOW_NANOS // 1000),
+        ("millis", "nanos", NOW_NANOS, NOW_NANOS // 1000),
+        ("nanos", "nanos", NOW_NANOS, NOW_NANOS // 1000),
+        ("nanos", "", NOW_NANOS, NOW_NANOS // 1000),
+        ("nanos", "micros", 5, 5),
+        ("nanos", "millis", 5, 5000),
+        ("micros", "nanos", 999, 0),
+        ("micros", "nanos", -1, -1),  # to the microsecond before, not towards 1970
+        ("micros", "nanos", -1000, -1),
+        ("micros", "nanos", -1001, -2),
+        ("micros", "nanos", (1 << 63) - 1, ((1 << 63) - 1) // 1000),
+        ("micros", "nanos", -(1 << 63), -(1 << 63) // 1000),
+    ],
+)
+def test_a_timestamp_is_the_same_moment_in_every_unit(
+    local: str, reader: str, writer: str, number: int, micros: int
+) -> None:
+    def schema(unit: str) -> Any:
+        logical = {"logicalType": f"{local}timestamp-{unit}"} if unit else {}
+        return record(("t", {"type": "long"} | logical))
+
+    found = decode(schema(reader), [encode(record(("t", "long")), {"t": number})], schema(writer))
+    column = found.values.field("t")
+    assert not found.undecodable
+    assert column.type == pa.timestamp("us", None if local else "UTC")
+    assert column.cast(pa.int64()).to_pylist() == [micros]
+
+
+def test_nanoseconds_are_read_as_a_plain_number_and_as_no_other_kind_of_time() -> None:
+    def unreadable(writer: str, reader: Any) -> tuple[str, ...]:
+        theirs = record(("t", {"type": "long", "logicalType": writer}))
+        fields = unreadable_fields(json.dumps(theirs), json.dumps(record(("t", reader))))
+        return tuple(one.path for one in fields)
+
+    local = {"type": "long", "logicalType": "local-timestamp-nanos"}
+    assert unreadable("timestamp-nanos", local) == ("t",)
+    assert unreadable("timestamp-nanos", {"type": "int", "logicalType": "date"}) == ("t",)
+    assert unreadable("timestamp-nanos", "long") == ()
+
+
+def test_a_default_of_nanoseconds_is_cut_as_a_value_is() -> None:
+    reader = record(("t", {"type": "long", "logicalType": "timestamp-nanos"}, 1999))
+    found = decode(reader, [b""], record())
+    assert found.values.field("t").cast(pa.int64()).to_pylist() == [1]

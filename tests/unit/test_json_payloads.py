@@ -78,6 +78,50 @@ def test_a_value_that_fits_is_exactly_what_was_written(
     assert result.values.to_pylist() == [{"v": value}]
 
 
+HALF = "1.000000059604644775390625"  # between 1 and the float after it
+NEXT = 1.0000001192092896
+LARGEST = 3.4028234663852886e38
+BETWEEN_FLOATS = [
+    (HALF, 1.0),
+    (f"{HALF}000001", NEXT),
+    (f"-{HALF}000001", -NEXT),
+    (f"{HALF}{'0' * 5_000}1", NEXT),
+    (f"1000000059604644775390625{'0' * 5_000}1e-5025", NEXT),
+    ("1.000000059604644775390624999999", 1.0),
+    ("1.000000178813934326171875", 1.0000002384185791),
+    ("1.000000178813934326171874999999", NEXT),
+    ("16777217", 16777216.0),
+    ("16777217.0000000000000000000001", 16777218.0),
+    ("16777219", 16777220.0),
+    ("8388608.5", 8388608.0),
+    ("8388609.5", 8388610.0),
+    ("7.00649232162408535461864791644958e-46", 0.0),  # a little less than half the smallest
+    ("7.0064923216240853546186479164495806564013097093825788587853e-46", 0.0),
+    ("7.00649232162408535461864791644959e-46", 1.401298464324817e-45),
+    ("-7.00649232162408535461864791644959e-46", -1.401298464324817e-45),
+    ("2.10194769648722560638559437493e-45", 1.401298464324817e-45),
+    ("2.10194769648722560638559437494e-45", 2.802596928649634e-45),
+    ("340282346638528859811704183484516925440", LARGEST),
+    ("340282356779733661637539395458142568447.9999", LARGEST),
+    ("-340282356779733661637539395458142568447", -LARGEST),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), BETWEEN_FLOATS)
+def test_a_float_is_the_one_nearest_to_the_text_and_not_to_a_double(
+    decode: Decode, text: str, value: float
+) -> None:
+    result = decode("f FLOAT", b'{"f":%s}' % text.encode())
+    assert result.undecodable == ()
+    assert result.values.to_pylist() == [{"f": value}]
+
+
+def test_halfway_past_the_largest_float_is_out_of_range(decode: Decode) -> None:
+    for text in (b"340282356779733661637539395458142568448", b"3.40282357e38"):
+        [fault] = decode("f FLOAT", b'{"f":%s}' % text).undecodable
+        assert "out of range" in fault.reason or "not of type" in fault.reason
+
+
 BAD = [
     ("BOOLEAN", ["1", '"true"', "True", "truex", "0"]),
     ("TINYINT", ["128", "-129", "1.0", "1e0", '"1"', "true", "01", "--1", "[1]", "NaN"]),

@@ -388,6 +388,43 @@ def test_an_error_after_messages_does_not_spoil_them() -> None:
     assert scan(part.records).next_offset == 32
 
 
+MOVED = {"nextBeginOffset": 514, "minOffset": 0, "maxOffset": 600, "suggestWhichBrokerId": 0}
+
+
+@pytest.mark.parametrize(
+    ("code", "remark", "body"),
+    [(0, "FOUND", messages([b"v"] * 4, 10)), (19, "OFFSET_OVERFLOW_ONE", b"")],
+)
+@pytest.mark.parametrize("delta", [500, -7])
+def test_a_static_topics_queue_that_has_moved_is_unsupported_and_not_damaged(
+    code: int, remark: str, body: bytes, delta: int
+) -> None:
+    """Its messages are stored with the offsets of another queue, ``offsetDelta`` less."""
+    part = pulled(510, (code, remark, {**MOVED, "offsetDelta": delta}, body))
+    assert part.meaning is ErrorMeaning.UNSUPPORTED
+    assert part.code_name == (
+        "STATIC_TOPIC (the queue of a static topic has moved, which is not supported)"
+    )
+    assert not len(part.records)
+
+
+@pytest.mark.parametrize("fields", [{}, {"offsetDelta": 0}])
+def test_a_queue_that_has_not_moved_is_read(fields: dict[str, int]) -> None:
+    part = pulled(510, (0, "FOUND", {**MOVED, **fields}, messages([b"v"] * 4, 510)))
+    assert scan(part.records).next_offset == 514
+
+
+def test_a_series_ends_where_the_queue_has_moved() -> None:
+    first = messages([b"v"] * 32, 478)
+    part = pulled(
+        478,
+        (0, "FOUND", {"nextBeginOffset": 510, "offsetDelta": 0}, first),
+        (0, "FOUND", {**MOVED, "offsetDelta": 510}, messages([b"v"] * 4, 0)),
+    )
+    assert part.meaning is ErrorMeaning.OK
+    assert scan(part.records).next_offset == 510
+
+
 def test_messages_that_begin_after_the_offset_are_not_taken_for_all_there_are() -> None:
     body = messages([b"v"] * 3, 7)
     part = pulled(5, (0, "FOUND", {"nextBeginOffset": 10, "maxOffset": 10}, body))

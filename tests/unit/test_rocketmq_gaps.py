@@ -18,7 +18,7 @@ import pytest
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
-from rangeland.errors import BadRecord, RangeLost, Unreachable
+from rangeland.errors import BadRecord, MissingRequirement, RangeLost, Unreachable
 from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
@@ -50,6 +50,8 @@ class Broker:
     damaged: bytes = b""
     altered: dict[int, bytes] = field(default_factory=dict)
     """Stored messages that are given in place of those that belong there."""
+    moved: int | None = None
+    """Where its queue, one of a static topic, goes on as another one, with offsets from 0 on."""
     looks: int = 10
     at_pull: Callable[[Broker, int], None] = lambda broker, number: None
     pulls: list[tuple[int, int, str]] = field(default_factory=list)
@@ -85,6 +87,8 @@ class Broker:
         self.pulls.append((at, count, wanted))
         self.at_pull(self, len(self.pulls))
         until = self.end if wanted == "*" else min(self.end, at + self.looks)
+        if self.moved is not None and at < self.moved:
+            until = min(until, self.moved)
         found: list[int] = []
         place = at
         while place < until and len(found) < count:
@@ -92,6 +96,7 @@ class Broker:
                 found.append(place)
             place += 1
         fields = {"nextBeginOffset": place, "minOffset": self.begins, "maxOffset": self.end}
+        fields |= {} if self.moved is None else {"offsetDelta": self.delta(at)}
         body = b"".join(self.altered.get(offset) or self.message(offset) for offset in found)
         if at >= self.end:
             return 19, "OFFSET_OVERFLOW_ONE", fields, b""
@@ -100,7 +105,11 @@ class Broker:
         return (0, "FOUND", fields, body) if found else (20, "NO_MATCHED_MESSAGE", fields, b"")
 
     def message(self, offset: int) -> bytes:
-        return stored(b"%d" % offset, offset, properties_of(("TAGS", self.tags[offset])))
+        tags = properties_of(("TAGS", self.tags[offset]))
+        return stored(b"%d" % offset, offset - self.delta(offset), tags)
+
+    def delta(self, offset: int) -> int:
+        return 0 if self.moved is None or offset < self.moved else self.moved
 
 
 @contextmanager
@@ -344,3 +353,24 @@ def test_a_flipped_offset_before_a_gap_of_a_compacted_topic_is_damage(bit: int) 
     broker.altered = {60: flipped(broker.message(60), bit)}
     with pytest.raises(BadRecord):
         read(broker, 0, 61)
+
+
+# --- static topics ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tags", [(), ("A",)])
+@pytest.mark.parametrize("first", [10, 60])
+def test_a_queue_of_a_static_topic_that_has_moved_is_not_called_damaged(
+    tags: tuple[str, ...], first: int
+) -> None:
+    there = {offset: "AB"[offset % 2] for offset in range(90)}
+    with pytest.raises(MissingRequirement, match="cannot be read") as refused:
+        read(Broker(there, 90, moved=50), first, 90, tags=tags)
+    assert "a static topic has moved, which is not supported" in refused.value.why
+
+
+@pytest.mark.parametrize("tags", [(), ("A",)])
+def test_what_comes_before_its_move_is_read(tags: tuple[str, ...]) -> None:
+    broker = Broker(dict.fromkeys(range(90), "A"), 90, moved=50)
+    rows, _ = read(broker, 10, 50, tags=tags)
+    assert rows == list(range(10, 50))

@@ -9,7 +9,8 @@ enum avro_operation {
     AVRO_NULL = 1,
     AVRO_BOOLEAN = 2,
     AVRO_INT = 3,
-    AVRO_LONG = 4,   /* argument: what the number is multiplied with */
+    AVRO_LONG = 4,   /* argument: what the number is multiplied with, or if negative, divided by;
+                      * what is left over is cut off, to the number below */
     AVRO_FLOAT = 5,
     AVRO_DOUBLE = 6,
     AVRO_BYTES = 7,  /* strings too */
@@ -159,6 +160,10 @@ static int avro_default(avro_t *avro, const avro_node_t *node) {
     return fault;
 }
 
+INLINE int64_t floor_divide(int64_t value, int64_t divisor) {
+    return value / divisor - (value % divisor < 0);
+}
+
 static int avro_value(avro_t *avro, const avro_node_t *node) {
     sink_t *sink = &avro->sink;
     column_t *column = node->column < 0 ? 0 : &sink->columns[node->column];
@@ -178,8 +183,10 @@ static int avro_value(avro_t *avro, const avro_node_t *node) {
     case AVRO_LONG:
         fault = avro_long(avro, &value);
         if (UNLIKELY(fault) || !column) return fault;
-        if (node->argument != 1 &&
-            UNLIKELY(__builtin_mul_overflow(value, node->argument, &value)))
+        if (node->argument < 0)
+            value = floor_divide(value, -node->argument);
+        else if (node->argument != 1 &&
+                 UNLIKELY(__builtin_mul_overflow(value, node->argument, &value)))
             return NUMBER_RANGE;
         return put_number(sink, column, value);
     case AVRO_FLOAT: {

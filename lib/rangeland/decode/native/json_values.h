@@ -144,10 +144,26 @@ static int json_append_integer(json_state_t *s, json_node_t *node) {
     return OK;
 }
 
-/* The double nearest to digits * 10^power by Eisel and Lemire's method, as its bits without a sign;
- * -1 if the method does not decide. Infinite numbers are 0x7ff << 52. */
-static int64_t json_nearest(const uint64_t *powers, uint64_t digits, int64_t power) {
-    const int64_t infinite = 0x7ffll << 52;
+/* A binary format of real numbers. Only with powers of ten between `least_even` and `most_even` may
+ * the digits of a number lie exactly between two of them. */
+typedef struct {
+    int mantissa, bias; /* mantissa: its bits without the leading one */
+    int64_t least_even, most_even;
+} json_real_t;
+
+static const json_real_t JSON_DOUBLE = {52, 1023, -4, 23}, JSON_FLOAT = {23, 127, -17, 10};
+
+INLINE int64_t json_infinite(const json_real_t *real) {
+    return (2ll * real->bias + 1) << real->mantissa;
+}
+
+/* The float or double nearest to digits * 10^power by Eisel and Lemire's method, as its bits without
+ * a sign; -1 if the method does not decide. A float is not rounded from a double: twice rounded, it
+ * may be the second nearest. */
+static int64_t json_nearest(const uint64_t *powers, const json_real_t *real, uint64_t digits,
+                            int64_t power) {
+    const int64_t infinite = json_infinite(real);
+    const uint64_t tail = UINT64_MAX >> (real->mantissa + 3);
     if (digits == 0 || power < -342) return 0;
     if (power > 308) return infinite;
     int zeros = __builtin_clzll(digits);
@@ -155,31 +171,33 @@ static int64_t json_nearest(const uint64_t *powers, uint64_t digits, int64_t pow
     const uint64_t *entry = powers + 2 * (power + 342);
     unsigned __int128 first = (unsigned __int128)digits * entry[0];
     uint64_t high = (uint64_t)(first >> 64), low = (uint64_t)first;
-    if ((high & 0x1ff) == 0x1ff) {
+    if ((high & tail) == tail) {
         uint64_t second = (uint64_t)(((unsigned __int128)digits * entry[1]) >> 64);
         low += second;
         high += low < second;
     }
     if (low == UINT64_MAX && (power < -27 || power > 55)) return -1;
-    int upper = (int)(high >> 63), shift = upper + 64 - 52 - 3;
+    int upper = (int)(high >> 63), shift = upper + 64 - real->mantissa - 3;
     uint64_t mantissa = high >> shift;
-    int64_t exponent = ((217706 * power) >> 16) + 63 + upper - zeros + 1023;
+    int64_t exponent = ((217706 * power) >> 16) + 63 + upper - zeros + real->bias;
     if (exponent <= 0) { /* too small for a leading one */
         if (1 - exponent >= 64) return 0;
         mantissa >>= 1 - exponent;
         mantissa += mantissa & 1;
         return (int64_t)(mantissa >> 1);
     }
-    if (low <= 1 && power >= -4 && power <= 23 && (mantissa & 3) == 1 && mantissa << shift == high)
+    if (low <= 1 && power >= real->least_even && power <= real->most_even &&
+        (mantissa & 3) == 1 && mantissa << shift == high)
         mantissa &= ~1ull; /* exactly between two: to the even one */
     mantissa += mantissa & 1;
     mantissa >>= 1;
-    if (mantissa >= 2ull << 52) {
-        mantissa = 1ull << 52;
+    const uint64_t leading = 1ull << real->mantissa;
+    if (mantissa >= 2 * leading) {
+        mantissa = leading;
         exponent++;
     }
-    if (exponent >= 0x7ff) return infinite;
-    return (int64_t)((mantissa & ~(1ull << 52)) | (uint64_t)exponent << 52);
+    if (exponent > 2 * real->bias) return infinite;
+    return (int64_t)((mantissa & ~leading) | (uint64_t)exponent << real->mantissa);
 }
 
 static int json_note_undecided(json_state_t *s, const json_node_t *node, const json_number_t *n) {
@@ -195,25 +213,15 @@ static int json_append_real(json_state_t *s, json_node_t *node) {
     json_number_t n;
     int fault = json_read_number(&s->text.p, s->text.end, &n);
     if (fault) return fault;
-    int64_t bits = json_nearest(s->powers, n.digits, n.power);
-    if (bits < 0 || (n.is_cut && bits != json_nearest(s->powers, n.digits + 1, n.power))) {
+    const json_real_t *real = node->width == 4 ? &JSON_FLOAT : &JSON_DOUBLE;
+    int64_t bits = json_nearest(s->powers, real, n.digits, n.power);
+    if (bits < 0 || (n.is_cut && bits != json_nearest(s->powers, real, n.digits + 1, n.power))) {
         if ((fault = json_note_undecided(s, node, &n))) return fault;
         bits = 0;
     }
-    bits |= (int64_t)((uint64_t)n.is_negative << 63);
-    double value;
-    __builtin_memcpy(&value, &bits, 8);
-    int is_infinite = (bits >> 52 & 0x7ff) == 0x7ff;
-    if (node->width == 4) {
-        float narrow = (float)value;
-        uint32_t word;
-        __builtin_memcpy(&word, &narrow, 4);
-        is_infinite |= (word >> 23 & 0xff) == 0xff;
-        ((float *)node->values)[node->length] = narrow;
-    } else {
-        ((double *)node->values)[node->length] = value;
-    }
-    if (is_infinite) return JSON_OUT_OF_RANGE;
+    if (bits == json_infinite(real)) return JSON_OUT_OF_RANGE;
+    uint64_t sign = (uint64_t)n.is_negative << (node->width * 8 - 1);
+    json_put_integer(node, (int64_t)((uint64_t)bits | sign));
     json_finish_item(node, 1);
     return OK;
 }

@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#define KERNEL_ABI 13
+#define KERNEL_ABI 14
 #define SLACK 64
 
 #if defined(_WIN32)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rangeland.errors import CLUSTER_OPERATOR, MissingRequirement, StorageFailed
 
-KERNEL_ABI = 13
+KERNEL_ABI = 14
 """The same number as in ``kernel.c``, increased with every change of its structs or functions."""
 
 _USABLE_FOLDER = (

@@ -84,6 +84,14 @@ MISSING: Final = ErrorCode(
 )
 """Not from a broker: messages were returned, but not the one at the requested offset."""
 
+STATIC_TOPIC: Final = ErrorCode(
+    0,
+    "STATIC_TOPIC",
+    _V.UNSUPPORTED,
+    "the queue of a static topic has moved, which is not supported",
+)
+"""Not from a broker: messages are stored with other offsets than those that it was asked for."""
+
 error_code_of: Final = error_code_lookup(CODES)
 _BY_STATUS: Final = {code.name: code for code in STATUSES}
 _EMPTY: Final = (_BY_STATUS["NO_MESSAGE_IN_QUEUE"], _BY_STATUS["NO_MATCHED_LOGIC_QUEUE"])

@@ -22,6 +22,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import (
     MISSING,
     NO_MATCHED_MESSAGE,
+    STATIC_TOPIC,
     SUCCESS,
     code_text,
     pull_code_of,
@@ -43,8 +44,7 @@ def join_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPartiti
     for response in firsts:
         first = _pull_code(response, start, is_known=compacted_end is not None)
         if first.meaning is not ErrorMeaning.OK or found_at(response) != found_at(firsts[0]):
-            name = code_text(first, response.remark)
-            return FetchedPartition(partition, first.meaning, name)
+            return FetchedPartition(partition, first.meaning, _pull_text(first, response))
     tags = tuple(tag.encode() for tag in series.request.tags)
     joined = _JoinedPulls(start, by_tags or series.is_compacted, tags)
     joined.note(series.responses[0])
@@ -146,6 +146,8 @@ def _by_tags(
         if response.pull.offset > joined.next_offset:
             break
         is_found = response.code == SUCCESS
+        if _has_moved(response):
+            break
         if not is_found and response.remark != NO_MATCHED_MESSAGE:
             break
         joined.note(response)
@@ -172,6 +174,8 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
     """The code of a pull at ``offset``. A broker that does not find the offset's message continues
     at the next one. The caller then asks whether the log's beginning has moved. ``is_known``: the
     offsets before the next message are known to be compacted."""
+    if _has_moved(response):
+        return STATIC_TOPIC
     code = pull_code_of(response.code, response.remark, offset)
     first = found_at(response)
     if first is None or first == offset or is_known:
@@ -179,3 +183,15 @@ def _pull_code(response: m.RemotingResponse, offset: int, *, is_known: bool = Fa
     # A complete response has the offset's message, whatever offset is stored in it.
     until_offset = number_of(response, "nextBeginOffset")
     return code if is_complete(response.body, offset, until_offset) else MISSING
+
+
+def _has_moved(response: m.RemotingResponse) -> bool:
+    """Whether the queue is one of a static topic that has moved to another queue. Its messages keep
+    the offsets of that one, and clients add ``offsetDelta`` to them."""
+    return response.fields.get("offsetDelta", "") not in ("", "0")
+
+
+def _pull_text(code: ErrorCode, response: m.RemotingResponse) -> str:
+    if code is STATIC_TOPIC:
+        return f"{code.name} ({code.description})"
+    return code_text(code, response.remark)

@@ -6,13 +6,16 @@ cannot be read as the reader's, the program has a node that fails: a branch of a
 occurs does no harm. Fields that a writer lacks are decoded from the reader's default, which is
 encoded once here.
 
-Names of records, enums and fixed types matter only between the branches of unions.
+Names of records, enums and fixed types matter only in unions of several types, where nothing else
+says what a branch means. There a branch is read as one of the same short name, or with such an
+alias. A type that stands alone, or beside null, may have another name in the table's schema.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import pyarrow as pa
 
@@ -51,13 +54,14 @@ _PROMOTED = {
     "string": {"string", "bytes"},
     "bytes": {"bytes", "string"},
 }
-_MILLIS = ("timestamp-millis", "local-timestamp-millis")
+_NAMED = (AvroRecord, AvroEnum, AvroFixed)
 
 
 @dataclass(frozen=True)
 class Mismatch:
     """A field of a writer's schema that cannot be read as the reader's; types are in words.
-    ``is_of_some``: only values that may never occur are concerned, a null or a symbol."""
+    ``is_of_some``: only values that may never occur are concerned: a null, a symbol, or a branch
+    of another name."""
 
     path: str
     writer_type: str
@@ -112,9 +116,12 @@ class AvroCompiler:
 
     # --- nodes ---
 
-    def _mismatch(self, writer: str, reader: str, column: int, path: str) -> int:
+    def _mismatch(
+        self, writer: str, reader: str, column: int, path: str, *, is_of_some: bool = False
+    ) -> int:
         index = self.nodes.node(Operation.UNRESOLVED, column, path)
-        self._mismatches[index] = Mismatch(path, writer, reader, is_of_some=writer == "null")
+        is_of_some = is_of_some or writer == "null"
+        self._mismatches[index] = Mismatch(path, writer, reader, is_of_some)
         return index
 
     def _resolve(self, writer: AvroType, reader: AvroType, column: int, path: str) -> int:
@@ -128,8 +135,16 @@ class AvroCompiler:
         return node
 
     def _resolve_branches(self, writer: AvroUnion, reader: AvroType, column: int, path: str) -> int:
-        """Resolves each branch as if it were the writer's only one."""
-        nodes = [self._resolve(one, reader, column, path) for one in writer.branches]
+        """Resolves each branch as if it were the writer's only one, but for its name: among
+        several types a branch of another name means something else."""
+        names_matter = len(value_branches(writer)) > 1
+        nodes = []
+        for one in writer.branches:
+            if names_matter and _has_another_name(one, value_branches(reader)):
+                words = (shown_type(one), shown_type(reader))
+                nodes.append(self._mismatch(*words, column, path, is_of_some=True))
+            else:
+                nodes.append(self._resolve(one, reader, column, path))
         return self.nodes.node(Operation.UNION, NO_COLUMN, path, -1, [*nodes, *nodes], len(nodes))
 
     def _resolve_into_union(
@@ -185,8 +200,7 @@ class AvroCompiler:
             return self.nodes.node(operation, column, path, writer.size)
         factor = 1
         if "timestamp" in reader.logical:
-            unit = writer.logical or reader.logical
-            factor = 1000 if unit in _MILLIS else 1
+            factor = _micros_factor(writer.logical or reader.logical)
         operation = OF_PRIMITIVE[writer.name]
         if factor != 1:
             operation = Operation.LONG  # an int is encoded as a long is
@@ -272,24 +286,66 @@ def _is_readable(writer: AvroPrimitive | AvroFixed, reader: AvroPrimitive | Avro
     return reader.name == writer.name or reader.name in _PROMOTED.get(writer.name, ())
 
 
+def _micros_factor(logical: str) -> int:
+    """What the numbers of a timestamp are multiplied with to be microseconds, or if it is negative,
+    divided by."""
+    return {"millis": 1000, "micros": 1, "nanos": -1000}[logical.rpartition("-")[2]]
+
+
 def _is_same_moment(writer: str, reader: str) -> bool:
     """Dates and the two kinds of timestamps are not each other; plain numbers are any of them."""
 
     def family(logical: str) -> str:
-        return logical.removesuffix("-millis").removesuffix("-micros")
+        return logical.rpartition("-")[0] if "timestamp" in logical else logical
 
     return not writer or not reader or family(writer) == family(reader)
 
 
 def _matching_branch(writer: AvroType, branches: Sequence[AvroType]) -> int | None:
-    """The branch of a reader's union: of the same name, of the same short name, or else the first
-    that the writer's type can be read as."""
-    fitting = [at for at, one in enumerate(branches) if _may_match(writer, one)]
+    """The branch of a reader's union that the writer's type is read as: of its name, or else the
+    first that can take it, unless both have a name."""
+    fitting = {at: _likeness(writer, one) for at, one in enumerate(branches)}
+    best = max(fitting, key=lambda at: fitting[at])
+    return best if fitting[best] > _Likeness.OTHER_NAME else None
+
+
+def _has_another_name(writer: AvroType, branches: Sequence[AvroType]) -> bool:
+    """Whether it could be read as one of these, if its name were not another one."""
+    return max((_likeness(writer, one) for one in branches), default=0) == _Likeness.OTHER_NAME
+
+
+class _Likeness(IntEnum):
+    """How sure it is that a branch is meant for a writer's type."""
+
+    UNREADABLE = 0
+    OTHER_NAME = 1
+    UNNAMED = 2
+    SHORT_ALIAS = 3
+    SHORT_NAME = 4
+    ALIAS = 5
+    NAME = 6
+
+
+def _likeness(writer: AvroType, reader: AvroType) -> _Likeness:
+    if not _may_match(writer, reader):
+        return _Likeness.UNREADABLE
     key = branch_key(writer)
-    short = key.rpartition(".")[2]
-    same = [at for at in fitting if branch_key(branches[at]) == key]
-    alike = [at for at in fitting if branch_key(branches[at]).rpartition(".")[2] == short]
-    return next(iter([*same, *alike, *fitting]), None)
+    if branch_key(reader) == key:
+        return _Likeness.NAME
+    if not isinstance(writer, _NAMED) or not isinstance(reader, _NAMED):
+        return _Likeness.UNNAMED
+    if key in reader.aliases:
+        return _Likeness.ALIAS
+    short = _short_name(key)
+    if _short_name(reader.name) == short:
+        return _Likeness.SHORT_NAME
+    if short in map(_short_name, reader.aliases):
+        return _Likeness.SHORT_ALIAS
+    return _Likeness.OTHER_NAME
+
+
+def _short_name(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _may_match(writer: AvroType, reader: AvroType) -> bool:

@@ -2,15 +2,17 @@
 
 Names are replaced by their types, so a recursive schema cannot be a value: it is refused, since no
 table has a column for it. Logical types that are unknown or do not fit their type are ignored, as
-the specification says. Everything is nullable in Arrow: that a field may not be null is a rule for
-payloads, not for the table, whose other rows may come from other schemas.
+the specification says. Timestamps of every unit are columns of microseconds: of nanoseconds the
+last three digits are cut off, to the microsecond before. Everything is nullable in Arrow: that a
+field may not be null is a rule for payloads, not for the table, whose other rows may come from
+other schemas.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -44,8 +46,10 @@ _LOGICAL = {
     ("int", "date"): pa.date32(),
     ("long", "timestamp-millis"): _UTC,
     ("long", "timestamp-micros"): _UTC,
+    ("long", "timestamp-nanos"): _UTC,
     ("long", "local-timestamp-millis"): pa.timestamp("us"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("us"),
     ("string", "uuid"): pa.string(),
 }
 MAX_TYPES = 100_000
@@ -66,6 +70,7 @@ class AvroFixed:
     logical: str = ""
     precision: int = 0
     scale: int = 0
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class AvroEnum:
     name: str
     symbols: tuple[str, ...]
     default: str | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,7 @@ class AvroField:
 class AvroRecord:
     name: str
     fields: tuple[AvroField, ...]
+    aliases: tuple[str, ...] = ()
 
 
 AvroType: TypeAlias = (
@@ -276,10 +283,9 @@ class _SchemaParser:
             if name in fields:
                 raise PayloadSchemaError(f"{full} has the field {name} twice")
             kind = self.parse(_part(part, "type"), inner, depth + 1)
-            aliases = part.get("aliases")
-            alias_names = tuple(map(str, aliases)) if isinstance(aliases, list) else ()
-            fields[name] = AvroField(name, kind, part.get("default", NO_DEFAULT), alias_names)
-        record = AvroRecord(full, tuple(fields.values()))
+            default = part.get("default", NO_DEFAULT)
+            fields[name] = AvroField(name, kind, default, _aliases(part))
+        record = AvroRecord(full, tuple(fields.values()), _full_aliases(value, full))
         self._named[full] = record
         return record
 
@@ -291,7 +297,8 @@ class _SchemaParser:
         default = value.get("default")
         if default is not None and default not in symbols:
             raise PayloadSchemaError(f"the default of {full} is not one of its symbols")
-        enum = self._named[full] = AvroEnum(full, tuple(symbols), default)
+        aliases = _full_aliases(value, full)
+        enum = self._named[full] = AvroEnum(full, tuple(symbols), default, aliases)
         return enum
 
     def _fixed(self, value: Mapping[str, Any], namespace: str) -> AvroFixed:
@@ -300,11 +307,12 @@ class _SchemaParser:
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size < 1 << 31:
             raise PayloadSchemaError(f"{_short(size)} is not a size that {full} can have")
         logical = value.get("logicalType")
-        fixed = AvroFixed(full, size)
+        fixed = AvroFixed(full, size, aliases=_full_aliases(value, full))
         if logical == "decimal" and (digits := _digits(value)):
-            fixed = AvroFixed(full, size, "decimal", *digits)
+            precision, scale = digits
+            fixed = replace(fixed, logical="decimal", precision=precision, scale=scale)
         elif logical == "uuid" and size == 16:
-            fixed = AvroFixed(full, size, "uuid")
+            fixed = replace(fixed, logical="uuid")
         self._named[full] = fixed
         return fixed
 
@@ -351,6 +359,17 @@ def _part(value: Mapping[str, Any], name: str) -> Any:
     if name not in value:
         raise PayloadSchemaError(f"{_short(value)} has no {name}")
     return value[name]
+
+
+def _aliases(value: Mapping[str, Any]) -> tuple[str, ...]:
+    aliases = value.get("aliases")
+    return tuple(map(str, aliases)) if isinstance(aliases, list) else ()
+
+
+def _full_aliases(value: Mapping[str, Any], full: str) -> tuple[str, ...]:
+    """The aliases of a named type, in the namespace of its full name unless they have their own."""
+    namespace = full.rpartition(".")[0]
+    return tuple(_full(alias, namespace) for alias in _aliases(value))
 
 
 def _full(name: str, namespace: str) -> str:

@@ -33,6 +33,7 @@ from rangeland.decode.payload.json.json_columns import (
     schema_nodes,
 )
 from rangeland.decode.payload.json.json_rules import most_cells
+from rangeland.decode.payload.json.json_scalars import nearest_float
 from rangeland.decode.payload.payload_bytes import data_and_offsets
 from rangeland.decode.payload.payload_decoder import (
     MAX_DECODED_BYTES,
@@ -234,12 +235,11 @@ def _parse_undecided_numbers(given: _Input, columns: JsonColumns) -> Sequence[li
     infinite ones."""
     faults: list[list[int]] = []
     for node, item, row, begin, length in columns.undecided_numbers():
-        width = int(columns.numbers[node, NodeField.WIDTH])
-        number = float(bytes(memoryview(given.data)[begin : begin + length]))
-        with np.errstate(over="ignore"):
-            columns.values_of(node, np.float32 if width == 4 else np.float64)[item] = number
-            is_finite = math.isfinite(np.float32(number) if width == 4 else number)
-        if not is_finite and not (faults and faults[-1][0] == row):
+        text = bytes(memoryview(given.data)[begin : begin + length]).decode("ascii")
+        is_float = int(columns.numbers[node, NodeField.WIDTH]) == 4
+        number = nearest_float(text) if is_float else float(text)
+        columns.values_of(node, np.float32 if is_float else np.float64)[item] = number
+        if not math.isfinite(number) and not (faults and faults[-1][0] == row):
             columns.void_row(row)
             faults.append([row, _OUT_OF_RANGE, begin - int(given.offsets[row]), node])
     return faults

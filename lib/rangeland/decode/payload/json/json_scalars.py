@@ -44,11 +44,24 @@ def _integer(found: Any, kind: pa.DataType) -> int | None:
 def _float(found: Any, kind: pa.DataType) -> float | None:
     if not isinstance(found, JsonNumber):
         return None
-    number = float(found.text)
-    if kind == pa.float32():
-        with np.errstate(over="ignore"):
-            number = float(np.float32(number))
+    number = nearest_float(found.text) if kind == pa.float32() else float(found.text)
     return number if math.isfinite(number) else None
+
+
+def nearest_float(text: str) -> float:
+    """The 32-bit float nearest to a number's text, infinite past the largest. A double that lies
+    exactly halfway between two floats may itself be rounded: then the text says which is nearer."""
+    number = float(text)
+    with np.errstate(over="ignore"):
+        nearest = np.float32(number)
+        below = np.float32(math.nextafter(number, -math.inf))
+        above = np.float32(math.nextafter(number, math.inf))
+    # The doubles beside the one halfway have these neighbours, too, but their last bit is set.
+    if below != above and np.float64(number).view(np.int64) % 2 == 0:
+        exact = Decimal(text)  # the number is neither 0 nor infinite, so its exponent is small
+        if exact != number:
+            nearest = above if exact > number else below
+    return float(nearest)
 
 
 def _decimal(found: Any, kind: pa.DataType) -> Decimal | None:
