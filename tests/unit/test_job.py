@@ -270,6 +270,12 @@ MISTAKES = [
     (LEAST.replace("lake/orders", "c:/lake/x"), 5, "sink.table", "not a Windows path"),
     (LEAST.replace("lake/orders", "FILE:/lake/x"), 5, "sink.table", "in lower case, file:"),
     (LEAST.replace("lake/orders", "file://h/lake/x"), 5, "sink.table", "without a host"),
+    (
+        LEAST.replace("{table", "{partition_by: [day(timestamp)], table"),
+        5,
+        "sink.partition_by",
+        "date(timestamp), hour(timestamp) or a column, not day(...)",
+    ),
     (LEAST.replace("lake/orders", "' '"), 5, "sink.table", "a path, a URI or the name"),
     (LEAST.replace("lake/orders", "https://host/x"), 5, "sink.table", "not https:"),
     (
