@@ -71,6 +71,54 @@ def test_a_bound_of_a_topic_that_a_pattern_leaves_out_names_the_flag(job_file: P
         load_job(job_file, (), None, '{"orders": {"0": 1}}')
 
 
+SIX = "2026-01-31T06:00:00Z"
+FIVE = "2026-01-31T05:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "problem"),
+    [
+        (SIX, FIVE, f"{SIX} is after --until, {FIVE}; swap them"),
+        (
+            '{"orders": {"0": 40, "1": 9}}',
+            '{"orders": {"0": 23, "1": 9}}',
+            "offset 40 of orders/0 is after --until, offset 23; swap them",
+        ),
+        (f'{{"orders": {{"0": "{SIX}"}}}}', FIVE, f"{SIX} is after --until, {FIVE}; swap them"),
+    ],
+)
+def test_a_range_that_ends_before_it_begins_is_refused(
+    job_file: Path, lower: str, upper: str, problem: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_job(job_file, (), lower, upper)
+    assert f"{caught.value.what}; {caught.value.do}" == f"--from: {problem}"
+    load_job(job_file, (), upper, lower)
+
+
+def test_an_end_in_the_file_before_the_begin_of_an_option_is_no_matter_of_usage(
+    job_file: Path,
+) -> None:
+    job_file.write_text(made.JOB_YAML + f"range: {{from: 2026-01-01, until: {FIVE}}}\n")
+    problem = f"range.from: {SIX} is after range.until, {FIVE}; swap them"
+    with pytest.raises(JobFileError, match=f"^--from: {problem}"):
+        load_job(job_file, (), SIX)
+    later = "2026-02-01T00:00:00Z"
+    assert load_job(job_file, (), SIX, later)[0].range.until.default == AtTime(1_769_904_000_000)
+
+
+@pytest.mark.parametrize(
+    ("flag", "is_offered"), [("--from", True), ("--until", False)], ids=lambda value: str(value)
+)
+def test_what_an_option_offers_is_what_it_takes(
+    job_file: Path, flag: str, is_offered: bool
+) -> None:
+    pair = ("yesterday", None) if flag == "--from" else (None, "yesterday")
+    with pytest.raises(UsageError, match="'yesterday'") as caught:
+        load_job(job_file, (), *pair)
+    assert ("checkpoint" in caught.value.why) == is_offered
+
+
 @pytest.mark.parametrize("setting", ["limits.max_records=[1", "limits.max_records", "=1"])
 def test_a_setting_that_cannot_be_read_is_a_usage_error(job_file: Path, setting: str) -> None:
     with pytest.raises(UsageError, match="--set"):

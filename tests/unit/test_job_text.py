@@ -200,7 +200,7 @@ def test_an_override_leaves_the_text_it_is_laid_over_alone() -> None:
     text = parse_job_text(TEXT, "o.yaml")
     override(text, ["source.topics=[x]", "range.from.orders={1: 2}"])
     assert text.values == parse_job_text(TEXT, "o.yaml").values
-    assert text.overridden == frozenset()
+    assert text.overridden == {}
 
 
 def test_the_last_override_of_a_field_wins() -> None:

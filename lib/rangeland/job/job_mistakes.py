@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from rangeland.errors import JobFileError
 from rangeland.job.job_text import FieldPath, JobText, display_path
-from rangeland.job.section import MisplacedKey, UnneededKey
+from rangeland.job.section import FieldConflict, MisplacedKey
 from rangeland.job.text_patterns import EXPECTED
 from rangeland.wording import count_noun
 
@@ -30,6 +30,8 @@ class JobFileMistake:
     expected: str
     suggestion: FieldPath | None = None
     """The field that was probably meant, if this one is unknown."""
+    other: FieldPath | None = None
+    """The other field, if the mistake is in what two of them say together."""
 
     def text(self) -> str:
         if self.suggestion is None:
@@ -71,7 +73,8 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMis
             continue
         unknown = problem["type"] == "extra_forbidden"
         meant = suggestion(path, fields) if unknown else None
-        mistakes.append(JobFileMistake(path, _expectation(problem), meant))
+        other = _other_path(problem)
+        mistakes.append(JobFileMistake(path, _expectation(problem), meant, other))
     # A misspelt field is reported once, not also as the field that is missing.
     misspelt = {mistake.suggestion for mistake in mistakes}
     return [mistake for mistake in mistakes if mistake.path not in misspelt]
@@ -89,6 +92,13 @@ def _path(problem: Any) -> FieldPath:
     return loc
 
 
+def _other_path(problem: Any) -> FieldPath | None:
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, FieldConflict) and cause.other:
+        return (*problem["loc"], *cause.other)
+    return None
+
+
 def _expectation(problem: Any) -> str:
     match problem["type"]:
         case "extra_forbidden":
@@ -97,7 +107,7 @@ def _expectation(problem: Any) -> str:
             return "this field is required"
         case "value_error":
             cause = problem["ctx"]["error"]
-            return f"{'remove it:' if isinstance(cause, UnneededKey) else 'expected'} {cause}"
+            return f"{cause.lead if isinstance(cause, MisplacedKey) else 'expected '}{cause}"
         case "tuple_type":
             return "expected a list, such as [orders]"
         case "model_type" | "dict_type":

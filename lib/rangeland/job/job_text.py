@@ -43,13 +43,13 @@ class SourcePosition:
 @dataclass(frozen=True, slots=True)
 class JobText:
     """A job file as plain values. ``values`` are parsed from the file and all that it extends;
-    ``positions`` maps the path of a field to where it was written. ``overridden`` holds the paths
-    that ``--set`` or a flag set."""
+    ``positions`` maps the path of a field to where it was written. ``overridden`` maps the
+    paths that an option has set to the option."""
 
     name: str
     values: dict[str, Any]
     positions: Mapping[FieldPath, SourcePosition] = field(default_factory=dict)
-    overridden: frozenset[FieldPath] = frozenset()
+    overridden: Mapping[FieldPath, str] = field(default_factory=dict)
 
     def position_of(self, path: FieldPath) -> SourcePosition | None:
         """The position of a field, or of the innermost section around it that is in a file."""
@@ -68,15 +68,20 @@ class JobText:
         return self.name if position is None else position.file
 
     def where(self, path: FieldPath) -> str:
-        """``file:line`` for messages, or the flag if the value did not come from a file."""
+        """``file:line`` for messages, or the option if the value did not come from a file."""
+        return self.option_of(path) or str(self.position_of(path) or self.name)
+
+    def option_of(self, path: FieldPath) -> str:
+        """The option that gave the value of a field, or a part of it that no file has; empty if
+        none did."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.overridden:
-                return f"--set {display_path(path[:end])}"
-        if path not in self.positions:
+                return self.overridden[path[:end]]
+        if path and path not in self.positions:
             for inner in sorted(self.overridden):
-                if path and inner[: len(path)] == path:
-                    return f"--set {display_path(inner)}"
-        return str(self.position_of(path) or self.name)
+                if inner[: len(path)] == path:
+                    return self.overridden[inner]
+        return ""
 
 
 def parse_job_text(text: str, name: str) -> JobText:
@@ -231,11 +236,13 @@ def _load_or_none(value: str) -> tuple[Any, yaml.Node | None] | None:
         return None  # Neither this error nor the value is repeated: it may be a secret.
 
 
-def with_value(text: JobText, path: FieldPath, value: Any) -> JobText:
-    """The text with one value set, as ``override`` does with a value that is parsed already."""
+def with_value(text: JobText, path: FieldPath, value: Any, option: str = "") -> JobText:
+    """The text with one value set, as ``override`` does with a value that is parsed already.
+    ``option``: what set it, for messages; by default ``--set``."""
     values = separate_copy(text.values)
     _assign(values, path, value)
-    return JobText(text.name, values, text.positions, text.overridden | {path})
+    overridden = {**text.overridden, path: option or f"--set {display_path(path)}"}
+    return JobText(text.name, values, text.positions, overridden)
 
 
 def _assign(values: dict[str, Any], path: FieldPath, value: Any) -> None:
