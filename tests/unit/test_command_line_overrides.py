@@ -8,6 +8,7 @@ import pytest
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job.command_line_overrides import check_range_is_closed, load_job, read_partition
+from rangeland.job.value_parsers import EXPECTED_UNTIL
 from rangeland.model import AtOffset, AtTime, Earliest, Latest, Partition
 from tests import sample_results as made
 
@@ -149,6 +150,25 @@ def test_a_backfill_says_both_ends(
     with pytest.raises(UsageError) as raised:
         check_range_is_closed(text, job)
     assert raised.value.facts["missing"] == missing
+
+
+def test_a_checkpoint_that_is_given_to_a_backfill_is_not_called_missing(job_file: Path) -> None:
+    job, text = load_job(job_file, (), "checkpoint", "latest")
+    with pytest.raises(
+        UsageError, match=r"^--from checkpoint: a backfill does not follow the checkpoint"
+    ) as e:
+        check_range_is_closed(text, job)
+    assert e.value.do == f"give one of {EXPECTED_UNTIL}"
+
+
+def test_a_setting_without_a_value_and_a_wrong_one_are_matters_of_the_option(
+    job_file: Path,
+) -> None:
+    with pytest.raises(UsageError, match=r"^--set limits\.max_records has no value\."):
+        load_job(job_file, ["limits.max_records"])
+    with pytest.raises(JobFileError, match=r"^--set limits\.max_records: ") as caught:
+        load_job(job_file, ["limits.max_records=0"])
+    assert caught.value.do == "correct the option"
 
 
 def test_the_files_own_range_will_do_for_a_backfill(job_file: Path) -> None:

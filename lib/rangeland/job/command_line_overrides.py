@@ -125,6 +125,13 @@ def check_range_is_closed(text: JobText, job: Job) -> None:
     begins: Bounds = job.range.from_
     if any(isinstance(b, FromCheckpoint) for b in begins.every):
         missing = ["--from", *(flag for flag in missing if flag != "--from")]
+        if option := text.option_of(("range", "from")):
+            value = f" {written['from']}" if isinstance(written["from"], str) else ""
+            raise UsageError(
+                f"{option}{value}: a backfill does not follow the checkpoint",
+                do=f"give one of {EXPECTED_UNTIL}",
+                missing=missing,
+            )
     if missing:
         raise UsageError(
             f"a backfill needs {' and '.join(missing)}",

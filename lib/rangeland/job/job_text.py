@@ -206,7 +206,10 @@ def read_assignment(assignment: str) -> tuple[FieldPath, Any]:
     dotted_path, equals, value = assignment.partition("=")
     path = tuple(dotted_path.split("."))
     if not equals or not all(path):
-        begins = tuple(_FIELD.findall(_FIELDS.match(assignment)[0]))  # type: ignore[index]
+        written: str = _FIELDS.match(assignment)[0]  # type: ignore[index]
+        begins = tuple(_FIELD.findall(written))
+        if written == assignment:
+            raise UsageError(f"--set {display_path(begins)} has no value", do=form)
         raise UsageError(
             f"--set {display_path((*begins, ''))} is not understood",
             why="expected a field, '=' and its value",

@@ -68,6 +68,15 @@ def parse_size(value: object) -> object:
     return int(size)
 
 
+def size_text(size_bytes: int) -> str:
+    """``134217728`` as ``128MiB``: the largest unit that divides it."""
+    units = [(factor, f"{name[0]}iB") for name, factor in UNITS.items() if name.endswith("IB")]
+    for factor, name in sorted(units, reverse=True):
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{name}"
+    return str(size_bytes)
+
+
 SIZE: Schema = {
     "title": "size",
     "anyOf": [
@@ -158,7 +167,9 @@ def parse_bounds(value: object, *, expected: str = EXPECTED_FROM) -> Bounds:
         if not isinstance(partitions, dict) or not partitions:
             raise ValueError(f"{{partition: offset}} for topic {topic!r}")
         for number, bound in partitions.items():
-            by_partition[parse_partition(str(topic), number)] = parse_bound(bound, expected=expected)
+            by_partition[parse_partition(str(topic), number)] = parse_bound(
+                bound, expected=expected
+            )
     if not by_partition:
         raise ValueError("at least one topic and partition")
     return Bounds(Earliest(), by_partition, only_listed=True)
