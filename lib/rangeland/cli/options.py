@@ -89,7 +89,8 @@ def _common_options(
     log_format: Annotated[
         LogFormat,
         typer.Option(
-            "--log-format", help="How log records look; json also applies to progress and errors."
+            "--log-format",
+            help="The format of log lines; with json, progress and errors are log lines too.",
         ),
     ] = LogFormat.TEXT,
 ) -> None: ...

@@ -244,7 +244,7 @@ def sample(
     """Look at the newest records: their formats, schemas and fields, decoded as in the job. Lands
     nothing.
 
-    The file of --out can be named in the job file, as decode.value.schema. Needs no Spark.
+    You can use the file that --out writes as decode.value.schema. Needs no Spark.
 
     \b
     Examples:
