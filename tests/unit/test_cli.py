@@ -346,9 +346,11 @@ def test_a_mistyped_command_ends_with_64_and_starts_nothing(
 def test_the_time_after_which_a_log_is_idle_is_a_number_of_seconds(
     job: str, called: Called, seconds: str
 ) -> None:
-    code, _, err = called("reached", job, f"--idle-after={seconds}")
+    code, out, _ = called("reached", job, f"--idle-after={seconds}", "--json")
     assert code == 64
-    assert f"--idle-after {seconds}: give a number of seconds, such as 300" in err
+    message = json.loads(out)["message"]
+    assert f"--idle-after {seconds} is not a length of time" in message
+    assert "ive a number of seconds, such as 300" in message
 
 
 @pytest.mark.parametrize("content", [None, "job: [", "job: orders\n", "- a\n"])

@@ -172,7 +172,9 @@ def parse_idle_after_ms(text: str) -> int:
         idle_after_ms = round(float(text) * 1000)
         if idle_after_ms >= 0:
             return idle_after_ms
-    raise UsageError(f"--idle-after {text}: give a number of seconds, such as 300")
+    raise UsageError(
+        f"--idle-after {text} is not a length of time", do="give a number of seconds, such as 300"
+    )
 
 
 @command

@@ -225,7 +225,7 @@ def _secret(job: Job, reference: str | None, *path: str) -> str:
     except JobFileError as error:
         field = display_path(path)
         named = error.with_words(what=f"{field}: {error.what}").with_facts(field=field)
-        raise job.with_place(named, path) from error
+        raise job.placed_error(named, path) from error
 
 
 def _login(job: Job) -> SaslSettings | None:

@@ -123,7 +123,7 @@ class Job(Section):
         job._origin = _Origin(text)
         return job
 
-    def with_place(self, error: JobFileError, path: FieldPath) -> JobFileError:
+    def placed_error(self, error: JobFileError, path: FieldPath) -> JobFileError:
         """An error about a field that only shows when its value is used, with the file and line of
         the field."""
         text = self._origin.text

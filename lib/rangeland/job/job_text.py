@@ -152,8 +152,8 @@ class _MisreadNumber:
 
 
 def _misread_number_in(node: yaml.Node | None, path: FieldPath) -> _MisreadNumber | None:
-    """The first number of a text that YAML reads as another than most people do. Where a secret
-    may be is not looked: the number is repeated."""
+    """The first number of a text that YAML reads as another than most people do. Numbers
+    that may be secrets are left out, since this one is repeated."""
     for inner, scalar in _scalars(node, path):
         misread = None if _may_be_secret(inner) else misread_number(scalar)
         if misread is not None:
@@ -179,7 +179,7 @@ def _scalars(
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield from _scalars(item, (*path, index))
-    elif node is not None:
+    elif isinstance(node, yaml.ScalarNode):
         yield path, node
 
 

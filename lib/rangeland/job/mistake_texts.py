@@ -77,7 +77,7 @@ _WHOLE_NUMBERS: Final[Mapping[str, str]] = {
     "_per_second": _SIZE,
 }
 """What a number is, by the end of its field's name."""
-_BOOLEAN_WORDS: Final = {False: "no, off and false", True: "yes, on and true"}
+_BOOLEAN_WORDS: Final = {False: "no and off as false", True: "yes and on as true"}
 _TLS: Final = "true, false, or a section such as {ca: /etc/ca.pem}"
 _NOT_TLS: Final = ("model_type", "bool_type", "bool_parsing")
 
@@ -141,8 +141,7 @@ def example(path: FieldPath) -> str:
 def _expected_text(value: object) -> str:
     """Says why a value is no text, without repeating it: it may be a secret."""
     if isinstance(value, bool):
-        word = str(value).lower()
-        return f"a text; YAML reads {_BOOLEAN_WORDS[value]} as {word}: write the text in quotes"
+        return f"a text; YAML reads {_BOOLEAN_WORDS[value]}, unless they are in quotes"
     return "a text; write the number in quotes" if isinstance(value, int | float) else "a text"
 
 

@@ -68,7 +68,7 @@ def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat 
         typed_rows(job.source.dialect, row_format)
     except PayloadSchemaError as error:
         refused = _schema_error("decode.value.schema", error)
-        raise job.with_place(refused, ("decode", "value", "schema")) from error
+        raise job.placed_error(refused, ("decode", "value", "schema")) from error
     return row_format
 
 
@@ -106,9 +106,9 @@ def _format(
             )
         return schemas.without_schema(name, payload.format, payload.message or "", unknown)
     except PayloadSchemaError as error:
-        raise job.with_place(_schema_error(field, error, file), path) from error
+        raise job.placed_error(_schema_error(field, error, file), path) from error
     except _UnreadableFile as error:
-        raise job.with_place(_unreadable_file_error(field, error), path) from error
+        raise job.placed_error(_unreadable_file_error(field, error), path) from error
 
 
 def _with_fields(

@@ -51,12 +51,11 @@ class RangeSpec(Section):
         return self
 
     def _pairs(self) -> Iterator[tuple[str, Bound | None, Bound | None]]:
-        """Where each partition begins and ends, with its name; for those that are not listed, both
-        once."""
-        if not (self.from_.only_listed or self.until.only_listed):
-            yield "", self.from_.default, self.until.default
+        """The name of each listed partition with its two bounds; then those of all others."""
         for partition in sorted({*self.from_.listed, *self.until.listed}):
             yield f" of {partition}", self.from_.of(partition), self.until.of(partition)
+        if not (self.from_.only_listed or self.until.only_listed):
+            yield "", self.from_.default, self.until.default
 
 
 class LimitSpec(Section):

@@ -232,15 +232,15 @@ class Source(Section):
             raise ValueError("either topics (at least one) or topic_pattern")
         if not self.servers and not self.zookeeper:
             raise ValueError("at least one of servers as host:port")
-        if not self.servers and self.dialect == "rocketmq":
-            raise FieldConflict("rocketmq needs servers: its name servers")
         if self.security.sasl and self.security.acl:
             raise MisplacedKey("either sasl or acl", "security", "acl")
         if self.security.zookeeper and not self.zookeeper:
             raise UnneededKey("there is no source.zookeeper", "security", "zookeeper")
         capabilities = load_dialect(self.dialect).capabilities
+        if not self.servers and not capabilities.is_in_zookeeper:
+            raise FieldConflict(f"{self.dialect} needs servers: its brokers are not in ZooKeeper")
         if capabilities.has_metadata and any(_ID.match(server) for server in self.servers):
-            raise MisplacedKey("host:port; only jafka writes id:host:port", "servers")
+            raise MisplacedKey(f"host:port: servers of {self.dialect} have no ids", "servers")
         options = {
             ("security", "acl"): self.security.acl,
             ("tags",): self.tags,

@@ -110,7 +110,7 @@ class _Loader(_BASE):  # type: ignore[misc]
         return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
 
 
-def misread_number(node: yaml.Node) -> tuple[str, str] | None:
+def misread_number(node: yaml.ScalarNode) -> tuple[str, str] | None:
     """What YAML 1.1 reads in a number that is not written as a decimal one, and what to write;
     None for any other value. Most people mean another number by ``010`` than 8, and a time by
     ``1:30``, which is 90."""
@@ -174,7 +174,7 @@ def _problem(error: BaseException, text: str) -> str:
     if not isinstance(error, yaml.YAMLError):
         return "a value does not fit its tag"
     problem = getattr(error, "problem", None) or "it contains a character that YAML does not allow"
-    line = _line_of_error(error, text)
+    line = _line_at_mark(error, text)
     if "tab character" in problem or "\t" in line[: len(line) - len(line.lstrip())]:
         return "a tab begins the line; indent with spaces"
     if "flow mapping" in str(getattr(error, "context", "")) and _UNQUOTED_BRACES.search(line):
@@ -184,7 +184,7 @@ def _problem(error: BaseException, text: str) -> str:
     return _WORDS_FOR.get(problem, problem)
 
 
-def _line_of_error(error: yaml.YAMLError, text: str) -> str:
+def _line_at_mark(error: yaml.YAMLError, text: str) -> str:
     mark = getattr(error, "problem_mark", None)
     lines = text.splitlines()
     return "" if mark is None or mark.line >= len(lines) else lines[mark.line]
