@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 _WORD: Final = re.compile("[a-z]+(?=[ ,;]|: |:?$)")
@@ -13,6 +14,14 @@ spelling. A name that may look like a word never begins a message."""
 def count_noun(count: int, noun: str) -> str:
     """``1 file``, ``2,000 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def utc_time(time_ms: int) -> str:
+    """``2026-01-31T06:00:00Z``, with milliseconds if there are any."""
+    seconds, ms = divmod(time_ms, 1000)
+    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=ms * 1000)
+    precision = "milliseconds" if ms else "seconds"
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def number(value: int) -> str:

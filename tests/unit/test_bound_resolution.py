@@ -488,7 +488,7 @@ def test_the_survey_looks_up_every_time_and_group_once() -> None:
         (Earliest(), "earliest"),
         (Latest(), "latest"),
         (AtOffset(4), "offset 4"),
-        (AtTime(5), "time 5 ms"),
+        (AtTime(1_769_839_200_005), "2026-01-31T06:00:00.005Z"),
         (FromCheckpoint(), "checkpoint"),
         (GroupOffset("g"), "group:g"),
     ],

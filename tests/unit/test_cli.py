@@ -314,6 +314,13 @@ def test_a_jvm_that_has_gone_is_worth_another_try(runs: Runs, job: str, called: 
         ["backfill", "JOB", "--from", "checkpoint", "--until", "latest"],
         ["apply", "a", "b", "c"],
         ["apply", "/nowhere/plan.json"],
+        ["run", ""],
+        ["status", "JOB", ""],
+        ["check", ""],
+        ["submit", ""],
+        ["apply", ""],
+        ["apply", "JOB", ""],
+        ["reached", "JOB", "--idle-after", "5m"],
         ["demo", "--records", "many"],
         ["demo", "--records", "1"],
         ["launch"],
@@ -333,6 +340,17 @@ def test_a_mistyped_command_ends_with_64_and_starts_nothing(
     assert code == 64
     assert runs.sparks == 0
     assert runs.asked == []
+
+
+@pytest.mark.parametrize("seconds", ["inf", "-inf", "nan", "1e400", "1e308", "5m", "-1", ""])
+def test_the_time_after_which_a_log_is_idle_is_a_number_of_seconds(
+    job: str, called: Called, seconds: str
+) -> None:
+    code, out, _ = called("reached", job, f"--idle-after={seconds}", "--json")
+    assert code == 64
+    message = json.loads(out)["message"]
+    assert f"--idle-after {seconds} is not a length of time" in message
+    assert "ive a number of seconds, such as 300" in message
 
 
 @pytest.mark.parametrize("content", [None, "job: [", "job: orders\n", "- a\n"])

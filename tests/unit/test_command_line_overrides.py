@@ -8,6 +8,7 @@ import pytest
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job.command_line_overrides import check_range_is_closed, load_job, read_partition
+from rangeland.job.value_parsers import EXPECTED_UNTIL
 from rangeland.model import AtOffset, AtTime, Earliest, Latest, Partition
 from tests import sample_results as made
 
@@ -71,6 +72,54 @@ def test_a_bound_of_a_topic_that_a_pattern_leaves_out_names_the_flag(job_file: P
         load_job(job_file, (), None, '{"orders": {"0": 1}}')
 
 
+SIX = "2026-01-31T06:00:00Z"
+FIVE = "2026-01-31T05:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "problem"),
+    [
+        (SIX, FIVE, f"{SIX} is after --until, {FIVE}; swap them"),
+        (
+            '{"orders": {"0": 40, "1": 9}}',
+            '{"orders": {"0": 23, "1": 9}}',
+            "offset 40 of orders/0 is after --until, offset 23; swap them",
+        ),
+        (f'{{"orders": {{"0": "{SIX}"}}}}', FIVE, f"{SIX} is after --until, {FIVE}; swap them"),
+    ],
+)
+def test_a_range_that_ends_before_it_begins_is_refused(
+    job_file: Path, lower: str, upper: str, problem: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_job(job_file, (), lower, upper)
+    assert f"{caught.value.what}; {caught.value.do}" == f"--from: {problem}"
+    load_job(job_file, (), upper, lower)
+
+
+def test_an_end_in_the_file_before_the_begin_of_an_option_is_no_matter_of_usage(
+    job_file: Path,
+) -> None:
+    job_file.write_text(made.JOB_YAML + f"range: {{from: 2026-01-01, until: {FIVE}}}\n")
+    problem = f"range.from: {SIX} is after range.until, {FIVE}; swap them"
+    with pytest.raises(JobFileError, match=f"^--from: {problem}"):
+        load_job(job_file, (), SIX)
+    later = "2026-02-01T00:00:00Z"
+    assert load_job(job_file, (), SIX, later)[0].range.until.default == AtTime(1_769_904_000_000)
+
+
+@pytest.mark.parametrize(
+    ("flag", "is_offered"), [("--from", True), ("--until", False)], ids=lambda value: str(value)
+)
+def test_what_an_option_offers_is_what_it_takes(
+    job_file: Path, flag: str, is_offered: bool
+) -> None:
+    pair = ("yesterday", None) if flag == "--from" else (None, "yesterday")
+    with pytest.raises(UsageError, match="'yesterday'") as caught:
+        load_job(job_file, (), *pair)
+    assert ("checkpoint" in caught.value.why) == is_offered
+
+
 @pytest.mark.parametrize("setting", ["limits.max_records=[1", "limits.max_records", "=1"])
 def test_a_setting_that_cannot_be_read_is_a_usage_error(job_file: Path, setting: str) -> None:
     with pytest.raises(UsageError, match="--set"):
@@ -101,6 +150,25 @@ def test_a_backfill_says_both_ends(
     with pytest.raises(UsageError) as raised:
         check_range_is_closed(text, job)
     assert raised.value.facts["missing"] == missing
+
+
+def test_a_checkpoint_that_is_given_to_a_backfill_is_not_called_missing(job_file: Path) -> None:
+    job, text = load_job(job_file, (), "checkpoint", "latest")
+    with pytest.raises(
+        UsageError, match=r"^--from checkpoint: a backfill does not follow the checkpoint"
+    ) as e:
+        check_range_is_closed(text, job)
+    assert e.value.do == f"give one of {EXPECTED_UNTIL}"
+
+
+def test_a_setting_without_a_value_and_a_wrong_one_are_matters_of_the_option(
+    job_file: Path,
+) -> None:
+    with pytest.raises(UsageError, match=r"^--set limits\.max_records has no value\."):
+        load_job(job_file, ["limits.max_records"])
+    with pytest.raises(JobFileError, match=r"^--set limits\.max_records: ") as caught:
+        load_job(job_file, ["limits.max_records=0"])
+    assert caught.value.do == "correct the option"
 
 
 def test_the_files_own_range_will_do_for_a_backfill(job_file: Path) -> None:

@@ -14,7 +14,7 @@ from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import JobFileError
 from rangeland.job import Job, reference_page
 from rangeland.job.decode_section import PayloadSpec
-from rangeland.job.job_schema import job_schema, schema_text, size_text
+from rangeland.job.job_schema import job_schema, schema_text
 from rangeland.job.job_text import parse_job_text
 from rangeland.job.value_parsers import (
     parse_bound,
@@ -22,6 +22,7 @@ from rangeland.job.value_parsers import (
     parse_first,
     parse_size,
     parse_until,
+    size_text,
 )
 from rangeland.model import AtTime, Partition
 

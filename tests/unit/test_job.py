@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from pathlib import Path
 
@@ -12,8 +13,11 @@ import pytest
 from rangeland.cluster_access.cluster_lookup import look_up_cluster, look_up_read_settings
 from rangeland.errors import JobFileError
 from rangeland.job import Job
-from rangeland.job.job_text import override, parse_job_text
+from rangeland.job.job_mistakes import fields_of
+from rangeland.job.job_text import override, parse_job_text, with_value
+from rangeland.job.mistake_texts import EXAMPLES
 from rangeland.job.value_parsers import parse_bounds, parse_size, parse_time_ms
+from rangeland.job.yaml_loader import load
 from rangeland.loss import Action, LossKind
 from rangeland.model import (
     Address,
@@ -255,13 +259,13 @@ def _secured(security: str) -> str:
 MISTAKES = [
     # (text, line, field, words of what was expected)
     (LEAST.replace("job: orders", "job: Orders!"), 1, "job", "lower-case"),
-    (LEAST.replace("job: orders", "job: 12"), 1, "job", "string"),
+    (LEAST.replace("job: orders", "job: 12"), 1, "job", "a text; write the number in quotes"),
     (LEAST.replace("job: orders\n", ""), None, "job", "required"),
     (LEAST.replace("sink: {table: lake/orders}\n", ""), None, "sink", "required"),
-    (LEAST.replace("table: lake/orders", "table: ''"), 5, "sink.table", "at least 1"),
+    (LEAST.replace("table: lake/orders", "table: ''"), 5, "sink.table", "not an empty text"),
     (LEAST.replace("{table", "{tabel: x, table"), 5, "sink.tabel", "no such field"),
     (LEAST.replace("b1:9092", "b1"), 3, "source.servers", "host:port"),
-    (LEAST.replace("b1:9092", "b1:99999"), 3, "source.servers", "host:port"),
+    (LEAST.replace("b1:9092", "b1:99999"), 3, "source.servers", "a port is at most 65535"),
     (LEAST.replace("topics: [orders]", "topics: [a b]"), 4, "source.topics", "topic names"),
     (LEAST.replace("topics: [orders]", "topics: []"), 2, "source", "either topics"),
     (LEAST.replace("topics: [orders]", "topic_pattern: '('"), 4, "source.topic_pattern", "regular"),
@@ -270,6 +274,12 @@ MISTAKES = [
     (LEAST.replace("lake/orders", "c:/lake/x"), 5, "sink.table", "not a Windows path"),
     (LEAST.replace("lake/orders", "FILE:/lake/x"), 5, "sink.table", "in lower case, file:"),
     (LEAST.replace("lake/orders", "file://h/lake/x"), 5, "sink.table", "without a host"),
+    (
+        LEAST.replace("{table", "{partition_by: [day(timestamp)], table"),
+        5,
+        "sink.partition_by",
+        "date(timestamp), hour(timestamp) or a column, not day(...)",
+    ),
     (LEAST.replace("lake/orders", "' '"), 5, "sink.table", "a path, a URI or the name"),
     (LEAST.replace("lake/orders", "https://host/x"), 5, "sink.table", "not https:"),
     (
@@ -306,7 +316,67 @@ MISTAKES = [
         LEAST.replace("topics: [orders]", "topics: [orders]\n  topic_pattern: x.*"),
         2,
         "source",
-        "either topics",
+        "source: there are both topics and topic_pattern; remove one",
+    ),
+    (
+        LEAST.replace("  servers: [b1:9092]\n", "  dialect: rocketmq\n  zookeeper: z:2181\n"),
+        2,
+        "source",
+        "source: rocketmq needs servers: its brokers are not in ZooKeeper",
+    ),
+    (LEAST.replace("b1:9092", "1:b1:9092"), 3, "source.servers", "servers of kafka have no ids"),
+    (LEAST.replace("[b1:9092]", "b1:9092"), 3, "source.servers", "a list, such as [broker-1:9092]"),
+    (LEAST.replace("[orders]", "orders"), 4, "source.topics", "a list, such as [orders]"),
+    (
+        LEAST.replace("topics:", "partitions: {orders: 0}\n  topics:"),
+        4,
+        "source.partitions.orders",
+        "a list, such as [0, 1]",
+    ),
+    (
+        LEAST.replace("{table", "{partition_by: topic, table"),
+        5,
+        "sink.partition_by",
+        "a list, such as [date(timestamp)]",
+    ),
+    (LEAST.replace("{table: lake/orders}", "lake/orders"), 5, "sink", "{table: lake/orders}"),
+    (
+        LEAST.replace("[orders]", "[no]"),
+        4,
+        "source.topics.0",
+        "a text; YAML reads no and off as false, unless they are in quotes",
+    ),
+    (_secured("{tls: yes please}"), 5, "source.security.tls", "{ca: /etc/ca.pem}"),
+    (_secured("{tls: {verify_hostname: x}}"), 5, "source.security.tls.verify_hostname", "true or"),
+    (
+        LEAST.replace("topics:", "timeouts: {connect_ms: 5s}\n  topics:"),
+        4,
+        "source.timeouts.connect_ms",
+        "expected whole milliseconds, such as 5000",
+    ),
+    (
+        LEAST.replace("topics:", "timeouts: {connect_ms: 999999999}\n  topics:"),
+        4,
+        "source.timeouts.connect_ms",
+        "expected at most 604800000 milliseconds",
+    ),
+    (
+        LEAST.replace("topics:", "max_batch_bytes: 2GiB\n  topics:"),
+        4,
+        "source.max_batch_bytes",
+        "expected at most 1GiB",
+    ),
+    (
+        _lines("range: {start: 5}\n"),
+        6,
+        "range.start",
+        "there is no such field; range has from, until, first_run",
+    ),
+    (
+        _lines("group: {name: x, id: y}\n"),
+        6,
+        "group.name",
+        "there is no such field; group has id, ",
     ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {x: [0]}"),
@@ -339,6 +409,12 @@ MISTAKES = [
         "'kafka'",
     ),
     (LEAST.replace("topics:", "tags: [A]\n  topics:"), 4, "source.tags", "rocketmq only"),
+    (
+        LEAST.replace("topics:", "dialect: jafka\n  rack: a\n  topics:"),
+        5,
+        "source.rack",
+        "kafka only",
+    ),
     *(
         (
             LEAST.replace("topics:", f"dialect: rocketmq\n  tags: ['{tag}']\n  topics:"),
@@ -371,6 +447,14 @@ MISTAKES = [
     (_lines("range: {from: {returns: {0: 1}}}\n"), 6, "range.from.returns", "not of 'returns'"),
     (_lines("range: {from: 2026-13-01}\n"), 6, "range.from", "ISO time"),
     (_lines("range: {from: 1969-12-31}\n"), 6, "range.from", "before 1970"),
+    (_lines("range: {until: yesterday}\n"), 6, "range.until", "expected earliest, latest, an ISO"),
+    (_lines("range: {until: 5}\n"), 6, "range.until", "expected earliest, latest, an ISO"),
+    (
+        _lines("range: {first_run: yesterday}\n"),
+        6,
+        "range.first_run",
+        "expected earliest, latest, an ISO time or group:<id>, not 'yesterday'",
+    ),
     (_lines("range: {until: checkpoint}\n"), 6, "range.until", "cannot end at the checkpoint"),
     (
         _lines("range:\n  until: {orders: {0: checkpoint}}\n"),
@@ -378,19 +462,31 @@ MISTAKES = [
         "range.until",
         "cannot end at the checkpoint",
     ),
+    (
+        _lines("range:\n  from: 2026-01-31T06:00:00Z\n  until: 2026-01-31T05:00:00Z\n"),
+        7,
+        "range.from",
+        "2026-01-31T06:00:00Z is after range.until, 2026-01-31T05:00:00Z; swap them",
+    ),
+    (
+        _lines("range: {from: {orders: {1: 9}}, until: {orders: {1: 8}}}\n"),
+        6,
+        "range.from",
+        "offset 9 of orders/1 is after range.until, offset 8; swap them",
+    ),
     (_lines("range: {first_run: checkpoint}\n"), 6, "range.first_run", "earliest, latest"),
     (_lines("range: {first_run: 5}\n"), 6, "range.first_run", "earliest, latest"),
-    (_lines("limits: {max_records: 0}\n"), 6, "limits.max_records", "greater than 0"),
-    (_lines("limits: {max_records: yes}\n"), 6, "limits.max_records", "integer"),
-    (_lines("limits: {max_records: 1.5}\n"), 6, "limits.max_records", "integer"),
-    (_lines("limits: {max_bytes: true}\n"), 6, "limits.max_bytes", "integer"),
+    (_lines("limits: {max_records: 0}\n"), 6, "limits.max_records", "expected a number above 0"),
+    (_lines("limits: {max_records: yes}\n"), 6, "limits.max_records", "a whole number"),
+    (_lines("limits: {max_records: 1.5}\n"), 6, "limits.max_records", "a whole number"),
+    (_lines("limits: {max_bytes: true}\n"), 6, "limits.max_bytes", "a size such as 128MiB or"),
     (_lines("limits: {max_bytes: 8 GiBs}\n"), 6, "limits.max_bytes", "a size such as"),
-    (_lines("limits: {max_bytes: -5}\n"), 6, "limits.max_bytes", "greater than 0"),
-    (_lines("limits:\n"), 6, "limits", "expected fields"),
-    (_lines("slices: {min_slices: -1}\n"), 6, "slices.min_slices", "greater than or equal to 0"),
+    (_lines("limits: {max_bytes: -5}\n"), 6, "limits.max_bytes", "a number above 0"),
+    (_lines("limits:\n"), 6, "limits", "fields, such as {max_records: 1000000}"),
+    (_lines("slices: {min_slices: -1}\n"), 6, "slices.min_slices", "expected at least 0"),
     (_lines("policy: {expired: ignore}\n"), 6, "policy.expired", "'fail', 'skip' or 'hold'"),
     (_lines("policy: {lost: skip}\n"), 6, "policy.lost", "no such field"),
-    (_lines("group: {id: ''}\n"), 6, "group.id", "at least 1"),
+    (_lines("group: {id: ''}\n"), 6, "group.id", "a name, not an empty text"),
     (_lines("group: {name: x}\n"), 6, "group.id", "required"),
     (LEAST.replace("{table", "{transform: f, table"), 5, "sink.transform", "module:function"),
     (LEAST.replace("{table", "{compression: lz4, table"), 5, "sink.compression", "'zstd'"),
@@ -448,8 +544,9 @@ def test_partitions_of_a_topic_that_is_not_read_are_named_with_line_and_field() 
         Job.parse(LEAST.replace("topics: [orders]", more), "o.yaml")
 
 
-def test_a_mistake_inside_tls_is_one_mistake() -> None:
-    text = LEAST.replace("topics: [orders]", "topics: [orders]\n  security: {tls: {x: 1}}")
+@pytest.mark.parametrize("tls", ["{x: 1}", "yes please", "5"])
+def test_a_mistake_in_tls_is_one_mistake(tls: str) -> None:
+    text = LEAST.replace("topics: [orders]", f"topics: [orders]\n  security: {{tls: {tls}}}")
     with pytest.raises(JobFileError) as caught:
         Job.parse(text, "o.yaml")
     assert len(caught.value.facts["mistakes"]) == 1
@@ -553,6 +650,30 @@ def test_a_path_that_no_table_can_have_is_refused(table: str) -> None:
     assert "sink.table" in str(caught.value)
 
 
+def test_a_name_with_a_dot_is_answered_with_its_section() -> None:
+    with pytest.raises(JobFileError, match="no such field; write id in the section group"):
+        Job.parse(LEAST + "group.id: x\n")
+
+
+DEPENDS_ON_OTHERS = re.compile("the mechanism is|with the dialect|there is no|neither keys")
+"""What is said of a value that is good, but not beside those of other fields."""
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_the_example_of_a_field_is_a_value_that_it_takes(path: str) -> None:
+    example, _ = load(EXAMPLES[path])
+    written = tuple(path.replace("*", "orders").split("."))
+    result = Job.job_or_mistakes(with_value(parse_job_text(LEAST, "o.yaml"), written, example))
+    found = [] if isinstance(result, Job) else result
+    own = [mistake.expected for mistake in found if mistake.path[: len(written)] == written]
+    assert not [expected for expected in own if not DEPENDS_ON_OTHERS.search(expected)]
+
+
+def test_each_section_has_an_example() -> None:
+    sections = {".".join(map(str, path[:-1])) for path in fields_of(Job)} - {""}
+    assert {name for name in sections if not name.endswith("tls")} <= set(EXAMPLES)
+
+
 @pytest.mark.parametrize(
     ("text", "field", "meant"),
     [
@@ -561,6 +682,22 @@ def test_a_path_that_no_table_can_have_is_refused(table: str) -> None:
         (LEAST + "limits: {max_recods: 1}\n", "limits.max_recods", "limits.max_records"),
         (LEAST + "max_records: 1\n", "max_records", "limits.max_records"),
         (LEAST + "range: {form: latest}\n", "range.form", "range.from"),
+        (
+            LEAST.replace("servers:", "bootstrap.servers:"),
+            "source.bootstrap.servers",
+            "source.servers",
+        ),
+        (
+            LEAST.replace("servers:", "bootstrap_servers:"),
+            "source.bootstrap_servers",
+            "source.servers",
+        ),
+        (LEAST + "group: {group_id: x}\n", "group.group_id", "group.id"),
+        (
+            LEAST.replace("sink:", "  security.protocol: SSL\nsink:"),
+            "source.security.protocol",
+            "source.security",
+        ),
         (LEAST + "policy: {topics: {a: {expird: fail}}}\n", "policy.topics.a.expird", None),
         (LEAST + "nonsense: 1\n", "nonsense", None),
     ],

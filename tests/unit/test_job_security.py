@@ -111,6 +111,48 @@ def test_a_login_becomes_settings_without_a_secret_in_sight() -> None:
     assert SECRET not in f"{settings!r} {job!r} {job.model_dump_json()}"
 
 
+TLS_KEY = "tls: {certificate: c.pem, key_password: '%s'}"
+
+
+@pytest.mark.parametrize(
+    ("security", "field", "line"),
+    [
+        ("sasl: {username: u, password: '%s'}", "sasl.password", 5),
+        ("acl:\n      access_key: a\n      secret_key: '%s'", "acl.secret_key", 7),
+        (TLS_KEY, "tls.key_password", 5),
+        (
+            "sasl: {mechanism: OAUTHBEARER, token: "
+            "{endpoint: 'https://x/t', client_id: me, client_secret: '%s'}}",
+            "sasl.token.client_secret",
+            5,
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("reference", "problem"),
+    [
+        ("${env:NOPE_X}", "the environment variable NOPE_X is not set"),
+        ("${file:/nowhere/x}", "the secret file /nowhere/x cannot be read"),
+    ],
+)
+def test_a_secret_that_is_not_there_names_the_place_of_its_reference(
+    security: str, field: str, line: int, reference: str, problem: str
+) -> None:
+    dialect = "rocketmq" if field.startswith("acl") else "kafka"
+    text = (
+        "job: a\nsink: {table: t}\n"
+        f"source:\n  security:\n    {security % reference}\n"
+        f"  dialect: {dialect}\n  servers: ['b:1']\n  topics: [t]\n"
+    )
+    job = Job.parse(text, "o.yaml")
+    with pytest.raises(JobFileError) as caught:
+        look_up_cluster(job)
+    path = f"source.security.{field}"
+    assert caught.value.what == f"o.yaml:{line}: {path}: {problem}"
+    facts = caught.value.facts
+    assert (facts["file"], facts["line"], facts["field"]) == ("o.yaml", line, path)
+
+
 def test_kerberos_and_delegation_tokens_become_settings() -> None:
     default = look_up_cluster(job_of({"sasl": {"mechanism": "GSSAPI"}})).sasl
     assert default == SaslSettings("GSSAPI", kerberos=KerberosSettings())

@@ -58,7 +58,7 @@ def test_times_stay_text() -> None:
     [("job: a\njob: b\n", 2), ("s:\n  x: 1\n  y: 2\n  x: 3\n", 4), ("r: {0: 1, 0: 2}\n", 1)],
 )
 def test_a_key_that_stands_twice_is_refused_with_its_line(text: str, line: int) -> None:
-    with pytest.raises(JobFileError, match="duplicate key") as caught:
+    with pytest.raises(JobFileError, match="is there twice") as caught:
         parse_job_text(text, "o.yaml")
     assert f"o.yaml:{line} " in str(caught.value)
 
@@ -71,7 +71,6 @@ def test_a_key_that_stands_twice_is_refused_with_its_line(text: str, line: int) 
         "a: b: c",
         "\tjob: a",
         "job: a\x00",
-        "--- 1\n--- 2\n",
         "? [a]\n: b\n",
         "? {a: b}\n: c\n",
         "a: &x [*x]\n",
@@ -85,6 +84,79 @@ def test_a_key_that_stands_twice_is_refused_with_its_line(text: str, line: int) 
 def test_what_is_not_yaml_is_a_job_file_error(text: str) -> None:
     with pytest.raises(JobFileError, match=r"o\.yaml.* is not YAML"):
         parse_job_text(text, "o.yaml")
+
+
+BRACES = 'quote values that contain braces: {table: "lake/{topic}"}'
+INDENTED = "check the indentation, or quote a value that contains ': '"
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "advice"),
+    [
+        ("--- 1\n--- 2\n", "o.yaml:2 has two documents", "keep one"),
+        ("sink: {}\nsink: {}\n", "o.yaml:2 has a field twice", "'sink' is there twice"),
+        ("a: b: c", "o.yaml:1 is not YAML", INDENTED),
+        ("sink: {table: lake/{topic}}", "o.yaml:1 is not YAML", BRACES),
+        ("sink: {table: {topic}/x}", "o.yaml:1 is not YAML", BRACES),
+        ("a: {b: c,\n  password: ${env:P}}", "o.yaml:2 is not YAML", BRACES),
+        ("a: {b: {c: 1 d: 2}}", "o.yaml:1 is not YAML", "expected ',' or '}'"),
+    ],
+)
+def test_what_a_text_lacks_is_said_in_plain_words(text: str, what: str, advice: str) -> None:
+    with pytest.raises(JobFileError) as caught:
+        parse_job_text(text, "o.yaml")
+    assert caught.value.what == what
+    assert advice in f"{caught.value.why}; {caught.value.do}"
+    assert (BRACES in caught.value.why) == (advice == BRACES)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "do"),
+    [
+        (
+            "r:\n  f: {0: 0100}",
+            "2: r.f.0: 0100: YAML reads this as an octal number, 64",
+            "100 or 64",
+        ),
+        ("p: [1, 010]", "1: p.1: 010: YAML reads this as an octal number, 8", "10 or 8"),
+        ("p: [01]", "1: p.0: 01: YAML reads this as an octal number, 1", "1"),
+        ("p: [0x10]", "1: p.0: 0x10: YAML reads this as a hexadecimal number, 16", "16"),
+        ("p: -0b11", "1: p: -0b11: YAML reads this as a binary number, -3", "-3"),
+        ("r: {1: 1:30}", "1: r.1: 1:30: YAML reads this as a number of base 60, 90", "90"),
+        ("r: 1:30.5", "1: r: 1:30.5: YAML reads this as a number of base 60, 90.5", "90.5"),
+        ("r: {010: 5}", "1: r.10: 010: YAML reads this as an octal number, 8", "10 or 8"),
+    ],
+)
+def test_a_number_that_yaml_reads_as_another_is_refused(text: str, problem: str, do: str) -> None:
+    with pytest.raises(JobFileError) as caught:
+        parse_job_text(text, "o.yaml")
+    assert caught.value.what == f"o.yaml:{problem}"
+    assert caught.value.do == f"write {do}, or put it in quotes if it is text"
+
+
+def test_a_number_that_yaml_reads_as_another_is_refused_in_an_option() -> None:
+    with pytest.raises(UsageError) as caught:
+        override(parse_job_text(TEXT, "o.yaml"), ["range.from.orders={0: 0100}"])
+    problem = "0100: YAML reads this as an octal number, 64"
+    assert caught.value.what == f"--set range.from.orders.0: {problem}"
+
+
+def test_decimal_numbers_and_texts_are_what_they_are() -> None:
+    values = parse_job_text("a: [0, -5, +7, 1_000, 08, '010', \"1:30\", 1.5]", "o.yaml").values
+    assert values["a"] == [0, -5, 7, 1000, "08", "010", "1:30", 1.5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source: {security: {sasl: {passwd: 0123}}}",
+        "decode: {registry: {tokn: 0123}}",
+        "source: {password: 0123}",
+        "password: {a: [0123]}",
+    ],
+)
+def test_a_number_where_a_secret_may_be_is_not_repeated(text: str) -> None:
+    assert parse_job_text(text, "o.yaml")  # Refused with its field, which needs no value.
 
 
 def test_a_syntax_error_names_its_line() -> None:
@@ -128,7 +200,7 @@ def test_an_override_leaves_the_text_it_is_laid_over_alone() -> None:
     text = parse_job_text(TEXT, "o.yaml")
     override(text, ["source.topics=[x]", "range.from.orders={1: 2}"])
     assert text.values == parse_job_text(TEXT, "o.yaml").values
-    assert text.overridden == frozenset()
+    assert text.overridden == {}
 
 
 def test_the_last_override_of_a_field_wins() -> None:

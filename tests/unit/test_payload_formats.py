@@ -194,8 +194,11 @@ def test_a_proto_file_is_compiled_with_what_it_imports(
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(JobFileError, match=r"decode\.value\.schema: the schema file .*gone\.ddl"):
+    with pytest.raises(JobFileError) as caught:
         look_up_row_format(job(value(schema=str(tmp_path / "gone.ddl"))))
+    file = f"the schema file {tmp_path / 'gone.ddl'} cannot be read"
+    assert caught.value.what == f"job:1: decode.value.schema: {file}"
+    assert caught.value.facts["field"] == "decode.value.schema"
     bad = tmp_path / "bad.ddl"
     bad.write_bytes(b"\xff")
     with pytest.raises(JobFileError, match="it is not UTF-8"):

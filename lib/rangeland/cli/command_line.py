@@ -93,7 +93,9 @@ def rangeland(
     Exit codes: 0 done, or nothing to do. 64 usage, 75 try again later, 66 range lost,
     65 bad record, 73 conflict, 70 bug in Rangeland,
     78 job file, access denied, or missing requirement.
-    A scheduler should retry only after 75.
+    130 interrupted, 143 terminated.
+    A scheduler should retry only after 75, and after 130 or 143 if it did not
+    stop the command itself.
     """
     if ctx.invoked_subcommand is None:
         if ctx.obj.json:

@@ -27,6 +27,7 @@ from rangeland.cli.options import (
     Until,
     command,
     load_with_schemas,
+    parse_path,
 )
 from rangeland.errors import RangelandError, UsageError
 
@@ -118,6 +119,7 @@ def apply(
         list[Path],
         typer.Argument(
             metavar="[JOB.yaml] PLAN.json",
+            parser=parse_path,
             help="A file written by `plan --out`, or a folder of them.",
         ),
     ],

@@ -28,9 +28,25 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-JobPath = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job file.")]
+
+def parse_path(text: str) -> Path:
+    """The path that an argument names. Raises UsageError for an empty one, which as a path would
+    mean the working directory and all the job files in it."""
+    if not text:
+        raise UsageError(
+            "an argument is empty",
+            why="a variable may be unset",
+            do="name a job file, or `.` for this folder",
+        )
+    return Path(text)
+
+
+JobPath = Annotated[
+    Path, typer.Argument(metavar="JOB.yaml", parser=parse_path, help="The job file.")
+]
 JobPaths = Annotated[
-    list[Path], typer.Argument(metavar="JOB.yaml...", help="Job files, or folders of them.")
+    list[Path],
+    typer.Argument(metavar="JOB.yaml...", parser=parse_path, help="Job files, or folders of them."),
 ]
 From = Annotated[
     str | None,
@@ -73,7 +89,8 @@ def _common_options(
     log_format: Annotated[
         LogFormat,
         typer.Option(
-            "--log-format", help="How log records look; json also applies to progress and errors."
+            "--log-format",
+            help="The format of log lines; with json, progress and errors are log lines too.",
         ),
     ] = LogFormat.TEXT,
 ) -> None: ...

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -164,6 +165,18 @@ def find(
     end_with_result(output, result, render_find(result))
 
 
+def parse_idle_after_ms(text: str) -> int:
+    """The value of ``--idle-after``, which is in seconds. Raises UsageError for anything that is
+    not a length of time, such as ``5m`` and ``inf``."""
+    with suppress(ValueError, OverflowError):  # ``round`` has no integer for nan and inf.
+        idle_after_ms = round(float(text) * 1000)
+        if idle_after_ms >= 0:
+            return idle_after_ms
+    raise UsageError(
+        f"--idle-after {text} is not a length of time", do="give a number of seconds, such as 300"
+    )
+
+
 @command
 def reached(
     output: CommandOutput,
@@ -177,14 +190,15 @@ def reached(
             "the job file.",
         ),
     ] = None,
-    idle_after_s: Annotated[
-        float | None,
+    idle_after_ms: Annotated[
+        int | None,
         typer.Option(
             "--idle-after",
             metavar="SECONDS",
-            min=0,
-            help="Treat a partition without later records as idle this long after the time, by "
-            "this machine's clock. Without this option, wait for a record.",
+            parser=parse_idle_after_ms,
+            help="If a partition has no record at or after --until, treat it as complete once this "
+            "many seconds have passed since then, by this machine's clock. Without this option, "
+            "wait for a record.",
         ),
     ] = None,
     settings: Settings = None,
@@ -205,7 +219,6 @@ def reached(
     from rangeland.queries.reached_check import query_reach
     from rangeland.render.status_view import render_reach
 
-    idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)
     result = query_reach(job, output.progress(), idle_after_ms)
     end_with_result(output, result, render_reach(result))
 
@@ -233,7 +246,7 @@ def sample(
     """Look at the newest records: their formats, schemas and fields, decoded as in the job. Lands
     nothing.
 
-    The file of --out can be named in the job file, as decode.value.schema. Needs no Spark.
+    You can use the file that --out writes as decode.value.schema. Needs no Spark.
 
     \b
     Examples:

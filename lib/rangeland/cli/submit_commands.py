@@ -74,7 +74,11 @@ class SubmitOptions:
     ] = None
     python: Annotated[
         str | None,
-        typer.Option("--python", metavar="NAME", help="The Python on the hosts, with --env zip."),
+        typer.Option(
+            "--python",
+            metavar="NAME",
+            help="With --env zip: the Python interpreter to run on each host.",
+        ),
     ] = None
     only: Annotated[
         list[str] | None,

@@ -24,6 +24,8 @@ class Capabilities:
     """Leaders have epochs, and record batches carry them."""
     has_metadata: bool = True
     """Brokers list the cluster's topics and brokers; otherwise only a registry does."""
+    is_in_zookeeper: bool = True
+    """Brokers register in ZooKeeper, if the cluster has one."""
     has_transactions: bool = False
     """The last stable offset can lag behind the high watermark."""
     has_timestamps: bool = True

@@ -6,16 +6,22 @@ field that does not exist, is a JobFileError that names the place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rangeland.dialects.dialect import load_dialect
-from rangeland.errors import UsageError
+from rangeland.errors import JobFileError, UsageError
 from rangeland.job.extends import read_job_text
 from rangeland.job.job_file import Job
+from rangeland.job.job_mistakes import JobFileMistake, job_file_error
 from rangeland.job.job_text import JobText, override, with_value
-from rangeland.job.value_parsers import EXPECTED_BOUND, parse_bounds, parse_partition
+from rangeland.job.value_parsers import (
+    EXPECTED_UNTIL,
+    parse_bounds,
+    parse_partition,
+    parse_until,
+)
 from rangeland.model import Bounds, FromCheckpoint, Partition
 from rangeland.untrusted import Unreadable, parse_json
 
@@ -37,12 +43,25 @@ def load_job(
     text = override(read_job_text(path), settings)
     job = Job.of(text)
     for flag, bound in bounds.items():
-        text = with_value(text, ("range", SIDES[flag]), bound)
-        result = Job.job_or_mistakes(text)
-        if not isinstance(result, Job):
-            raise _flag_error(flag, flags[flag] or "", result[0].text())
-        job = result
-    return job, text
+        text = with_value(text, ("range", SIDES[flag]), bound, flag)
+    result = Job.job_or_mistakes(text) if bounds else job
+    if not isinstance(result, Job):
+        raise _bounds_error(text, flags, result)
+    return result, text
+
+
+def _bounds_error(
+    text: JobText, flags: Mapping[str, str | None], mistakes: Sequence[JobFileMistake]
+) -> UsageError | JobFileError:
+    """The error for bounds that the job refuses: of usage if nothing but options is wrong."""
+    mistake = mistakes[0]
+    flag = text.option_of(mistake.path)
+    if mistake.other is None and flag in flags:
+        return _flag_error(flag, flags[flag] or "", mistake.text())
+    if mistake.other is not None and text.option_of(mistake.other) in flags and flag in flags:
+        problem, _, do = mistake.text().replace("range.until", "--until").rpartition("; ")
+        return UsageError(f"{flag}: {problem}", do=do)
+    return job_file_error(text, mistakes)
 
 
 def read_bound(flag: str, text: str) -> Any:
@@ -56,7 +75,7 @@ def read_bound(flag: str, text: str) -> Any:
         except Unreadable as error:
             raise _flag_error(flag, text, f"JSON ({error})") from error
     try:
-        parse_bounds(value)
+        (parse_until if flag == "--until" else parse_bounds)(value)
     except ValueError as error:
         raise _flag_error(flag, text, str(error)) from error
     return value
@@ -106,11 +125,18 @@ def check_range_is_closed(text: JobText, job: Job) -> None:
     begins: Bounds = job.range.from_
     if any(isinstance(b, FromCheckpoint) for b in begins.every):
         missing = ["--from", *(flag for flag in missing if flag != "--from")]
+        if option := text.option_of(("range", "from")):
+            value = f" {written['from']}" if isinstance(written["from"], str) else ""
+            raise UsageError(
+                f"{option}{value}: a backfill does not follow the checkpoint",
+                do=f"give one of {EXPECTED_UNTIL}",
+                missing=missing,
+            )
     if missing:
         raise UsageError(
             f"a backfill needs {' and '.join(missing)}",
             why="the range of the job file does not give it, and a backfill does not follow "
             "the checkpoint",
-            do=f"give each as one of {EXPECTED_BOUND.removeprefix('checkpoint, ')}",
+            do=f"give each as one of {EXPECTED_UNTIL}",
             missing=missing,
         )

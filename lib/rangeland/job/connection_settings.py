@@ -21,14 +21,15 @@ from rangeland.cluster_settings import (
     TlsSettings,
     TokenSource,
 )
+from rangeland.errors import JobFileError
 from rangeland.job.job_file import Job
+from rangeland.job.job_text import display_path
 from rangeland.job.registry_section import SchemaRegistry
 from rangeland.job.secret_references import look_up
 from rangeland.job.source_section import Source
 from rangeland.job.source_security import (
     Kerberos,
     Sasl,
-    Security,
     Tls,
     Token,
     ZooKeeperSecurity,
@@ -55,8 +56,8 @@ def cluster_of_brokers(job: Job, named_brokers: Sequence[tuple[str, Address]]) -
         named_brokers=tuple(named_brokers),
         client_id=source.client_id,
         isolation=source.isolation,
-        tls=_tls(source.security.tls),
-        sasl=_login(source.security),
+        tls=_tls(job, source.security.tls, "source", "security", "tls"),
+        sasl=_login(job),
         **source.timeouts.model_dump(),
         max_answer_bytes=source.max_answer_bytes,
         max_batch_bytes=source.max_batch_bytes,
@@ -71,9 +72,9 @@ def schema_registry_settings(job: Job, registry: SchemaRegistry) -> RegistrySett
     return RegistrySettings(
         urls=registry.url,
         username=registry.username or "",
-        password=look_up(registry.password) if registry.password else "",
-        token=look_up(registry.token) if registry.token else "",
-        tls=_tls(registry.tls),
+        password=_secret(job, registry.password, "decode", "registry", "password"),
+        token=_secret(job, registry.token, "decode", "registry", "token"),
+        tls=_tls(job, registry.tls, "decode", "registry", "tls"),
         connect_ms=timeouts.connect_ms,
         request_ms=timeouts.request_ms,
         no_progress_ms=timeouts.no_progress_ms,
@@ -97,12 +98,13 @@ def zookeeper_access(job: Job) -> ZooKeeperAccess:
     not exist."""
     source = job.source
     security = source.security.zookeeper or ZooKeeperSecurity()
+    section = ("source", "security", "zookeeper")
     login = None
     if (user := security.login) is not None:
-        login = ZooKeeperLogin(user.username, look_up(user.password), user.scheme == "sasl")
-    return ZooKeeperAccess(
-        source.zookeeper or "", _tls(security.tls), login, source.timeouts.connect_ms
-    )
+        password = _secret(job, user.password, *section, "login", "password")
+        login = ZooKeeperLogin(user.username, password, user.scheme == "sasl")
+    tls = _tls(job, security.tls, *section, "tls")
+    return ZooKeeperAccess(source.zookeeper or "", tls, login, source.timeouts.connect_ms)
 
 
 def groups_in_zookeeper(job: Job) -> bool:
@@ -213,17 +215,33 @@ def _is_this_host(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def _login(security: Security) -> SaslSettings | None:
+def _secret(job: Job, reference: str | None, *path: str) -> str:
+    """The secret that a field refers to; empty if it refers to none. An error names the field, and
+    its place in the job file."""
+    if not reference:
+        return ""
+    try:
+        return look_up(reference)
+    except JobFileError as error:
+        field = display_path(path)
+        named = error.with_words(what=f"{field}: {error.what}").with_facts(field=field)
+        raise job.placed_error(named, path) from error
+
+
+def _login(job: Job) -> SaslSettings | None:
+    section = ("source", "security")
+    security = job.source.security
     if security.acl is not None:
-        return SaslSettings("ACL", security.acl.access_key, look_up(security.acl.secret_key))
+        secret = _secret(job, security.acl.secret_key, *section, "acl", "secret_key")
+        return SaslSettings("ACL", security.acl.access_key, secret)
     if security.sasl is None:
         return None
     sasl = security.sasl
     return SaslSettings(
         mechanism=sasl.mechanism,
         username=sasl.username or "",
-        password=look_up(sasl.password) if sasl.password else "",
-        token=None if sasl.token is None else _token(sasl.token),
+        password=_secret(job, sasl.password, *section, "sasl", "password"),
+        token=None if sasl.token is None else _token(job, sasl.token),
         extensions=tuple(sasl.extensions.items()),
         is_delegated=sasl.delegation_token,
         kerberos=_kerberos(sasl),
@@ -237,14 +255,15 @@ def _kerberos(sasl: Sasl) -> KerberosSettings | None:
     return KerberosSettings(kerberos.service_name, kerberos.principal, _path(kerberos.keytab))
 
 
-def _token(token: Token) -> TokenSource:
+def _token(job: Job, token: Token) -> TokenSource:
+    path = ("source", "security", "sasl", "token", "client_secret")
     return TokenSource(
         command=token.command,
         file=_path(token.file),
         function=token.callable,
         endpoint=token.endpoint,
         client_id=token.client_id or "",
-        client_secret=look_up(token.client_secret) if token.client_secret else "",
+        client_secret=_secret(job, token.client_secret, *path),
         scope=token.scope or "",
         ca=_path(token.ca),
     )
@@ -256,13 +275,16 @@ def _path(path: str | None) -> str | None:
     return None if path is None else os.path.abspath(path)
 
 
-def _tls(tls: Tls | bool) -> TlsSettings | None:
+def _tls(job: Job, tls: Tls | bool, *section: str) -> TlsSettings | None:
     if isinstance(tls, bool):
         return TlsSettings() if tls else None
+    key_password = None
+    if tls.key_password is not None:
+        key_password = _secret(job, tls.key_password, *section, "key_password")
     return TlsSettings(
         ca=_path(tls.ca),
         certificate=_path(tls.certificate),
         key=_path(tls.key),
-        key_password=None if tls.key_password is None else look_up(tls.key_password),
+        key_password=key_password,
         verify_hostname=tls.verify_hostname,
     )

@@ -9,19 +9,21 @@ in a plan, the ledger or a message.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.decode.payload.row_format import FLAT_COLUMNS
 from rangeland.delta.table_schema.schema_evolution import Evolution
 from rangeland.dialects.dialect import load_dialect
+from rangeland.errors import JobFileError
 from rangeland.job.decode_section import Decode
 from rangeland.job.extends import read_job_text
 from rangeland.job.group_section import Group
 from rangeland.job.job_mistakes import JobFileMistake, job_file_error, mistakes_of
-from rangeland.job.job_text import JobText, override, parse_job_text
+from rangeland.job.job_text import FieldPath, JobText, override, parse_job_text
 from rangeland.job.policy_section import PolicySpec
 from rangeland.job.range_section import LimitSpec, RangeSpec, SliceSpec
 from rangeland.job.section import MisplacedKey, Section
@@ -33,6 +35,13 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Policy, TopicRule
 from rangeland.planning.run_limits import Limits
 from rangeland.planning.slices import Slicing
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """The text that a job was made from, if it was; jobs from different texts may be equal."""
+
+    text: JobText | None = field(default=None, compare=False)
 
 
 class Job(Section):
@@ -51,6 +60,7 @@ class Job(Section):
     policy: PolicySpec = PolicySpec()
     sink: Sink
     group: Group | None = Field(default=None, description="A consumer group for the job.")
+    _origin: _Origin = PrivateAttr(default=_Origin())
 
     @model_validator(mode="after")
     def _listed_topics(self) -> Job:
@@ -107,9 +117,21 @@ class Job(Section):
     def job_or_mistakes(text: JobText) -> Job | list[JobFileMistake]:
         """The job, or the mistakes in its text."""
         try:
-            return Job.model_validate(text.values)
+            job = Job.model_validate(text.values)
         except ValidationError as error:
             return mistakes_of(Job, text, error)
+        job._origin = _Origin(text)
+        return job
+
+    def placed_error(self, error: JobFileError, path: FieldPath) -> JobFileError:
+        """An error about a field that only shows when its value is used, with the file and line of
+        the field."""
+        text = self._origin.text
+        if text is None:
+            return error
+        return error.with_words(what=f"{text.where(path)}: {error.what}").with_facts(
+            file=text.file_of(path), line=text.line_of(path)
+        )
 
     # --- the same as values -----------------------------------------------------------
 

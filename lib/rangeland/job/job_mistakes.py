@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from rangeland.errors import JobFileError
 from rangeland.job.job_text import FieldPath, JobText, display_path
-from rangeland.job.section import MisplacedKey, UnneededKey
-from rangeland.job.text_patterns import EXPECTED
+from rangeland.job.mistake_texts import KAFKA_NAMES, expectation
+from rangeland.job.section import FieldConflict, MisplacedKey
 from rangeland.wording import count_noun
 
 MIN_SIMILARITY: Final = 0.7
@@ -30,10 +30,15 @@ class JobFileMistake:
     expected: str
     suggestion: FieldPath | None = None
     """The field that was probably meant, if this one is unknown."""
+    other: FieldPath | None = None
+    """The other field, if the mistake is in what two of them say together."""
 
     def text(self) -> str:
         if self.suggestion is None:
             return self.expected
+        if display_path(self.suggestion) == display_path(self.path):  # A dot within a name.
+            *section, name = self.suggestion
+            return f"{self.expected}; write {name} in the section {display_path(tuple(section))}"
         return f"{self.expected}; did you mean {display_path(self.suggestion)}?"
 
 
@@ -48,11 +53,12 @@ def job_file_error(text: JobText, mistakes: Sequence[JobFileMistake]) -> JobFile
     """One error for all mistakes of a job file."""
     shown = [(text.where(m.path), display_path(m.path) or "the job", m.text()) for m in mistakes]
     place, field, expected = shown[0]
+    origin = "option" if text.option_of(mistakes[0].path) else "job file"
     rest = "; ".join(": ".join(parts) for parts in shown[1:])
     return JobFileError(
         f"{place}: {field}: {expected}",
         why=f"{count_noun(len(shown) - 1, 'more mistake')}: {rest}" if rest else "",
-        do="correct all of these" if rest else "correct the job file",
+        do="correct all of these" if rest else f"correct the {origin}",
         file=text.file_of(mistakes[0].path),
         line=text.line_of(mistakes[0].path),
         field=field,
@@ -61,7 +67,7 @@ def job_file_error(text: JobText, mistakes: Sequence[JobFileMistake]) -> JobFile
 
 
 def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMistake]:
-    problems = error.errors(include_url=False, include_context=True, include_input=False)
+    problems = error.errors(include_url=False, include_context=True)
     paths = [_path(problem) for problem in problems]
     fields = list(fields_of(model))
     mistakes = []
@@ -69,12 +75,16 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMis
         # A mapping under `tls` with a mistake in it is not also "not a boolean".
         if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
             continue
-        unknown = problem["type"] == "extra_forbidden"
-        meant = suggestion(path, fields) if unknown else None
-        mistakes.append(JobFileMistake(path, _expectation(problem), meant))
+        expected = expectation(path, problem)
+        meant = None
+        if problem["type"] == "extra_forbidden":
+            meant = suggestion(path, fields)
+            expected += "" if meant else _fields_beside(path, fields)
+        mistakes.append(JobFileMistake(path, expected, meant, _other_path(problem)))
     # A misspelt field is reported once, not also as the field that is missing.
     misspelt = {mistake.suggestion for mistake in mistakes}
-    return [mistake for mistake in mistakes if mistake.path not in misspelt]
+    # Neither of the types that `tls` may have is reported without the other.
+    return [m for m in dict.fromkeys(mistakes) if m.path not in misspelt]
 
 
 def _path(problem: Any) -> FieldPath:
@@ -89,25 +99,11 @@ def _path(problem: Any) -> FieldPath:
     return loc
 
 
-def _expectation(problem: Any) -> str:
-    match problem["type"]:
-        case "extra_forbidden":
-            return "there is no such field"
-        case "missing":
-            return "this field is required"
-        case "value_error":
-            cause = problem["ctx"]["error"]
-            return f"{'remove it:' if isinstance(cause, UnneededKey) else 'expected'} {cause}"
-        case "tuple_type":
-            return "expected a list, such as [orders]"
-        case "model_type" | "dict_type":
-            return "expected fields, such as {name: value}"
-        case "too_short":
-            return "expected at least one; omit the field for all"
-        case "string_pattern_mismatch":
-            return f"expected {EXPECTED[problem['ctx']['pattern']]}"
-        case _:
-            return f"expected {problem['msg'].removeprefix('Input should be ')}"
+def _other_path(problem: Any) -> FieldPath | None:
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, FieldConflict) and cause.other:
+        return (*problem["loc"], *cause.other)
+    return None
 
 
 def fields_of(model: type[BaseModel], prefix: FieldPath = ()) -> Iterator[FieldPath]:
@@ -121,10 +117,19 @@ def fields_of(model: type[BaseModel], prefix: FieldPath = ()) -> Iterator[FieldP
                 yield from fields_of(kind, path)
 
 
+def _fields_beside(path: FieldPath, fields: Sequence[FieldPath]) -> str:
+    """The fields of an unknown one's section; empty for the job itself, whose sections are many."""
+    section = path[:-1]
+    names = [str(field[-1]) for field in fields if field[:-1] == section]
+    return f"; {display_path(section)} has {', '.join(names)}" if section and names else ""
+
+
 def suggestion(path: FieldPath, fields: list[FieldPath]) -> FieldPath | None:
-    """A field of the same section with a similar name, or one with the same name: in a subsection,
-    or in the only other section that has it."""
+    """The field that Kafka's clients call so; or a field of the same section with a similar name,
+    or one with the same name: in a subsection, or in the only other section that has it."""
     *section, name = path
+    if str(name) in KAFKA_NAMES:
+        return KAFKA_NAMES[str(name)]
     siblings = [str(field[-1]) for field in fields if list(field[:-1]) == section]
     similar = get_close_matches(str(name), siblings, n=1, cutoff=MIN_SIMILARITY)
     if similar:

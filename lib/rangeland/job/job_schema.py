@@ -17,7 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from rangeland.job.job_file import Job
 from rangeland.job.job_text import EXTENDS
-from rangeland.job.value_parsers import UNITS, Schema
+from rangeland.job.value_parsers import Schema, size_text
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 EXTENDS_SCHEMA: Schema = {
@@ -89,15 +89,6 @@ def _with_plain_default(node: Schema) -> Schema:
         if isinstance(default, int):
             node["default"] = size_text(default)
     return node
-
-
-def size_text(size_bytes: int) -> str:
-    """``134217728`` as ``128MiB``: the largest unit that divides it."""
-    units = [(factor, f"{name[0]}iB") for name, factor in UNITS.items() if name.endswith("IB")]
-    for factor, name in sorted(units, reverse=True):
-        if size_bytes and size_bytes % factor == 0:
-            return f"{size_bytes // factor}{name}"
-    return str(size_bytes)
 
 
 def _take_required(node: Schema) -> Schema:

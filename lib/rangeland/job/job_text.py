@@ -8,14 +8,14 @@ Overrides (``--set a.b=c``) are applied last. The meaning of the fields is left 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import yaml
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.yaml_loader import NotYaml, TooLarge, load
+from rangeland.job.yaml_loader import NotYaml, load, misread_number
 
 FieldPath = tuple[str | int, ...]
 
@@ -23,6 +23,7 @@ EXTENDS = "extends"
 SECRETS = ("password", "key_password", "client_secret", "secret_key", "registry.token")
 """The fields that refer to secrets, by the ends of their paths. A value written there by mistake
 is not repeated."""
+SECTIONS_WITH_SECRETS = (("source", "security"), ("decode", "registry"))
 
 _FIELD = re.compile(r"[\w-]+")
 _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
@@ -42,13 +43,13 @@ class SourcePosition:
 @dataclass(frozen=True, slots=True)
 class JobText:
     """A job file as plain values. ``values`` are parsed from the file and all that it extends;
-    ``positions`` maps the path of a field to where it was written. ``overridden`` holds the paths
-    that ``--set`` or a flag set."""
+    ``positions`` maps the path of a field to where it was written. ``overridden`` maps the
+    paths that an option has set to the option."""
 
     name: str
     values: dict[str, Any]
     positions: Mapping[FieldPath, SourcePosition] = field(default_factory=dict)
-    overridden: frozenset[FieldPath] = frozenset()
+    overridden: Mapping[FieldPath, str] = field(default_factory=dict)
 
     def position_of(self, path: FieldPath) -> SourcePosition | None:
         """The position of a field, or of the innermost section around it that is in a file."""
@@ -67,15 +68,20 @@ class JobText:
         return self.name if position is None else position.file
 
     def where(self, path: FieldPath) -> str:
-        """``file:line`` for messages, or the flag if the value did not come from a file."""
+        """``file:line`` for messages, or the option if the value did not come from a file."""
+        return self.option_of(path) or str(self.position_of(path) or self.name)
+
+    def option_of(self, path: FieldPath) -> str:
+        """The option that gave the value of a field, or a part of it that no file has; empty if
+        none did."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.overridden:
-                return f"--set {display_path(path[:end])}"
-        if path not in self.positions:
+                return self.overridden[path[:end]]
+        if path and path not in self.positions:
             for inner in sorted(self.overridden):
-                if path and inner[: len(path)] == path:
-                    return f"--set {display_path(inner)}"
-        return str(self.position_of(path) or self.name)
+                if inner[: len(path)] == path:
+                    return self.overridden[inner]
+        return ""
 
 
 def parse_job_text(text: str, name: str) -> JobText:
@@ -107,11 +113,15 @@ def parse_text(text: str, name: str) -> JobText:
         values, node = load(text)
     except NotYaml as error:
         line = f":{error.line}" if error.line else ""
+        raise JobFileError(f"{name}{line} {error.what}", why=str(error), do=error.do) from None
+    if misread := _misread_number_in(node, ()):
         raise JobFileError(
-            f"{name}{line} is {'too large' if isinstance(error, TooLarge) else 'not YAML'}",
-            why=str(error),
-            do="correct the file",
-        ) from None
+            f"{name}:{misread.line}: {display_path(misread.path)}: {misread.problem}",
+            do=misread.do,
+            file=name,
+            line=misread.line,
+            field=display_path(misread.path),
+        )
     positions: dict[FieldPath, SourcePosition] = {}
     _note_positions(node, (), name, positions)
     if not isinstance(values, dict):
@@ -133,6 +143,53 @@ def _note_positions(
             _note_positions(item, (*path, index), file, positions)
 
 
+@dataclass(frozen=True, slots=True)
+class _MisreadNumber:
+    path: FieldPath
+    line: int
+    problem: str
+    do: str
+
+
+def _misread_number_in(node: yaml.Node | None, path: FieldPath) -> _MisreadNumber | None:
+    """The first number of a text that YAML reads as another than most people do. Numbers
+    that may be secrets are left out, since this one is repeated."""
+    for inner, scalar in _scalars(node, path):
+        misread = None if _may_be_secret(inner) else misread_number(scalar)
+        if misread is not None:
+            kind, meant = misread
+            return _MisreadNumber(
+                inner,
+                scalar.start_mark.line + 1,
+                f"{scalar.value}: YAML reads this as {kind}",
+                f"write {meant}, or put it in quotes if it is text",
+            )
+    return None
+
+
+def _scalars(
+    node: yaml.Node | None, path: FieldPath
+) -> Iterator[tuple[FieldPath, yaml.ScalarNode]]:
+    """All plain keys and values below a node, each with the path of its field."""
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            inner = (*path, path_part(key_node.value))
+            yield inner, key_node
+            yield from _scalars(value_node, inner)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _scalars(item, (*path, index))
+    elif isinstance(node, yaml.ScalarNode):
+        yield path, node
+
+
+def _may_be_secret(path: FieldPath) -> bool:
+    parts = [str(part) for part in path]
+    return tuple(parts[:2]) in SECTIONS_WITH_SECRETS or any(
+        _secret_begun(parts[:index], part) for index, part in enumerate(parts)
+    )
+
+
 def override(text: JobText, assignments: Sequence[str]) -> JobText:
     """The text with each ``a.b=c`` applied; the value is read as YAML.
 
@@ -149,7 +206,10 @@ def read_assignment(assignment: str) -> tuple[FieldPath, Any]:
     dotted_path, equals, value = assignment.partition("=")
     path = tuple(dotted_path.split("."))
     if not equals or not all(path):
-        begins = tuple(_FIELD.findall(_FIELDS.match(assignment)[0]))  # type: ignore[index]
+        written: str = _FIELDS.match(assignment)[0]  # type: ignore[index]
+        begins = tuple(_FIELD.findall(written))
+        if written == assignment:
+            raise UsageError(f"--set {display_path(begins)} has no value", do=form)
         raise UsageError(
             f"--set {display_path((*begins, ''))} is not understood",
             why="expected a field, '=' and its value",
@@ -160,21 +220,32 @@ def read_assignment(assignment: str) -> tuple[FieldPath, Any]:
             f"--set {EXTENDS}: only a file can extend others",
             do="write it in the job file",
         )
+    loaded = _load_or_none(value)
+    if loaded is None:
+        raise UsageError(
+            f"--set {display_path(path)}: the value is not YAML",
+            do=f"{form}, in quotes within quotes if it contains brackets, '!', '*', '&' or ': '",
+        )
+    values, node = loaded
+    if misread := _misread_number_in(node, path):
+        raise UsageError(f"--set {display_path(misread.path)}: {misread.problem}", do=misread.do)
+    return path, values
+
+
+def _load_or_none(value: str) -> tuple[Any, yaml.Node | None] | None:
     try:
-        return path, load(value)[0]
+        return load(value)
     except NotYaml:
-        pass  # Neither this error nor the value is repeated: it may be a secret.
-    raise UsageError(
-        f"--set {display_path(path)}: the value is not YAML",
-        do=f"{form}, in quotes within quotes if it contains brackets, '!', '*', '&' or ': '",
-    )
+        return None  # Neither this error nor the value is repeated: it may be a secret.
 
 
-def with_value(text: JobText, path: FieldPath, value: Any) -> JobText:
-    """The text with one value set, as ``override`` does with a value that is parsed already."""
+def with_value(text: JobText, path: FieldPath, value: Any, option: str = "") -> JobText:
+    """The text with one value set, as ``override`` does with a value that is parsed already.
+    ``option``: what set it, for messages; by default ``--set``."""
     values = separate_copy(text.values)
     _assign(values, path, value)
-    return JobText(text.name, values, text.positions, text.overridden | {path})
+    overridden = {**text.overridden, path: option or f"--set {display_path(path)}"}
+    return JobText(text.name, values, text.positions, overridden)
 
 
 def _assign(values: dict[str, Any], path: FieldPath, value: Any) -> None:

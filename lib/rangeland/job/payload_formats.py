@@ -38,6 +38,13 @@ MAX_SCHEMA_BYTES = 4 << 20
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
 
+class _UnreadableFile(Exception):
+    def __init__(self, path: Path, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(why)
+
+
 def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat | None:
     """Makes the row format of a job; None where keys and values stay bytes. ``schemas``: from its
     schema registry, if it has one. Raises JobFileError for a schema that cannot be read or
@@ -46,8 +53,8 @@ def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat 
     unknown = UnknownFields(decode.unknown_fields)
     # Unknown fields are only kept for values: keys have no column for them.
     of_keys = UnknownFields.DROP if unknown is UnknownFields.KEEP else unknown
-    key = _format(decode.key, of_keys, "key", schemas)
-    value = _format(decode.value, unknown, "value", schemas)
+    key = _format(job, of_keys, "key", schemas)
+    value = _format(job, unknown, "value", schemas)
     if key is None and value is None:
         return None
     try:
@@ -60,7 +67,8 @@ def make_row_format(job: Job, schemas: TableFormats | None = None) -> RowFormat 
         )
         typed_rows(job.source.dialect, row_format)
     except PayloadSchemaError as error:
-        raise _schema_error("decode.value.schema", error) from error
+        refused = _schema_error("decode.value.schema", error)
+        raise job.placed_error(refused, ("decode", "value", "schema")) from error
     return row_format
 
 
@@ -72,14 +80,15 @@ def check_schemas_are_usable(job: Job) -> None:
         make_row_format(job)
         return
     if decode.key.schema_:
-        _format(decode.key, UnknownFields.DROP, "key", None)
+        _format(job, UnknownFields.DROP, "key", None)
     if decode.value.schema_:
-        _format(decode.value, UnknownFields.DROP, "value", None)
+        _format(job, UnknownFields.DROP, "value", None)
 
 
 def _format(
-    payload: PayloadSpec, unknown: UnknownFields, name: RecordField, schemas: TableFormats | None
+    job: Job, unknown: UnknownFields, name: RecordField, schemas: TableFormats | None
 ) -> PayloadFormat | None:
+    payload = job.decode.payload(name)
     if payload.format == "bytes":
         return None
     if payload.format == "string":
@@ -87,38 +96,40 @@ def _format(
     field = f"decode.{name}.schema"
     schema = (payload.schema_ or "").strip()
     file = schema if names_file(schema) else ""
+    path = ("decode", name, "schema")
     try:
         if schemas is None:
-            return _with_fields(payload, schema, unknown, field, None)
+            return _with_fields(payload, schema, unknown, None)
         if schema:
             return schemas.with_schema(
-                name, lambda writers: _with_fields(payload, schema, unknown, field, writers)
+                name, lambda writers: _with_fields(payload, schema, unknown, writers)
             )
         return schemas.without_schema(name, payload.format, payload.message or "", unknown)
     except PayloadSchemaError as error:
-        raise _schema_error(field, error, file) from error
+        raise job.placed_error(_schema_error(field, error, file), path) from error
+    except _UnreadableFile as error:
+        raise job.placed_error(_unreadable_file_error(field, error), path) from error
 
 
 def _with_fields(
     payload: PayloadSpec,
     schema: str,
     unknown: UnknownFields,
-    field: str,
     writers: SubjectWriters | None,
 ) -> PayloadFormat:
     path = Path(schema)
     if payload.format == "avro":
-        return AvroFormat(_read_text(path, field), writers)
+        return AvroFormat(_read_text(path), writers)
     if payload.format == "protobuf":
         is_text = path.suffix.lower() == ".proto"
-        descriptors = _compile(path, field) if is_text else _read_bytes(path, field)
+        descriptors = _compile(path) if is_text else _read_bytes(path)
         return ProtobufFormat(descriptors, payload.message or "", writers)
     parse = parse_json_schema if path.suffix.lower() == ".json" else parse_ddl
-    fields = parse(_read_text(path, field)) if names_file(schema) else parse_ddl(schema)
+    fields = parse(_read_text(path)) if names_file(schema) else parse_ddl(schema)
     return JsonFormat(fields, unknown, writers)
 
 
-def _compile(path: Path, field: str) -> bytes:
+def _compile(path: Path) -> bytes:
     """The descriptors of a file and of its imports from its own folder and the folders below."""
     files: dict[str, str] = {}
     waiting = [path.name]
@@ -127,7 +138,7 @@ def _compile(path: Path, field: str) -> bytes:
         file = path.parent / name
         if name in files or (files and not file.is_file()):
             continue  # Google's own file, or a missing one, which the compiler reports
-        files[name] = _read_text(file, field)
+        files[name] = _read_text(file)
         waiting += _IMPORT.findall(files[name])
     return _descriptors(path.name, tuple(files.items()))
 
@@ -137,28 +148,29 @@ def _descriptors(main: str, files: tuple[tuple[str, str], ...]) -> bytes:
     return compile_proto(main, dict(files))
 
 
-def _read_text(path: Path, field: str) -> str:
+def _read_text(path: Path) -> str:
     try:
-        return _read_bytes(path, field).decode("utf-8")
+        return _read_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
-        raise _unreadable_file_error(path, field, "it is not UTF-8") from None
+        raise _UnreadableFile(path, "it is not UTF-8") from None
 
 
-def _read_bytes(path: Path, field: str) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_SCHEMA_BYTES + 1)
     except OSError as error:
-        raise _unreadable_file_error(path, field, error.strerror or type(error).__name__) from error
+        raise _UnreadableFile(path, error.strerror or type(error).__name__) from error
     if len(data) > MAX_SCHEMA_BYTES:
-        raise _unreadable_file_error(path, field, f"it has more than {MAX_SCHEMA_BYTES} bytes")
+        raise _UnreadableFile(path, f"it has more than {MAX_SCHEMA_BYTES} bytes")
     return data
 
 
-def _unreadable_file_error(path: Path, field: str, why: str) -> JobFileError:
+def _unreadable_file_error(field: str, error: _UnreadableFile) -> JobFileError:
     return JobFileError(
-        f"{field}: the schema file {path} cannot be read",
-        why=why,
+        f"{field}: the schema file {error.path} cannot be read",
+        why=error.why,
+        field=field,
         do="name a file that can be read; a relative path starts in the working directory",
     )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Iterator
 
-from rangeland.job.section import Section
+from pydantic import Field, model_validator
+
+from rangeland.job.section import FieldConflict, Section
 from rangeland.job.value_parsers import FirstRun, From, Size, Until, Whole
-from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
+from rangeland.model import AtOffset, AtTime, Bound, Bounds, Earliest, FromCheckpoint, Latest
+from rangeland.wording import utc_time
 
 
 class RangeSpec(Section):
@@ -31,6 +34,28 @@ class RangeSpec(Section):
         description="What `checkpoint` means in the job's first run, which decides where each "
         "partition begins. A partition that appears later is landed from its beginning.",
     )
+
+    @model_validator(mode="after")
+    def _begins_before_it_ends(self) -> RangeSpec:
+        """Refuses what no log can have; what the log decides shows when the range is resolved."""
+        for of, lower, upper in self._pairs():
+            match lower, upper:
+                case AtTime(begin_ms), AtTime(end_ms) if begin_ms > end_ms:
+                    begin, end = utc_time(begin_ms), utc_time(end_ms)
+                case AtOffset(first), AtOffset(last) if first > last:
+                    begin, end = f"offset {first}{of}", f"offset {last}"
+                case _:
+                    continue
+            problem = f"{begin} is after range.until, {end}; swap them"
+            raise FieldConflict(problem, "from", other=("until",))
+        return self
+
+    def _pairs(self) -> Iterator[tuple[str, Bound | None, Bound | None]]:
+        """The name of each listed partition with its two bounds; then those of all others."""
+        for partition in sorted({*self.from_.listed, *self.until.listed}):
+            yield f" of {partition}", self.from_.of(partition), self.until.of(partition)
+        if not (self.from_.only_listed or self.until.only_listed):
+            yield "", self.from_.default, self.until.default
 
 
 class LimitSpec(Section):

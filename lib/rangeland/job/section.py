@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 
 class MisplacedKey(ValueError):
     """A mistake that only shows when a whole section is checked. ``field`` is the path of the
     field within that section."""
+
+    lead: ClassVar[str] = "expected "
 
     def __init__(self, expected: str, *field: str) -> None:
         self.field = field
@@ -16,6 +20,19 @@ class MisplacedKey(ValueError):
 
 class UnneededKey(MisplacedKey):
     """A field that has no meaning beside the others; the text says why."""
+
+    lead = "remove it: "
+
+
+class FieldConflict(MisplacedKey):
+    """A mistake that is a whole sentence, about a field and perhaps ``other``, the path of another
+    in the same section."""
+
+    lead = ""
+
+    def __init__(self, problem: str, *field: str, other: tuple[str, ...] = ()) -> None:
+        super().__init__(problem, *field)
+        self.other = other
 
 
 class Section(BaseModel):

@@ -74,6 +74,17 @@ class Sink(Section):
             raise ValueError(f"{TOPIC_FIELD} once, where the topic's name belongs")
         return without_secrets(table)
 
+    @field_validator("partition_by")
+    @classmethod
+    def _functions(cls, partition_by: tuple[str, ...]) -> tuple[str, ...]:
+        for text in partition_by:
+            call = re.match(r"\s*(\w+)\s*\(", text)
+            if call and call[1] not in ("date", "hour"):
+                raise ValueError(
+                    f"date(timestamp), hour(timestamp) or a column, not {call[1]}(...)"
+                )
+        return partition_by
+
     @model_validator(mode="after")
     def _level_of_zstd(self) -> Self:
         if self.compression != "zstd" and "compression_level" in self.model_fields_set:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from rangeland.dialects.dialect import dialect_names, load_dialect
-from rangeland.job.section import MisplacedKey, Section, UnneededKey
+from rangeland.job.section import FieldConflict, MisplacedKey, Section, UnneededKey
 from rangeland.job.source_security import Security
 from rangeland.job.value_parsers import (
     Milliseconds,
@@ -21,8 +21,11 @@ from rangeland.job.value_parsers import (
 )
 from rangeland.model import Address, Cluster, Isolation
 from rangeland.patterns import check_pattern_is_valid, matches
-from rangeland.untrusted import is_quotable
+from rangeland.untrusted import MAX_PORT, is_quotable
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
+
+_ID = re.compile(r"[0-9]+:(?=.*:)")
+"""The id in `id:host:port`."""
 
 
 class Timeouts(Section):
@@ -131,8 +134,8 @@ class Source(Section):
     )
     rack: str = Field(
         default="",
-        description="The rack or zone that this job runs in. If a Kafka partition has a replica in "
-        "the same rack, it is read instead of the leader.",
+        description="For Kafka: the rack or zone that this job runs in. If a partition has a "
+        "replica in the same rack, it is read instead of the leader.",
     )
     timeouts: Timeouts = Timeouts()
 
@@ -224,6 +227,8 @@ class Source(Section):
     @model_validator(mode="after")
     def _whole(self) -> Source:
         if bool(self.topics) == bool(self.topic_pattern):
+            if self.topics:
+                raise FieldConflict("there are both topics and topic_pattern; remove one")
             raise ValueError("either topics (at least one) or topic_pattern")
         if not self.servers and not self.zookeeper:
             raise ValueError("at least one of servers as host:port")
@@ -232,10 +237,15 @@ class Source(Section):
         if self.security.zookeeper and not self.zookeeper:
             raise UnneededKey("there is no source.zookeeper", "security", "zookeeper")
         capabilities = load_dialect(self.dialect).capabilities
+        if not self.servers and not capabilities.is_in_zookeeper:
+            raise FieldConflict(f"{self.dialect} needs servers: its brokers are not in ZooKeeper")
+        if capabilities.has_metadata and any(_ID.match(server) for server in self.servers):
+            raise MisplacedKey(f"host:port: servers of {self.dialect} have no ids", "servers")
         options = {
             ("security", "acl"): self.security.acl,
             ("tags",): self.tags,
             ("compacted",): self.compacted,
+            ("rack",): self.rack,
             ("security", "sasl"): self.security.sasl,
             ("security", "tls"): self.security.tls,
         }
@@ -261,6 +271,9 @@ class Source(Section):
 
 
 def _expected_server(server: str) -> str:
+    port = re.search(r":([0-9]+)$", server)
+    if port and is_quotable(server) and int(port[1][:6]) > MAX_PORT:
+        return f"host:port, not {server!r}: a port is at most {MAX_PORT}"
     if is_quotable(server):
         return f"host:port, not {server!r}"
     return "host:port, not a URL or the like (not repeated here: it may contain a secret)"

@@ -45,9 +45,9 @@ WORDS: dict[str, Bound] = {
     "earliest": Earliest(),
     "latest": Latest(),
 }
-EXPECTED_BOUND = (
-    "checkpoint, earliest, latest, an ISO time, group:<id>, or {topic: {partition: offset}}"
-)
+EXPECTED_UNTIL = "earliest, latest, an ISO time, group:<id>, or {topic: {partition: offset}}"
+EXPECTED_FROM = f"checkpoint, {EXPECTED_UNTIL}"
+EXPECTED_FIRST = "earliest, latest, an ISO time or group:<id>"
 _DAY = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 _CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
 
@@ -66,6 +66,15 @@ def parse_size(value: object) -> object:
     if size > MAX_INT64:
         raise ValueError("a size of at most 8 EiB")
     return int(size)
+
+
+def size_text(size_bytes: int) -> str:
+    """``134217728`` as ``128MiB``: the largest unit that divides it."""
+    units = [(factor, f"{name[0]}iB") for name, factor in UNITS.items() if name.endswith("IB")]
+    for factor, name in sorted(units, reverse=True):
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{name}"
+    return str(size_bytes)
 
 
 SIZE: Schema = {
@@ -123,10 +132,10 @@ def parse_time_ms(text: str) -> int:
     return time_ms
 
 
-def parse_bound(value: object) -> Bound:
-    """One bound as in a job file. Raises ValueError with the expected values."""
+def parse_bound(value: object, *, expected: str = EXPECTED_FROM) -> Bound:
+    """One bound as in a job file. Raises ValueError with the expected values of its field."""
     if isinstance(value, bool):
-        raise ValueError(EXPECTED_BOUND)
+        raise ValueError(expected)
     if isinstance(value, int):
         if not 0 <= value <= MAX_INT64:
             raise ValueError(f"an offset that is not negative and has 64 bits, not {value}")
@@ -142,23 +151,25 @@ def parse_bound(value: object) -> Bound:
                 return AtTime(parse_time_ms(word))
             except ValueError as error:
                 raise ValueError(f"an ISO time such as 2026-01-31T06:00:00Z ({error})") from error
-    raise ValueError(f"{EXPECTED_BOUND}, not {value!r}")
+    raise ValueError(f"{expected}, not {value!r}")
 
 
-def parse_bounds(value: object) -> Bounds:
+def parse_bounds(value: object, *, expected: str = EXPECTED_FROM) -> Bounds:
     """One side of a range: one bound for all partitions, or a mapping that lists them."""
     if isinstance(value, Bounds):
         return value
     if not isinstance(value, dict):
         if isinstance(value, int):
-            raise ValueError(f"{EXPECTED_BOUND}; a bare offset needs its topic and partition")
-        return Bounds(parse_bound(value))
+            raise ValueError(f"{expected}; a bare offset needs its topic and partition")
+        return Bounds(parse_bound(value, expected=expected))
     by_partition: dict[Partition, Bound] = {}
     for topic, partitions in value.items():
         if not isinstance(partitions, dict) or not partitions:
             raise ValueError(f"{{partition: offset}} for topic {topic!r}")
         for number, bound in partitions.items():
-            by_partition[parse_partition(str(topic), number)] = parse_bound(bound)
+            by_partition[parse_partition(str(topic), number)] = parse_bound(
+                bound, expected=expected
+            )
     if not by_partition:
         raise ValueError("at least one topic and partition")
     return Bounds(Earliest(), by_partition, only_listed=True)
@@ -184,7 +195,7 @@ def parse_named_broker(text: str) -> tuple[str, Address]:
 
 def parse_until(value: object) -> Bounds:
     """Like ``parse_bounds``, for the end of a range."""
-    bounds = parse_bounds(value)
+    bounds = parse_bounds(value, expected=EXPECTED_UNTIL)
     if any(isinstance(b, FromCheckpoint) for b in bounds.every):
         raise ValueError("latest, a time or an offset: a range cannot end at the checkpoint")
     return bounds
@@ -192,9 +203,9 @@ def parse_until(value: object) -> Bounds:
 
 def parse_first(value: object) -> Bound:
     """A bound that is meaningful for a job that has landed nothing yet."""
-    bound = parse_bound(value)
+    bound = parse_bound(value, expected=EXPECTED_FIRST)
     if isinstance(bound, FromCheckpoint | AtOffset):
-        raise ValueError("earliest, latest, an ISO time or group:<id>")
+        raise ValueError(EXPECTED_FIRST)
     return bound
 
 

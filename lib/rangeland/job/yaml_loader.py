@@ -3,15 +3,15 @@
 The size is checked first, then the parser's events, before anything is built: the C library builds
 nested nodes by unlimited recursion, and aliases may expand to more values than fit in memory.
 
-An error names the problem and the line, but never repeats the text: a password without quotes may
+An error names the problem and the line, but never repeats a value: a password without quotes may
 look like a tag, an anchor or an alias.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
-from typing import Any, Final
+from collections.abc import Hashable, Mapping
+from typing import Any, ClassVar, Final
 
 import yaml
 
@@ -43,12 +43,26 @@ _WITH_NAMES: Final = (
 )
 
 
+_WORDS_FOR: Final[Mapping[str, str]] = {
+    "mapping values are not allowed in this context": "a second ': ' is in the line; check the "
+    "indentation, or quote a value that contains ': '",
+}
+"""What the library's own words for a problem leave out."""
+_UNQUOTED_BRACES: Final = re.compile(r"[^\s{\[,]\{|\}[^\s}\],]")
+"""A brace that is part of a text, as in ``lake/{topic}`` and ``${env:NAME}``."""
+_DECIMAL: Final = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
+_INT_TAG: Final = "tag:yaml.org,2002:int"
+_FLOAT_TAG: Final = "tag:yaml.org,2002:float"
+
 _INSIDE_ITSELF: Final = (-1, -1)
 
 
 class NotYaml(ValueError):
     """The text cannot be loaded. ``line`` counts from 1; None if unknown. The message repeats
-    nothing of the text."""
+    no value of the text."""
+
+    what: ClassVar[str] = "is not YAML"
+    do: ClassVar[str] = "correct the file"
 
     def __init__(self, why: str, line: int | None = None) -> None:
         self.line = line
@@ -57,6 +71,22 @@ class NotYaml(ValueError):
 
 class TooLarge(NotYaml):
     """The text may be YAML, but is larger than any job file and is not loaded."""
+
+    what = "is too large"
+
+
+class SeveralDocuments(NotYaml):
+    """The text is YAML, but of more than one document."""
+
+    what = "has two documents"
+    do = "keep one"
+
+
+class RepeatedField(NotYaml):
+    """The text is YAML, but a mapping has a key twice."""
+
+    what = "has a field twice"
+    do = "keep one"
 
 
 class _Loader(_BASE):  # type: ignore[misc]
@@ -69,23 +99,45 @@ class _Loader(_BASE):  # type: ignore[misc]
             if not isinstance(key, Hashable):
                 raise _node_error(key_node, "a key must be a plain value")
             if key in keys:
-                raise _node_error(key_node, f"duplicate key {key!r}")
+                raise RepeatedField(f"{key!r} is there twice", _line(key_node))
             keys.add(key)
         return dict(super().construct_mapping(node, deep=deep))
 
     def number(self, node: Any) -> Any:
         if len(node.value) > MAX_NUMBER:
             raise _node_error(node, f"a number has more than {MAX_NUMBER} characters")
-        is_int = node.tag == "tag:yaml.org,2002:int"
+        is_int = node.tag == _INT_TAG
         return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+
+
+def misread_number(node: yaml.ScalarNode) -> tuple[str, str] | None:
+    """What YAML 1.1 reads in a number that is not written as a decimal one, and what to write;
+    None for any other value. Most people mean another number by ``010`` than 8, and a time by
+    ``1:30``, which is 90."""
+    base_60 = ":" in node.value
+    if node.tag == _FLOAT_TAG and base_60:
+        number: float = yaml.constructor.SafeConstructor().construct_yaml_float(node)
+    elif node.tag == _INT_TAG and not _DECIMAL.fullmatch(node.value):
+        number = yaml.constructor.SafeConstructor().construct_yaml_int(node)
+    else:
+        return None
+    digits = node.value.lower().lstrip("+-").replace("_", "")
+    if base_60:
+        return f"a number of base 60, {number}", str(number)
+    if digits.startswith(("0x", "0b")):
+        base = "a hexadecimal" if digits.startswith("0x") else "a binary"
+        return f"{base} number, {number}", str(number)
+    decimal = int(node.value.replace("_", ""))
+    meant = str(number) if decimal == number else f"{decimal} or {number}"
+    return f"an octal number, {number}", meant
 
 
 def _node_error(node: Any, problem: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.number)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.number)
+_Loader.add_constructor(_INT_TAG, _Loader.number)
+_Loader.add_constructor(_FLOAT_TAG, _Loader.number)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -112,28 +164,30 @@ def load(text: str) -> tuple[Any, yaml.Node | None]:
     except _CAN_FAIL as error:
         cause = error  # Raised outside the handler: its message may repeat the text.
     mark = getattr(cause, "problem_mark", None)
-    raise NotYaml(_problem(cause, text), mark.line + 1 if mark else None)
+    line = mark.line + 1 if mark else None
+    if getattr(cause, "problem", None) == "but found another document":
+        raise SeveralDocuments("a line --- begins another", line)
+    raise NotYaml(_problem(cause, text), line)
 
 
 def _problem(error: BaseException, text: str) -> str:
     if not isinstance(error, yaml.YAMLError):
         return "a value does not fit its tag"
     problem = getattr(error, "problem", None) or "it contains a character that YAML does not allow"
-    if "tab character" in problem or _is_at_tab(error, text):
+    line = _line_at_mark(error, text)
+    if "tab character" in problem or "\t" in line[: len(line) - len(line.lstrip())]:
         return "a tab begins the line; indent with spaces"
+    if "flow mapping" in str(getattr(error, "context", "")) and _UNQUOTED_BRACES.search(line):
+        return f'{problem}; quote values that contain braces: {{table: "lake/{{topic}}"}}'
     if any(words in problem for words in _WITH_NAMES):
         return _QUOTED.sub("...", problem)
-    return problem
+    return _WORDS_FOR.get(problem, problem)
 
 
-def _is_at_tab(error: yaml.YAMLError, text: str) -> bool:
-    """True if the line of the error is indented with a tab."""
+def _line_at_mark(error: yaml.YAMLError, text: str) -> str:
     mark = getattr(error, "problem_mark", None)
     lines = text.splitlines()
-    if mark is None or mark.line >= len(lines):
-        return False
-    line = lines[mark.line]
-    return "\t" in line[: len(line) - len(line.lstrip())]
+    return "" if mark is None or mark.line >= len(lines) else lines[mark.line]
 
 
 def _check_size_is_bounded(text: str) -> None:

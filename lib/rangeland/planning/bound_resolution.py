@@ -43,6 +43,7 @@ from rangeland.planning.intervals import subtract
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses
 from rangeland.planning.policy import Policy
+from rangeland.wording import utc_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +272,11 @@ def _check_from_is_not_after_until(
     already_passed = mark is not None and from_offset == mark.until_offset
     if past_the_end or already_passed:
         return
+    begin, end = str(from_offset), str(until_offset)
+    if isinstance(lower, AtTime) and isinstance(upper, AtTime) and lower.time_ms > upper.time_ms:
+        begin, end = describe_bound(lower), describe_bound(upper)
     raise JobFileError(
-        f"{log.partition}: the range begins at {from_offset}, after its end at {until_offset}",
+        f"{log.partition}: the range begins at {begin}, after its end at {end}",
         why=f"from is {describe_bound(lower)}, until is {describe_bound(upper)}; "
         f"the log holds [{log.start_offset}, {log.end_offset})",
         do="swap the two, or ask for a later end",
@@ -378,7 +382,7 @@ def describe_bound(bound: Bound) -> str:
         case AtOffset(offset):
             return f"offset {offset}"
         case AtTime(time_ms):
-            return f"time {time_ms} ms"
+            return utc_time(time_ms)
         case FromCheckpoint():
             return "checkpoint"
         case GroupOffset(group):

@@ -56,7 +56,7 @@ def lacks_timestamp(records: memoryview) -> bool:
 CAPABILITIES = Capabilities(
     has_epochs=True,
     has_transactions=True,
-    source_keys=frozenset({"tls", "sasl", "compacted"}),
+    source_keys=frozenset({"tls", "sasl", "compacted", "rack"}),
     log_tool="kafka-dump-log",
     lacks_timestamp=lacks_timestamp,
 )

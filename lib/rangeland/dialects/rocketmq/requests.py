@@ -47,6 +47,7 @@ CAPABILITIES: Final = Capabilities(
     numbered_per_broker=True,
     columns=(BORN_TIMESTAMP,),
     leader_id=MASTER,
+    is_in_zookeeper=False,
     source_keys=frozenset({"tls", "acl", "tags"}),
 )
 SIGNED: Final = "ACL"
