@@ -43,7 +43,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.coverage import Coverage
+from rangeland.planning.coverage import Coverage, coverage_of
 from rangeland.planning.exact_ranges import draft_ranges_in_log
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses
@@ -408,6 +408,8 @@ class Turning(landing_steps.LandingSteps):
 
 
 class _Still:
+    covered = Coverage()
+
     def __init__(self) -> None:
         self.ledger = self.history = self.identity = self.writer = self
 
@@ -417,6 +419,9 @@ class _Still:
         return []
 
     def record_losses(self, *about: object) -> None: ...
+
+    def position(self, application: str) -> JobPosition:
+        return JobPosition(covered=self.covered)
 
     def landed_sequence(self, application: str) -> int:
         return 0
@@ -451,3 +456,24 @@ def test_who_is_outrun_again_and_again_gives_up() -> None:
     assert len(driver._finished) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
         Turning(1, outrun=landing_steps.MAX_LOST_RACES).land_until_done()
+
+
+class Outrun(Turning):
+    """Another driver enters a plan first, after which this one has nothing to land."""
+
+    def _enter(self, plan: Plan, *about: object) -> bool:
+        self.left = 0
+        return False
+
+
+@pytest.mark.usefixtures("agreeing")
+@pytest.mark.parametrize("landed", [(10, 20), (12, 15), None], ids=str)
+def test_after_a_lost_race_only_what_has_landed_is_already_landed(
+    landed: tuple[int, int] | None,
+) -> None:
+    driver = Outrun(1)
+    (planned,) = driver.draft().plan.ranges
+    assert planned == ten(10)
+    ranges = [Range(P0, *landed, planned.topic_id)] if landed else []
+    cast(Any, driver._context.target.history).covered = coverage_of(ranges)
+    assert list(driver.land_until_done().already_landed) == ranges
