@@ -187,18 +187,17 @@ def _judge_bytes(
 ) -> FinalJudgement:
     """The judgement by the fingerprints of these logs now, compared with those from before this
     driver read them, and before each part was read that was handed in."""
+    compared_at = evidence.compared_at
     why_none = "its broker did not answer before it was read"
-    befores = [(logs, evidence.fingerprints_before, why_none)]
+    before = evidence.fingerprints_before
+    judgement = _compare_bytes(logs, before, fingerprints, compared_at, why_none)
     for part in evidence.parts:
-        of_part = {p: log for p, log in logs.items() if p in part.partitions}
-        befores.append(
-            (of_part, part.fingerprints, "a part of it was read, and no fingerprint kept")
-        )
-    for read, before, why_none in befores:
-        judgement = _compare_bytes(read, before, fingerprints, evidence.compared_at, why_none)
         if not isinstance(judgement, Unchanged):
-            return judgement
-    return Unchanged()
+            break
+        of_part = {p: log for p, log in logs.items() if p in part.partitions}
+        why_none = "a part of it was read, and no fingerprint kept"
+        judgement = _compare_bytes(of_part, part.fingerprints, fingerprints, compared_at, why_none)
+    return judgement
 
 
 def _compare_bytes(

@@ -156,7 +156,7 @@ class PartEvent(_OfPlan):
     files: tuple[EventFile, ...]
     written_at_ms: int
     fingerprints: tuple[LogFingerprint, ...] = ()
-    """Those of its logs from before they were read, where topics have no ids."""
+    """The fingerprints that its logs had before they were read, where topics have no ids."""
 
     @property
     def read(self) -> PartRead:
