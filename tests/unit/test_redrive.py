@@ -174,6 +174,21 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("all_decodes")
+@pytest.mark.parametrize(
+    ("transform", "planned"),
+    [(None, ["new", "new", "old"]), (cast(Any, "a transform"), ["new", "new"])],
+)
+def test_rows_of_a_transform_are_of_one_incarnation_which_they_do_not_name(
+    transform: Any, planned: list[str]
+) -> None:
+    target = Keeping(*(kept(ten(*where), 1) for where in ((0, "new"), (0, "old"), (10, "new"))))
+    context = replace(redriving(target), transform=transform)
+    made = redrive.draft_from_quarantine(context, JobPosition({}, Coverage(), 2), 5)
+    assert sorted(r.topic_id or "" for r in made.plan.ranges) == planned
+    assert made.leaves_more
+
+
+@pytest.mark.usefixtures("all_decodes")
 def test_what_is_listed_holds_no_bytes() -> None:
     target = Keeping(kept(ten(10), 30), kept(ten(0), 20))
     found = redrive.quarantined_ranges(redriving(target))
