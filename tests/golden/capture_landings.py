@@ -93,7 +93,7 @@ def share(job: Job, spark: Any) -> None:
     tasks, settings = SliceTasks(context), look_up_plan_settings(context, plan)
     units, _ = tasks.read_until_stopped(plan, settings, plan.slices[:1], lambda: False, {})
     files = tasks.files_of(plan, units)
-    assert context.target.writer.append_part(plan, "member-1", 1, units, files)
+    assert context.target.writer.append_part(plan, "member-1", 1, units, files, {})
 
 
 def job_text(kafka: KafkaCluster, table: Path) -> JobText:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.simulation.happenings import Happening, Scenario
-from tests.simulation.history import SKIP_ALL, play
+from tests.simulation.history import SKIP_ALL, History, play
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.scenario import long_scenario
 from tests.simulation.tally import Counts
@@ -181,6 +182,34 @@ def test_drivers_of_a_group_read_one_plan_together(stage: Stage) -> None:
     assert counts.ends["Crash"] == 1
     ends = {log.number: log.end for log in history.cluster.topics["orders"].logs}
     assert {p.number: at for p, at in history.groups.offsets().items()} == ends
+
+
+def test_what_a_driver_has_handed_in_of_an_earlier_topic_without_id_is_read_again(
+    stage: Stage,
+) -> None:
+    """One driver of a group dies, another fails after it has handed in a part, and the topic is
+    created again and grows past the plan."""
+    setup = replace(long_scenario(0, "1.1").setup, partitions=3, slice_bytes=100, compacts=False)
+    setup = replace(setup, max_records=None, has_group=True, transactions=False)
+    history = History(Scenario(0, setup, ()), stage, Counts())
+    history.act("produce", 7)
+    fails = tuple(Fault("store.open", number, "refused") for number in range(2, 6))
+    dies = (Fault("task.end", 1, "crash"),)
+    history._run_with_faults(Happening("run", 0, (dies, fails), ("run", "run")))
+    assert set(history.counts.ends) == {"Crash", "StorageFailed"}
+    assert {row["event"] for row in events(history)} == {"plan", "part"}
+    for log in history.cluster.recreate("orders").logs:
+        while log.end < 40:
+            log.append(5, history.world.now_ms)
+    history._run_with_faults(driver("run"))
+    values = [value.decode() for _, _, _, value in history.judge.rows()]
+    assert len(values) == 3 * 40
+    assert {value.split("/")[2] for value in values} == {"2"}  # the incarnation
+
+
+def events(history: History) -> list[dict[str, Any]]:
+    history.judge.ledger()
+    return [row for rows in history.judge._events.values() for row in rows]
 
 
 @pytest.mark.parametrize("age", ["4", "2.4", "1.1"])

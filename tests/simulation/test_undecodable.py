@@ -51,6 +51,10 @@ def is_proved(lake: TypedLake, job: Any) -> bool:
     return not (found.audit.holes or found.audit.duplicates or found.audit.unknown_rows)
 
 
+def redriven(lake: TypedLake, job: Any) -> Any:
+    return lake.alone(lambda spark: redrive(job, spark, NoProgress()))
+
+
 def width(lake: TypedLake, places: list[Place]) -> int:
     """In offsets: of a log whose offsets are bytes, those of whole entries."""
     entries = {entry.base: entry.until for entry in lake.cluster.topics["orders"].logs[0].entries}
@@ -85,11 +89,8 @@ def test_what_is_quarantined_lands_once_with_another_schema(lake: TypedLake) -> 
     )
     assert is_proved(lake, job)
 
-    def redriven(job: Any) -> Any:
-        return lake.alone(lambda spark: redrive(job, spark, NoProgress()))
-
-    assert redriven(job).done.state == "nothing"
-    first = redriven(other)
+    assert redriven(lake, job).done.state == "nothing"
+    first = redriven(lake, other)
     assert first.done.landed == len(kept) - len(never)
     (left,) = first.still_quarantined
     assert left.batch.range.partition.of_any_broker == Partition("orders", 0)
@@ -98,7 +99,28 @@ def test_what_is_quarantined_lands_once_with_another_schema(lake: TypedLake) -> 
     assert lake.places() == sorted(place for place in lake.written if place not in never)
     values = {(r["topic"], r["offset"], r.get("position") or 0): r["value"] for r in lake.rows()}
     assert [values[place]["name"] for place in bad] == ["without an id"] * len(bad)
-    assert redriven(other).done.state == "nothing"
+    assert redriven(lake, other).done.state == "nothing"
     assert is_proved(lake, other)
     (more,) = lake.land(other, kind=PlanKind.BACKFILL)
     assert more.landed == 0
+
+
+@pytest.mark.parametrize("later", [[BAD] * 3, [GOOD[0], BAD], [BAD] * 5], ids=len)
+def test_what_two_incarnations_of_a_topic_have_in_quarantine_lands_together(
+    stage: Stage, later: list[bytes]
+) -> None:
+    lake = TypedLake(stage)
+    policy = {"undecodable": "quarantine", "recreated": "skip"}
+    strict, lax = (lake.job(schema, policy=policy) for schema in (STRICT, LAX))
+    lake.produce("orders", [BAD] * 3)
+    lake.land(strict)
+    lake.cluster.recreate("orders")
+    lake.produce("orders", later)
+    lake.land(strict)
+    assert redriven(lake, strict).done.state == "nothing"
+    found = redriven(lake, lax)
+    assert (found.done.landed, found.still_quarantined) == (3 + later.count(BAD), ())
+    offsets = [*range(3), *range(len(later))]
+    assert sorted(row["offset"] for row in lake.rows()) == sorted(offsets)
+    assert is_proved(lake, lax)
+    assert lake.land(lax)[0].state == "nothing"

@@ -23,6 +23,7 @@ from rangeland.delta.ledger.events import (
     EventRange,
     LandedInterval,
     LedgerEvent,
+    LogFingerprint,
     LossEvent,
     OutcomeEvent,
     PartEvent,
@@ -113,6 +114,9 @@ def a_held_part() -> PartEvent:
         with_quarantine(an_outcome()),
         a_part(),
         a_held_part(),
+        replace(
+            a_part(), fingerprints=(LogFingerprint(P0, 4_000_000_000), LogFingerprint(B1, None))
+        ),
         a_loss(),
         replace(a_loss(), plan_hash="hash", attempt=1),
     ],
@@ -135,6 +139,14 @@ def test_each_field_of_a_receipt_survives_the_way_through_a_row() -> None:
     assert isinstance(found, PartEvent)
     for field in fields(Receipt):
         assert getattr(found.receipts[0], field.name) == getattr(receipt, field.name), field.name
+
+
+def test_a_part_without_fingerprints_is_written_and_read_as_by_earlier_versions() -> None:
+    row = to_row(a_part())
+    assert json.loads(row["document"]).keys() == {"member", "slices"}
+    found = from_row(pa.Table.from_pylist([row], schema=SCHEMA).to_pylist()[0])
+    assert isinstance(found, PartEvent)
+    assert found.fingerprints == ()
 
 
 @pytest.mark.parametrize("kind", PlanKind)

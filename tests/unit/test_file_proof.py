@@ -108,6 +108,23 @@ def test_a_file_is_named_twice_after_a_transform() -> None:
             prove_files(PLAN, RECEIPTS, twice, are_transformed=are_transformed)
 
 
+def test_files_of_two_incarnations_at_the_same_offsets_are_told_apart() -> None:
+    both = (Slice(0, P0, 0, 10, topic_id="A"), Slice(1, P0, 0, 10, topic_id="B"))
+    plan = replace(PLAN, ranges=tuple(Range(P0, 0, 10, s.topic_id) for s in both), slices=both)
+    receipts = {s.index: Receipt(s.index, P0, 0, 10, Counts(landed=10)) for s in both}
+    of_a = EventFile(data_file("a", 10), plan.ranges[0])
+    of_b = EventFile(data_file("b", 10), plan.ranges[1])
+    prove_files(plan, receipts, (of_a, of_b))
+    prove_files(plan, receipts, (of_a, of_many("b", 10)))
+    for wrong in (
+        (of_a,),
+        (of_a, EventFile(data_file("b", 10), plan.ranges[0])),
+        (replace(of_a, file=data_file("a", 9)), replace(of_b, file=data_file("b", 11))),
+    ):
+        with pytest.raises(ProofFailed):
+            prove_files(plan, receipts, wrong)
+
+
 # --- the quarantine ---------------------------------------------------------------------
 
 

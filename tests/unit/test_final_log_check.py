@@ -213,7 +213,7 @@ class Sharing:
     """Stands for a group: what this driver has read of a plan is confirmed, and handed in."""
 
     def __call__(self, work: PlanToRead) -> Any:
-        changed = work.find_change([ALL])
+        changed = work.find_change(work.before, [ALL])
         assert changed is not None
         return changed
 

@@ -19,6 +19,8 @@ from rangeland.fetch.slice_state import Phase, SliceState
 from rangeland.landing.target.loss_records import (
     losses_in,
     losses_of,
+    losses_of_given_up,
+    regrown_losses,
     seen_losses,
     whole_log_error,
 )
@@ -224,6 +226,18 @@ def test_each_loss_of_a_plan_is_of_its_own_incarnation_of_the_topic() -> None:
     older = replace(made, losses=(), slices=(Slice(0, P0, 0, 20, topic_id="old"),))
     receipt = replace(receipt, until_offset=20)
     assert [x.loss.topic_id for x in losses_of(older, {0: receipt}, 900)] == ["old"]
+
+
+def test_a_loss_is_of_no_incarnation_where_its_plan_has_several_at_its_offset() -> None:
+    ranges = (Range(P0, 0, 20, "old"), Range(P0, 0, 6, "new"))
+    made = Plan("a", f"{APP}/redrive/1", 1, "kafka", Isolation.READ_COMMITTED, ranges, ())
+    losses = [Loss(P0, first, first + 1, LossKind.UNDECODABLE, "bad") for first in (4, 6, 30)]
+    found = losses_of_given_up(made, losses, 900)
+    assert [x.loss.topic_id for x in found] == [None, "old", None]
+    alone = replace(made, ranges=ranges[:1])
+    assert [x.loss.topic_id for x in losses_of_given_up(alone, losses, 900)] == ["old"] * 3
+    regrown = {loss.with_action(Action.SKIP): 5 for loss in losses}
+    assert [x.loss.topic_id for x in regrown_losses(made, regrown, 900)] == [None, "old", None]
 
 
 def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:

@@ -25,8 +25,10 @@ from rangeland.planning.log_identity import (
     AskSurvey,
     Changed,
     Deleted,
+    FinalJudgement,
     LogEvidence,
     OtherBytes,
+    PartRead,
     Unchanged,
     Unconfirmed,
     judge_logs,
@@ -163,6 +165,33 @@ def test_only_a_leader_shows_that_what_was_read_has_expired() -> None:
     replica = replace(OLD_LEADER, is_replica=True)
     behind = replace(expired, survey=seen(log(500, replica, start=100)))
     assert isinstance(judge_logs({P: NAMELESS}, behind), Unconfirmed)
+
+
+OF_P = PartRead(frozenset({P}), {P: 17})
+NO_FINGERPRINT = "a part of it was read, and no fingerprint kept"
+
+
+@pytest.mark.parametrize(
+    ("part", "judgement"),
+    [
+        (OF_P, Unchanged()),
+        (replace(OF_P, fingerprints={P: 16}), OtherBytes(P)),
+        (replace(OF_P, fingerprints={P: None}), Unchanged()),
+        (replace(OF_P, fingerprints={}), Unconfirmed(P, NO_FINGERPRINT)),
+        (PartRead(frozenset({Q}), {}), Unchanged()),
+    ],
+    ids=["same", "other", "nothing to compare", "none kept", "another partition"],
+)
+def test_each_part_of_a_plan_was_read_from_the_log_as_it_is_now(
+    part: PartRead, judgement: FinalJudgement
+) -> None:
+    evidence = old_log({P: 17}, fingerprints={P: 17}, parts=(OF_P, part))
+    assert judge_logs({P: NAMELESS}, evidence) == judgement
+
+
+def test_topic_ids_show_that_a_part_is_of_the_same_log() -> None:
+    evidence = replace(METADATA, parts=(PartRead(frozenset({P}), {}),))
+    assert judge_logs({P: MARK}, evidence) == Unchanged()
 
 
 # --- reading again ------------------------------------------------------------------------

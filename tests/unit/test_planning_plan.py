@@ -14,9 +14,9 @@ from rangeland.errors import Conflict, ProofFailed
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan import Plan, advance, canonical, with_own_application
+from rangeland.planning.plan import Plan, advance, canonical, contradiction, with_own_application
 from rangeland.planning.plan_kind import TRAITS, PlanKind
-from rangeland.planning.proof import RangeResult, prove
+from rangeland.planning.proof import RangeResult, prove, prove_part
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.untrusted import parse_address
 
@@ -304,6 +304,76 @@ def test_what_does_not_add_up_is_never_committed(case: str) -> None:
     with pytest.raises(ProofFailed) as caught:
         prove(plan, receipts)
     assert caught.value.what
+
+
+# --- the proof of several incarnations -----------------------------------------------------
+
+
+def of_incarnations(*parts: tuple[str, int, int]) -> Plan:
+    """A plan with these offsets of one partition, as a redrive of a recreated topic has them."""
+    ranges = tuple(Range(P0, *interval, topic_id) for topic_id, *interval in parts)
+    slices = tuple(Slice(i, P0, *r.interval, topic_id=r.topic_id) for i, r in enumerate(ranges))
+    return replace(PLAN, ranges=ranges, slices=slices, losses=(), kind=PlanKind.REDRIVE)
+
+
+CROSSING = {
+    "equal": of_incarnations(("A", 0, 10), ("B", 0, 10)),
+    "nested": of_incarnations(("A", 0, 10), ("B", 0, 6)),
+    "nested inside": of_incarnations(("A", 0, 10), ("B", 3, 6), ("B", 7, 8)),
+    "crossing": of_incarnations(("A", 0, 10), ("B", 5, 15)),
+    "three": of_incarnations(("A", 0, 10), ("B", 0, 6), ("C", 2, 12)),
+}
+crossing = pytest.mark.parametrize("plan", CROSSING.values(), ids=CROSSING)
+
+
+@crossing
+def test_each_incarnation_of_a_topic_is_proved_by_itself(plan: Plan) -> None:
+    receipts = {
+        s.index: replace(receipt(s), address=f"{s.topic_id}:1", rowless=()) for s in plan.slices
+    }
+    assert contradiction(plan) is None
+    assert prove(plan, receipts) == [
+        RangeResult(r, Counts(landed=r.width), (), f"{r.topic_id}:1") for r in plan.ranges
+    ]
+    prove_part(plan, receipts)
+    prove_part(plan, {0: receipts[0]})
+
+
+@crossing
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_an_offset_of_one_incarnation_does_not_prove_that_of_another(
+    plan: Plan, lacking: int
+) -> None:
+    receipts = {s.index: receipt(s) for s in plan.slices}
+    s = plan.slices[lacking]
+    slices = tuple(x for x in plan.slices if x is not s)
+    other_id = next(x.topic_id for x in slices if x.topic_id != s.topic_id)
+    without = {x.index: receipts[x.index] for x in slices}
+    shorter = replace(s, until_offset=s.until_offset - 1)
+    for wrong, proved in (
+        (replace(plan, slices=slices), without),
+        (replace(plan, slices=(*slices, shorter)), {**without, s.index: receipt(shorter)}),
+        (replace(plan, slices=(*slices, replace(s, topic_id=other_id))), receipts),
+        (plan, without),
+    ):
+        with pytest.raises(ProofFailed):
+            prove(wrong, proved)
+
+
+def test_what_is_held_of_one_incarnation_shortens_no_other() -> None:
+    plan = CROSSING["equal"]
+    held = Loss(P0, 4, 10, LossKind.UNDECODABLE, "").with_action(Action.HOLD)
+    receipts = {s.index: receipt(s) for s in plan.slices}
+    receipts[1] = replace(receipts[1], until_offset=4, counts=Counts(landed=4), losses=(held,))
+    assert [(x.range, x.counts.landed) for x in prove(plan, receipts)] == [
+        (Range(P0, 0, 10, "A"), 10),
+        (Range(P0, 0, 4, "B"), 4),
+    ]
+
+
+def test_a_slice_without_a_topic_id_may_be_of_any_incarnation() -> None:
+    nameless = replace(PLAN, slices=tuple(replace(s, topic_id=None) for s in PLAN.slices))
+    assert prove(nameless, RECEIPTS) == prove(PLAN, RECEIPTS)
 
 
 # --- the checkpoint ---------------------------------------------------------------------

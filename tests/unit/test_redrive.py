@@ -43,7 +43,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest
-from rangeland.planning.coverage import Coverage
+from rangeland.planning.coverage import Coverage, coverage_of
 from rangeland.planning.exact_ranges import draft_ranges_in_log
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses
@@ -171,6 +171,21 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
     position = JobPosition({}, Coverage(), 2)
     made = redrive.draft_from_quarantine(redriving(None), position, 5).plan
     assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
+
+
+@pytest.mark.usefixtures("all_decodes")
+@pytest.mark.parametrize(
+    ("transform", "planned"),
+    [(None, ["new", "new", "old"]), (cast(Any, "a transform"), ["new", "new"])],
+)
+def test_rows_of_a_transform_are_of_one_incarnation_which_they_do_not_name(
+    transform: Any, planned: list[str]
+) -> None:
+    target = Keeping(*(kept(ten(*where), 1) for where in ((0, "new"), (0, "old"), (10, "new"))))
+    context = replace(redriving(target), transform=transform)
+    made = redrive.draft_from_quarantine(context, JobPosition({}, Coverage(), 2), 5)
+    assert sorted(r.topic_id or "" for r in made.plan.ranges) == planned
+    assert made.leaves_more
 
 
 @pytest.mark.usefixtures("all_decodes")
@@ -408,6 +423,8 @@ class Turning(landing_steps.LandingSteps):
 
 
 class _Still:
+    covered = Coverage()
+
     def __init__(self) -> None:
         self.ledger = self.history = self.identity = self.writer = self
 
@@ -417,6 +434,9 @@ class _Still:
         return []
 
     def record_losses(self, *about: object) -> None: ...
+
+    def position(self, application: str) -> JobPosition:
+        return JobPosition(covered=self.covered)
 
     def landed_sequence(self, application: str) -> int:
         return 0
@@ -451,3 +471,24 @@ def test_who_is_outrun_again_and_again_gives_up() -> None:
     assert len(driver._finished) == 1
     with pytest.raises(Conflict, match="could not enter a plan"):
         Turning(1, outrun=landing_steps.MAX_LOST_RACES).land_until_done()
+
+
+class Outrun(Turning):
+    """Another driver enters a plan first, after which this one has nothing to land."""
+
+    def _enter(self, plan: Plan, *about: object) -> bool:
+        self.left = 0
+        return False
+
+
+@pytest.mark.usefixtures("agreeing")
+@pytest.mark.parametrize("landed", [(10, 20), (12, 15), None], ids=str)
+def test_after_a_lost_race_only_what_has_landed_is_already_landed(
+    landed: tuple[int, int] | None,
+) -> None:
+    driver = Outrun(1)
+    (planned,) = driver.draft().plan.ranges
+    assert planned == ten(10)
+    ranges = [Range(P0, *landed, planned.topic_id)] if landed else []
+    cast(Any, driver._context.target.history).covered = coverage_of(ranges)
+    assert list(driver.land_until_done().already_landed) == ranges

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from rangeland.delta.ledger.events import LossEvent
+from rangeland.delta.ledger.events import EventRange, LossEvent
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.job.decode_section import Decode
 from rangeland.landing.execution.committer import CommittedPlan
 from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.loss import Action, DecidedLoss, LossKind
-from rangeland.model import Isolation, Partition
+from rangeland.model import Isolation, Partition, Range
 from rangeland.planning.plan import Plan
 from rangeland.planning.table_audit import ReplacedRange
 from tests.fakes.landing import landing_context
@@ -52,6 +53,29 @@ def test_what_replacements_have_changed_is_added_up() -> None:
     plans = [committed(1, one), committed(2), committed(3, other)]
     assert result_of_plans(context, plans, None).replaced == one + other
     assert result_of_plans(context, [committed(2)], None).replaced is None
+
+
+def test_what_another_driver_has_held_is_not_already_landed() -> None:
+    history = SimpleNamespace(losses=lambda plan_id: [])
+    context = landing_context(SimpleNamespace(history=history), _job())
+    ranges = Range(P0, 0, 10), Range(Partition("orders", 1), 0, 5)
+    one = committed(1)
+    theirs = replace(
+        one,
+        plan=replace(one.plan, ranges=ranges),
+        outcome=replace_ranges(one.outcome, EventRange(replace(ranges[0], until_offset=4))),
+        landed=CommittedOutcome(1, is_new=False),
+    )
+    result = result_of_plans(context, [theirs], None)
+    assert [str(r) for r in result.already_landed] == ["orders/0 [0, 4)"]
+    assert result.state == "already-landed"
+    nothing = replace(theirs, outcome=one.outcome)
+    result = result_of_plans(context, [nothing], None)
+    assert (result.state, result.already_landed) == ("nothing", ())
+
+
+def replace_ranges(outcome: Any, *ranges: EventRange) -> Any:
+    return SimpleNamespace(**{**vars(outcome), "ranges": ranges})
 
 
 def _job() -> Any:

@@ -181,4 +181,94 @@ def test_a_merged_request_has_what_each_asks_for() -> None:
 
 def test_a_part_says_nothing_about_other_topics() -> None:
     both = survey_for(SurveyRequest(("a", "b"), times_ms=(1,)))
-    assert part_of(both, ["b"]) == survey_for(SurveyRequest(("b",), times_ms=(1,)))
+    assert part_of(both, SurveyRequest(("b",))) == survey_for(SurveyRequest(("b",), times_ms=(1,)))
+
+
+# --- jobs that read one topic ---------------------------------------------------------------
+
+P = Partition("orders", 0)
+EARLIER, LATER = LogMark(500, "id", 3), LogMark(800, "id", 4)
+
+
+def of_table(table: str, source: str = "", more: str = "") -> Job:
+    servers = f"servers: [k:9092], topics: [orders]{source}"
+    return Job.parse(f"job: {table}\nsource: {{{servers}}}\nsink: {{table: lake/{table}}}\n{more}")
+
+
+def announce_at(cluster: Cluster, job: Job, *marks: LogMark, p: Partition = P) -> SurveyTicket:
+    checkpoint = dict.fromkeys([p], *marks) if marks else {}
+    ticket = SurveyTicket(job, cluster.surveys)
+    ticket.announce(request_for_range(job, {x.topic for x in checkpoint}, checkpoint))
+    return ticket
+
+
+def take_as_announced(ticket: SurveyTicket) -> Survey:
+    assert ticket.request is not None
+    return ticket.survey_of(ticket.job, ticket.request)
+
+
+@pytest.mark.parametrize("marks", [(EARLIER, LATER), (LATER, EARLIER)])
+def test_jobs_that_have_reached_different_epochs_of_a_topic_take_two_surveys(
+    cluster: Cluster, marks: tuple[LogMark, LogMark]
+) -> None:
+    jobs = [of_table("raw"), of_table("typed")]
+    tickets = [announce_at(cluster, *pair) for pair in zip(jobs, marks, strict=True)]
+    for ticket in tickets:
+        take_as_announced(ticket)
+    assert [w.checkpoint for w in cluster.asked] == [{P: mark} for mark in marks]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(EARLIER, until_offset=501),
+        replace(EARLIER, topic_id="other"),
+        replace(EARLIER, epoch=4),
+        replace(EARLIER, epoch_is_later=True),
+        None,
+    ],
+    ids=["offset", "topic id", "epoch", "later epoch", "nothing landed"],
+)
+def test_every_difference_between_two_checkpoints_keeps_jobs_apart(
+    cluster: Cluster, other: LogMark | None
+) -> None:
+    first = announce_at(cluster, of_table("raw"), EARLIER)
+    second = announce_at(cluster, of_table("typed"), *([other] if other else []))
+    take_as_announced(first)
+    take_as_announced(second)
+    assert len(cluster.asked) == 2
+    assert cluster.asked[1].known == (frozenset({"orders"}) if other else frozenset())
+
+
+def test_jobs_that_have_reached_the_same_share_one_survey(cluster: Cluster) -> None:
+    for ticket in [announce_at(cluster, of_table(name), EARLIER) for name in ("raw", "typed")]:
+        take_as_announced(ticket)
+    assert [w.checkpoint for w in cluster.asked] == [{P: EARLIER}]
+
+
+def test_the_checkpoint_of_a_topic_that_a_job_has_left_is_not_shared(cluster: Cluster) -> None:
+    left = announce_at(cluster, job_of("other"), EARLIER)
+    reads = announce_at(cluster, of_table("typed"), LATER)
+    for ticket in (left, reads):
+        take_as_announced(ticket)
+    (request,) = cluster.asked
+    assert (request.topics, request.checkpoint) == (("other", "orders"), {P: LATER})
+    assert merge_requests([r for r in (left.request,) if r is not None]).known == frozenset()
+
+
+@pytest.mark.parametrize("source", [", cluster: prod", ", zookeeper: 'z:2181/kafka'"])
+def test_jobs_that_name_their_cluster_differently_take_two_surveys(
+    cluster: Cluster, source: str
+) -> None:
+    for ticket in cluster.announce(job_of("a"), of_table("raw", source)):
+        cluster.ask(ticket)
+    assert len(cluster.asked) == 2
+
+
+def test_only_the_job_that_names_an_offset_is_told_of_an_open_transaction_before_it() -> None:
+    survey = survey_for(SurveyRequest(("orders",)))
+    survey = replace(survey, lookups=OffsetLookups(uncommitted_ends={P: 30}))
+    beyond = Bounds(AtOffset(20))
+    request = SurveyRequest(("orders",), bounds=(Bounds(Earliest()), beyond))
+    assert part_of(survey, request).lookups.uncommitted_ends == {P: 30}
+    assert part_of(survey, SurveyRequest(("orders",))).lookups.uncommitted_ends == {}

@@ -1,8 +1,10 @@
 """Takes one survey of a cluster for all jobs of a session that read it.
 
 A survey has a constant number of requests per broker, so a hundred tables need one survey and not a
-hundred. Each job gets the part about its own topics. A shared survey that fails, or that a job
-cannot use, only costs time: the job then takes its own survey, which may succeed or fail.
+hundred. Each job gets the part about its own topics. What a survey asks of a log depends on the
+checkpoint, so jobs that read one topic share a survey only if they have reached the same there. A
+shared survey that fails, or that a job cannot use, only costs time: the job then takes its own
+survey, which may succeed or fail.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
@@ -21,9 +23,12 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.landing.plan_surveys import FRESH_S, SurveyOf
-from rangeland.model import AtOffset, Bounds, OffsetLookups, Partition, Survey
+from rangeland.model import AtOffset, Bounds, Cluster, OffsetLookups, Partition, Survey
+from rangeland.planning.incarnation import LogMark
+from rangeland.survey.cluster_survey import named_offsets
 from rangeland.survey.survey_request import SurveyRequest
 
+Checkpoint = Mapping[Partition, LogMark]
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -34,9 +39,15 @@ logger = logging.getLogger(__name__)
 class _ClusterSurvey:
     """The newest survey for the jobs of one cluster that have not begun yet."""
 
-    tickets: list[SurveyTicket]
+    tickets: list[SurveyTicket] = field(default_factory=list)
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+    """The checkpoint of each topic, which is the same for all of its jobs."""
     survey: Survey | None = None
     taken_at: float = 0.0
+
+    def agrees_with(self, checkpoints: Mapping[str, Checkpoint]) -> bool:
+        """Whether the jobs that read these topics, too, have reached the same there."""
+        return all(self.checkpoints.get(topic, x) == x for topic, x in checkpoints.items())
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +65,7 @@ class SurveyTicket:
         """Names the survey that the job will ask for first."""
         if may_share(self.job, request):
             self.request = request
-            self.surveys.add(self)
+            self.surveys.add(self, request)
 
     def ahead(self) -> Survey | None:
         """The survey that the job would get now, taken if need be; None if it will take its own."""
@@ -70,6 +81,21 @@ class SurveyTicket:
         return survey
 
 
+class _SharingKey(NamedTuple):
+    """What has to be equal for two jobs to share a survey, whatever their topics."""
+
+    settings: ClusterSettings
+    tolerates_missing_leaders: bool
+    name: Cluster | None
+    """What the job adds to the name of the cluster that a survey finds."""
+
+    @staticmethod
+    def of(job: Job) -> _SharingKey:
+        """Raises what ``look_up_cluster`` raises."""
+        tolerant = job.policies.tolerates_missing_leaders
+        return _SharingKey(look_up_cluster(job), tolerant, job.source.name_cluster(Cluster()))
+
+
 class SharedSurveys:
     """The surveys of the jobs of one session, by cluster. For use from many threads."""
 
@@ -79,14 +105,19 @@ class SharedSurveys:
         self.take = take
         self._clock = clock
         self._lock = Lock()
-        self._clusters: dict[tuple[ClusterSettings, bool], _ClusterSurvey] = {}
+        self._clusters: dict[_SharingKey, _ClusterSurvey] = {}
 
-    def add(self, ticket: SurveyTicket) -> None:
-        job = ticket.job
-        key = (look_up_cluster(job), job.policies.tolerates_missing_leaders)
+    def add(self, ticket: SurveyTicket, request: SurveyRequest) -> None:
+        """Lets a ticket wait for a shared survey, unless another job has another checkpoint of one
+        of its topics."""
+        key = _SharingKey.of(ticket.job)
+        checkpoints = checkpoints_by_topic(request)
         with self._lock:
-            ticket.cluster = self._clusters.setdefault(key, _ClusterSurvey([]))
-            ticket.cluster.tickets.append(ticket)
+            cluster = self._clusters.setdefault(key, _ClusterSurvey())
+            if cluster.agrees_with(checkpoints):
+                cluster.checkpoints.update(checkpoints)
+                cluster.tickets.append(ticket)
+                ticket.cluster = cluster
 
     def remove(self, ticket: SurveyTicket) -> None:
         with self._lock:
@@ -102,9 +133,9 @@ class SharedSurveys:
                 return None
             if cluster.survey is None or self._clock() - cluster.taken_at > FRESH_S:
                 self._renew(cluster)
-            if cluster.survey is None:
+            if cluster.survey is None or ticket.request is None:
                 return None
-            return part_of(cluster.survey, ticket.job.source.topics)
+            return part_of(cluster.survey, ticket.request)
 
     def _renew(self, cluster: _ClusterSurvey) -> None:
         """Surveys for all jobs that wait. If that fails, each of them takes its own."""
@@ -128,15 +159,25 @@ def may_share(job: Job, request: SurveyRequest) -> bool:
     return bool(request.topics) and not request.partitions and not request.groups and is_plain
 
 
+def checkpoints_by_topic(request: SurveyRequest) -> Mapping[str, Checkpoint]:
+    """The checkpoint of each topic of a request; empty where nothing has landed."""
+    checkpoints: dict[str, dict[Partition, LogMark]] = {topic: {} for topic in request.topics}
+    for partition, mark in request.checkpoint.items():
+        if partition.topic in checkpoints:
+            checkpoints[partition.topic][partition] = mark
+    return checkpoints
+
+
 def merge_requests(requests: Sequence[SurveyRequest]) -> SurveyRequest:
-    """One request that asks for everything in these."""
+    """One request that asks for everything in these, whose checkpoints agree. What a job has landed
+    of topics that it no longer reads is left out: another job may read them."""
+    checkpoints = [x for w in requests for x in checkpoints_by_topic(w).values()]
     return SurveyRequest(
         topics=tuple(dict.fromkeys(t for w in requests for t in w.topics)),
         times_ms=tuple(sorted({t for w in requests for t in w.times_ms})),
-        known=frozenset(t for w in requests for t in w.known),
+        known=frozenset(t for w in requests for t in w.known.intersection(w.topics)),
         bounds=_naming_offsets(requests),
-        marks=tuple(mark for w in requests for mark in w.marks),
-        checkpoint={p: mark for w in requests for p, mark in w.checkpoint.items()},
+        checkpoint={p: mark for x in checkpoints for p, mark in x.items()},
         speed=next((w.speed for w in requests if w.speed is not None), None),
     )
 
@@ -149,9 +190,11 @@ def _naming_offsets(requests: Iterable[SurveyRequest]) -> tuple[Bounds, ...]:
     return tuple(sides)
 
 
-def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
-    """The part of a survey about these topics, and about the cluster as a whole."""
-    own_topics = frozenset(topics)
+def part_of(survey: Survey, request: SurveyRequest) -> Survey:
+    """The part of a survey about the topics of this request, and about the cluster as a whole."""
+    own_topics = frozenset(request.topics)
+    logs = {p: log for p, log in survey.logs.items() if p.topic in own_topics}
+    beyond = {p for p, offset in named_offsets(request, logs) if offset > logs[p].end_offset}
 
     def by_partition(values: Mapping[Partition, T]) -> dict[Partition, T]:
         return {p: value for p, value in values.items() if p.topic in own_topics}
@@ -163,7 +206,7 @@ def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
     absent = survey.absent
     return replace(
         survey,
-        logs=by_partition(survey.logs),
+        logs=logs,
         lookups=OffsetLookups(
             for_times=by_pair(lookups.for_times),
             inexact_times=frozenset(
@@ -171,7 +214,7 @@ def part_of(survey: Survey, topics: Iterable[str]) -> Survey:
             ),
             of_groups=by_pair(lookups.of_groups),
             entries=by_pair(lookups.entries),
-            uncommitted_ends=by_partition(lookups.uncommitted_ends),
+            uncommitted_ends={p: end for p, end in lookups.uncommitted_ends.items() if p in beyond},
         ),
         absent=replace(
             absent,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rangeland.deadline import Deadline
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
@@ -163,11 +164,12 @@ class SharedRead:
             # A part that does not add up, or from other logs, would block the plan for ever.
             prove_part(self._plan, receipts)
             prove_files(self._plan, receipts, files, are_transformed=self._work.is_transformed)
-            if (changed := self._work.find_change(receipts.values())) is not None:
+            before = self._work.before
+            if (changed := self._work.find_change(before, receipts.values())) is not None:
                 return changed
             self._progress.step(f"handing in {len(receipts)} slices")
             part = (self._lease.member_id, len(parts) + 1)
-            if self._writer.append_part(self._plan, *part, kept, files):
+            if self._writer.append_part(self._plan, *part, kept, files, before.fingerprints):
                 logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None
 
@@ -178,7 +180,8 @@ class SharedRead:
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
         files = [file for part in parts for file in part.files]
         files += self._work.tasks.files_of(self._plan, results)
-        changed = self._work.find_change(receipts.values())
+        before = replace(self._work.before, parts=tuple(part.read for part in parts))
+        changed = self._work.find_change(before, receipts.values())
         return changed or self._work.record_outcome(receipts, files)
 
 

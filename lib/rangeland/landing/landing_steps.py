@@ -44,6 +44,7 @@ from rangeland.landing.target.loss_records import losses_in
 from rangeland.landing.target.table_warnings import store_warning
 from rangeland.loss import DecidedLoss
 from rangeland.model import Range
+from rangeland.planning.coverage import covered_parts
 from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft, rebuild_draft
@@ -119,7 +120,8 @@ class LandingSteps:
                 case LandNothing(draft):
                     self._record_losses(draft.unplanned_losses(context.surveys.last.logs))
                     # If another driver has landed the same ranges in the meantime, say so.
-                    return replace(draft, already_landed=draft.already_landed or lost_ranges)
+                    landed = draft.already_landed or self._landed_parts(lost_ranges)
+                    return replace(draft, already_landed=landed)
                 case Enter(draft):
                     if self._enter_draft(draft, unfinished):
                         self._finish_new(draft.plan)
@@ -165,6 +167,11 @@ class LandingSteps:
             self._finish_entered(entered)
             return None
         raise outdated_error(plan, "another plan was entered at the same time")
+
+    def _landed_parts(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
+        """The parts of these ranges that count as landed now."""
+        position = self._context.target.history.position(self._context.job.application)
+        return tuple(covered_parts(ranges, position.covered))
 
     def _unfinished_plans(self) -> Sequence[EnteredPlan]:
         """The plans that are unfinished, in a table that agrees with its ledger."""

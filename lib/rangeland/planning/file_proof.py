@@ -17,7 +17,7 @@ from typing import Protocol
 from rangeland.errors import ProofFailed
 from rangeland.grouping import sum_by_key
 from rangeland.loss import Action
-from rangeland.model import DataFile, OffsetInterval, Partition, Range
+from rangeland.model import DataFile, Partition, Range, Slice
 from rangeland.planning.intervals import Interval
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import REPORT
@@ -55,8 +55,8 @@ def _check_named_once(files: Iterable[DataFile]) -> None:
         raise ProofFailed(f"{twice[0]} is named twice among the files of a plan", do=REPORT)
 
 
-_Place = tuple[Partition, Interval] | None
-"""The slice of a file's rows; None for files that may have rows of several."""
+_Place = tuple[Partition, str | None, Interval] | None
+"""The slice of a file's rows, with its topic id; None for files that may have rows of several."""
 
 
 def _check_rows_agree(
@@ -75,14 +75,14 @@ def _check_rows_agree(
             raise _rows_error(place, rows.get(place, 0), landed.get(place, 0))
 
 
-def _place_of(where: OffsetInterval | None) -> _Place:
-    return None if where is None else (where.partition, where.interval)
+def _place_of(where: Range | Slice | None) -> _Place:
+    return None if where is None else (where.partition, where.topic_id, where.interval)
 
 
 def _rows_error(place: _Place, rows: int, landed: int) -> ProofFailed:
     whose = "slices without a file of their own"
     if place is not None:
-        partition, (from_offset, until_offset) = place
+        partition, _, (from_offset, until_offset) = place
         whose = str(Range(partition, from_offset, until_offset))
     return ProofFailed(
         f"the files of {whose} do not add up",

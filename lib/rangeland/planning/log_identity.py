@@ -8,7 +8,8 @@ report where a log ends.
 ``judge_logs`` judges by metadata first. That is enough if brokers have topic ids and no leader has
 been elected since. Otherwise it returns a question, and judges again with the answer: the ends and
 epochs of the uncertain logs, and, where topics have no ids, a fingerprint of each log, as it was
-before reading and as it is now. ``landing/execution/final_log_check`` asks.
+before reading and as it is now; if several drivers share a plan, as it was before each of them read
+its part. ``landing/execution/final_log_check`` asks.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ Logs for which no broker answered are left out."""
 
 
 @dataclass(frozen=True, slots=True)
+class PartRead:
+    """The partitions of which a driver has read a part of a shared plan, and the fingerprints that
+    their logs had before."""
+
+    partitions: frozenset[Partition]
+    fingerprints: Fingerprints
+
+
+@dataclass(frozen=True, slots=True)
 class LogEvidence:
     """What is known about the logs of a plan after they were read: first what metadata says, then
     also the answers to the questions that were asked."""
@@ -51,6 +61,8 @@ class LogEvidence:
     may_lag: bool = True
     """Whether a newly elected leader still has time to catch up."""
     fingerprints: Fingerprints | None = None
+    parts: tuple[PartRead, ...] = ()
+    """What was handed in earlier, by this driver or others."""
 
 
 # --- judgements ---------------------------------------------------------------------------
@@ -173,17 +185,40 @@ def _judge_survey(
 def _judge_bytes(
     logs: Mapping[Partition, LogState], fingerprints: Fingerprints, evidence: LogEvidence
 ) -> FinalJudgement:
-    """The judgement by the fingerprints of these logs now. There is nothing to compare if a log had
-    no complete batch small enough to fetch, or if its bytes have expired since. A replica's bytes
-    are as good as its leader's, but it may not have them yet."""
+    """The judgement by the fingerprints of these logs now, compared with those from before this
+    driver read them, and before each part was read that was handed in."""
+    compared_at = evidence.compared_at
+    why_none = "its broker did not answer before it was read"
     before = evidence.fingerprints_before
-    for partition, checksum in fingerprints.items():
+    judgement = _compare_bytes(logs, before, fingerprints, compared_at, why_none)
+    for part in evidence.parts:
+        if not isinstance(judgement, Unchanged):
+            break
+        of_part = {p: log for p, log in logs.items() if p in part.partitions}
+        why_none = "a part of it was read, and no fingerprint kept"
+        judgement = _compare_bytes(of_part, part.fingerprints, fingerprints, compared_at, why_none)
+    return judgement
+
+
+def _compare_bytes(
+    logs: Mapping[Partition, LogState],
+    before: Fingerprints,
+    fingerprints: Fingerprints,
+    compared_at: Mapping[Partition, int],
+    why_none: str,
+) -> FinalJudgement:
+    """The judgement by the fingerprints of these logs before and now. There is nothing to compare
+    if a log had no complete batch small enough to fetch, or if its bytes have expired since. A
+    replica's bytes are as good as its leader's, but it may not have them yet. ``why_none``: why
+    there may be no fingerprint from before."""
+    for partition in logs:
+        checksum = fingerprints.get(partition)
         if checksum is not None and before.get(partition) not in (None, checksum):
             return OtherBytes(partition)
     for partition, log in sorted(logs.items()):
         if partition not in before:
-            return Unconfirmed(partition, "its broker did not answer before it was read")
-        is_there = log.leader.is_replica or log.start_offset <= evidence.compared_at[partition]
+            return Unconfirmed(partition, why_none)
+        is_there = log.leader.is_replica or log.start_offset <= compared_at[partition]
         if before[partition] is not None and fingerprints.get(partition) is None and is_there:
             return Unconfirmed(partition, "its broker does not return what was read")
     return Unchanged()

@@ -2,7 +2,8 @@
 
 Receipts say what became of slices. They and the plan's losses must tile its ranges, and their
 counts must add up to the widths; where a policy holds a partition at an offset, its range is
-shortened to the offsets that are accounted for.
+shortened to the offsets that are accounted for. A plan may have the same offsets of several
+incarnations of a topic: what is known of one proves nothing about another.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rangeland.errors import ProofFailed
-from rangeland.loss import Action
+from rangeland.loss import Action, Loss
 from rangeland.model import COUNT_NAMES, Counts, Partition, Range, Slice
+from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
@@ -35,13 +37,33 @@ class RangeResult:
 
 
 class _AccountedOffsets(NamedTuple):
-    """What a slice or a loss accounts for in ``[start, end)``: ``offsets`` is their number."""
+    """What a slice or a loss accounts for in ``[start, end)``: ``offsets`` is their number.
+    ``address`` is that of a receipt."""
 
+    topic_id: str | None
     start: int
     end: int
     counts: Counts
     rowless: tuple[Interval, ...] | None
     offsets: int
+    address: str = ""
+
+    @staticmethod
+    def of_slice(s: Slice, receipt: Receipt) -> _AccountedOffsets:
+        return _AccountedOffsets(
+            s.topic_id,
+            *receipt.interval,
+            receipt.counts,
+            receipt.rowless,
+            receipt.offsets,
+            receipt.address,
+        )
+
+    @staticmethod
+    def of_loss(loss: Loss) -> _AccountedOffsets:
+        # A plan does not record of which incarnation its losses are.
+        counts = Counts(lost=loss.width)
+        return _AccountedOffsets(None, *loss.interval, counts, (loss.interval,), loss.width)
 
 
 def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
@@ -62,29 +84,20 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
             )
         _check_receipt_adds_up(s, receipt)
     accounted: dict[Partition, list[_AccountedOffsets]] = {}
-    served: dict[Partition, list[tuple[int, str]]] = {}
-    not_read: dict[Partition, list[Interval]] = {}
+    not_read: dict[Partition, list[Range]] = {}
     for s in plan.slices:
         receipt = receipts[s.index]
         if receipt.held is not None:
-            unread = (receipt.until_offset, s.until_offset)
+            unread = Range(s.partition, receipt.until_offset, s.until_offset, s.topic_id)
             not_read.setdefault(s.partition, []).append(unread)
-        accounted.setdefault(s.partition, []).append(
-            _AccountedOffsets(*receipt.interval, receipt.counts, receipt.rowless, receipt.offsets)
-        )
-        if receipt.address:
-            served.setdefault(s.partition, []).append((s.from_offset, receipt.address))
+        accounted.setdefault(s.partition, []).append(_AccountedOffsets.of_slice(s, receipt))
     for loss in plan.losses:
-        lost = loss.interval
-        accounted.setdefault(loss.partition, []).append(
-            _AccountedOffsets(*lost, Counts(lost=loss.width), (lost,), loss.width)
-        )
+        accounted.setdefault(loss.partition, []).append(_AccountedOffsets.of_loss(loss))
     _check_slices_inside(plan, receipts)
     of_bytes = {r.partition for r in receipts.values() if r.offsets_are_bytes}
     return [
         replace(
             _prove_range(r, accounted.get(r.partition, [])),
-            address=_last_address(r, served.get(r.partition, [])),
             offsets_are_bytes=r.partition in of_bytes,
         )
         for whole in plan.ranges
@@ -95,25 +108,21 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeResult]:
 def prove_part(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """Like ``prove``, for the slices of a plan that were read."""
     slices = tuple(s for s in plan.slices if s.index in receipts)
-    ranges = tuple(Range(s.partition, *s.interval) for s in slices)
+    ranges = tuple(Range(s.partition, *s.interval, s.topic_id) for s in slices)
     prove(replace(plan, ranges=ranges, slices=slices, losses=()), receipts)
 
 
-def _without_held(r: Range, not_read: list[Interval]) -> list[Range]:
-    """The range without the part that was held."""
-    if not not_read:
+def _without_held(r: Range, not_read: Iterable[Range]) -> list[Range]:
+    """The range without the part of its incarnation that was held."""
+    held = [one.interval for one in not_read if may_be_same(one.topic_id, r.topic_id)]
+    if not held:
         return [r]
     return [
         replace(
             r, from_offset=a, until_offset=b, estimated_bytes=r.estimated_bytes * (b - a) // r.width
         )
-        for a, b in subtract(r.interval, not_read)
+        for a, b in subtract(r.interval, held)
     ]
-
-
-def _last_address(r: Range, served: Iterable[tuple[int, str]]) -> str:
-    inside = [x for x in served if r.from_offset <= x[0] < r.until_offset]
-    return max(inside)[1] if inside else ""
 
 
 def _check_slices_inside(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
@@ -161,10 +170,16 @@ def _width(receipt: Receipt, action: Action) -> int:
     return sum(loss.width for loss in receipt.losses_by(action))
 
 
-def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeResult:
-    """Checks that slices and losses tile the range: each offset is counted, and none twice."""
+def _prove_range(r: Range, accounted: Iterable[_AccountedOffsets]) -> RangeResult:
+    """Checks that slices and losses of its incarnation tile the range: each offset is counted, and
+    none twice."""
     tiles = sorted(
-        (a for a in accounted if r.from_offset <= a.start < a.end <= r.until_offset),
+        (
+            a
+            for a in accounted
+            if may_be_same(a.topic_id, r.topic_id)
+            and r.from_offset <= a.start < a.end <= r.until_offset
+        ),
         key=lambda a: a.start,
     )
     next_offset = r.from_offset
@@ -181,7 +196,8 @@ def _prove_range(r: Range, accounted: list[_AccountedOffsets]) -> RangeResult:
             f"{offsets} of {r.width} offsets: {counts}",
             do=REPORT,
         )
+    address = next((tile.address for tile in reversed(tiles) if tile.address), "")
     if any(tile.rowless is None for tile in tiles):
-        return RangeResult(r, counts, None)
+        return RangeResult(r, counts, None, address)
     rowless = merge(interval for tile in tiles for interval in tile.rowless or ())
-    return RangeResult(r, counts, tuple(rowless))
+    return RangeResult(r, counts, tuple(rowless), address)

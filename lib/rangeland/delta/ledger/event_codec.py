@@ -23,6 +23,7 @@ from rangeland.delta.ledger.events import (
     EventKind,
     EventRange,
     LedgerEvent,
+    LogFingerprint,
     LossEvent,
     OutcomeEvent,
     PartEvent,
@@ -137,6 +138,7 @@ _RULES: dict[str, Any] = {
     "views": {
         DecidedLoss: "*partition from_offset until_offset width=count kind=verdict action cause "
         "evidence topic_id",
+        LogFingerprint: "*partition checksum",
     },
     "names": {
         PlanEvent: {**_IN_EVENT, "unfinished": "live"},
@@ -162,7 +164,7 @@ _ROWS = RecordCodec(
     **_RULES,
     omitted={
         OutcomeEvent: ["quarantine_files", "schema_json", "schema_ids"],
-        PartEvent: ["member", "receipts"],
+        PartEvent: ["member", "receipts", "fingerprints"],
         LossEvent: ["epoch"],
         EventFile: ["estimated_bytes"],
     },
@@ -242,7 +244,9 @@ def to_row(event: LedgerEvent) -> Record:
     if isinstance(event, PartEvent):
         row["ranges"] = [_ROWS.write(event_range) for event_range in event.ranges]
         slices = [_slice_document(receipt) for receipt in event.receipts]
-        row["document"] = _compact({"member": event.member, "slices": slices})
+        fingerprints = [_DOCUMENTS.write(one) for one in event.fingerprints]
+        kept = {"fingerprints": fingerprints} if fingerprints else {}
+        row["document"] = _compact({"member": event.member, "slices": slices, **kept})
     return row
 
 
@@ -284,7 +288,7 @@ def _id_and_count(pair: object) -> tuple[int, int]:
     return whole(pair[0], "schema_ids"), whole(pair[1], "schema_ids")
 
 
-def _receipts(row: Record) -> Record:
+def _of_part_document(row: Record) -> Record:
     document = JsonFields.parse(row["document"] or "")
     slices = document.values("slices")
     ranges = row["ranges"]
@@ -294,7 +298,12 @@ def _receipts(row: Record) -> Record:
         _DOCUMENTS.read(_SliceDocument, slice_).receipt(_ROWS.read(EventRange, range_))
         for slice_, range_ in zip(slices, ranges, strict=True)
     )
-    return {"member": document.text("member"), "receipts": receipts}
+    stored = document.values("fingerprints", ())
+    return {
+        "member": document.text("member"),
+        "receipts": receipts,
+        "fingerprints": tuple(_DOCUMENTS.read(LogFingerprint, one) for one in stored),
+    }
 
 
 def _epoch(row: Record) -> Record:
@@ -304,7 +313,7 @@ def _epoch(row: Record) -> Record:
 
 _IN_DOCUMENT = {
     EventKind.OUTCOME: _of_outcome_document,
-    EventKind.PART: _receipts,
+    EventKind.PART: _of_part_document,
     EventKind.LOSS: _epoch,
 }
 

@@ -16,6 +16,7 @@ from enum import StrEnum
 from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
+from rangeland.planning.log_identity import PartRead
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.slice_receipt import Receipt
@@ -136,6 +137,14 @@ class OutcomeEvent(_OfPlan):
 
 
 @dataclass(frozen=True, slots=True)
+class LogFingerprint:
+    """The fingerprint of one log; None if it has no batch to compare."""
+
+    partition: Partition
+    checksum: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PartEvent(_OfPlan):
     """The slices of a shared plan that one driver has read, each as a whole, and their files.
     ``number`` counts the parts of a plan from 1; no slice is in two of them."""
@@ -146,6 +155,16 @@ class PartEvent(_OfPlan):
     receipts: tuple[Receipt, ...]
     files: tuple[EventFile, ...]
     written_at_ms: int
+    fingerprints: tuple[LogFingerprint, ...] = ()
+    """The fingerprints that its logs had before they were read, where topics have no ids."""
+
+    @property
+    def read(self) -> PartRead:
+        """What the final check of the logs needs to know of it."""
+        return PartRead(
+            frozenset(receipt.partition for receipt in self.receipts),
+            {one.partition: one.checksum for one in self.fingerprints},
+        )
 
     @property
     def ranges(self) -> tuple[EventRange, ...]:

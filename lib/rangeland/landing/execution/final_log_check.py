@@ -35,6 +35,7 @@ from rangeland.planning.log_identity import (
     Fingerprints,
     LogEvidence,
     OtherBytes,
+    PartRead,
     Unchanged,
     Unconfirmed,
     judge_logs,
@@ -72,11 +73,12 @@ def logs_changed_error(changed: LogsChanged) -> Unreachable:
 @dataclass(frozen=True, slots=True)
 class LogsBefore:
     """The logs of a plan before they were read. If they are read again ``after`` a change, they are
-    compared with their state then."""
+    compared with their state then. ``parts`` of the plan were handed in earlier."""
 
     plan: Plan
     fingerprints: Fingerprints = field(default_factory=dict)
     after: Changed | None = None
+    parts: tuple[PartRead, ...] = ()
 
 
 class FinalLogCheck:
@@ -189,7 +191,9 @@ class FinalLogCheck:
         self._check_is_of_cluster(before.plan, attempt.cluster())
         metadata = attempt.partitions
         offsets = _offsets_to_compare(brokers, before.plan)
-        return LogEvidence(metadata.reachable, metadata.absent, before.fingerprints, offsets)
+        return LogEvidence(
+            metadata.reachable, metadata.absent, before.fingerprints, offsets, parts=before.parts
+        )
 
     def check_plan_is_of_cluster(self, settings: ReadSettings, plan: Plan) -> None:
         """Raises Conflict if a plan was made for a cluster other than the job's."""

@@ -67,7 +67,7 @@ def _already_landed(
 ) -> tuple[Range, ...]:
     """The ranges that the last draft leaves out, and those that other drivers have landed."""
     left_out = () if draft is None else draft.already_landed
-    landed_by_others = [r for f in finished if not f.is_ours for r in f.plan.ranges]
+    landed_by_others = [one.range for f in finished if not f.is_ours for one in f.outcome.ranges]
     by_interval = {(r.partition, *r.interval): r for r in (*left_out, *landed_by_others)}
     return tuple(by_interval.values())
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
-from rangeland.landing.execution.final_log_check import LogsChanged
+from rangeland.landing.execution.final_log_check import LogsBefore, LogsChanged
 from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_context import LandingContext
 from rangeland.planning.plan import Plan
@@ -25,14 +25,16 @@ RecordOutcome = Callable[[Mapping[int, Receipt], Sequence[EventFile]], OutcomeEv
 
 @dataclass(frozen=True, slots=True)
 class PlanToRead:
-    """A plan without an outcome, and the means to read it. ``tasks`` read slices. ``find_change``
-    returns how the logs that receipts come from have changed, if they have. ``record_outcome``
-    proves, checks and records what all drivers have read, and returns the outcome that counts."""
+    """A plan without an outcome, and the means to read it. ``tasks`` read slices. ``before``: its
+    logs before this driver reads them. ``find_change`` returns how the logs that receipts come from
+    have changed, if they have. ``record_outcome`` proves, checks and records what all drivers have
+    read, and returns the outcome that counts."""
 
     plan: Plan
     context: LandingContext
     tasks: SliceTasks
-    find_change: Callable[[Iterable[Receipt]], LogsChanged | None]
+    before: LogsBefore
+    find_change: Callable[[LogsBefore, Iterable[Receipt]], LogsChanged | None]
     record_outcome: RecordOutcome
 
     @property

@@ -92,8 +92,10 @@ class SparkPlanReader:
         if not context.job.is_own_run(plan) or plan.schema_json != context.schema_to_merge():
             return None
         before = self.log_check.logs_before(look_up_log_settings(context, plan), plan)
-        find_change = partial(self.log_check.find_change, before)
-        return read_with_others(PlanToRead(plan, context, self._tasks, find_change, record_outcome))
+        find_change = self.log_check.find_change
+        return read_with_others(
+            PlanToRead(plan, context, self._tasks, before, find_change, record_outcome)
+        )
 
     def _read_once(
         self, plan: Plan, after: Changed | None, *, is_new: bool

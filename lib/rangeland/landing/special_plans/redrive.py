@@ -166,13 +166,19 @@ def _why_not(context: LandingContext, batch: QuarantinedBatch, isolation: Isolat
 
 
 def draft_from_quarantine(context: LandingContext, position: JobPosition, now_ms: int) -> PlanDraft:
-    """A plan for the batches that can be decoded now, as many as one plan may carry."""
+    """A plan for the batches that can be decoded now, as many as one plan may carry; with a
+    transform, of one incarnation of each topic, since its rows do not say of which they are."""
     job = context.job
     batches: list[QuarantinedBatch] = []
     read_filter: ReadFilter | None = None
+    topic_ids: dict[str, str | None] = {}
     size = 0
     for quarantined in _try_batches(context):
         if not quarantined.decodes or read_filter not in (None, quarantined.read_filter):
+            continue
+        where = quarantined.batch.range
+        first_id = topic_ids.setdefault(where.partition.topic, where.topic_id)
+        if context.transform is not None and first_id != where.topic_id:
             continue
         size += quarantined.batch.size_bytes
         if batches and size > PLAN_BYTES:

@@ -47,8 +47,7 @@ def losses_of(
 def regrown_losses(plan: Plan, regrown: Mapping[DecidedLoss, int], now_ms: int) -> list[LossEvent]:
     """Losses at whose offsets other records were landed. They belong to no outcome, whose counts
     have these offsets as landed."""
-    ids = {r.partition: r.topic_id for r in plan.ranges}
-    losses = {replace(loss, topic_id=ids.get(loss.partition)): e for loss, e in regrown.items()}
+    losses = {replace(loss, topic_id=_only_topic_id(plan, loss)): e for loss, e in regrown.items()}
     return [replace(_event_of(plan, loss, now_ms, now_ms), epoch=e) for loss, e in losses.items()]
 
 
@@ -57,9 +56,9 @@ def losses_of_given_up(
 ) -> list[LossEvent]:
     """The losses that ended a plan before anything landed: recorded as failures, whatever the
     policy."""
-    ids = {r.partition: r.topic_id for r in plan.ranges}
     failures = [
-        replace(loss.with_action(Action.FAIL), topic_id=ids.get(loss.partition)) for loss in losses
+        replace(loss.with_action(Action.FAIL), topic_id=_only_topic_id(plan, loss))
+        for loss in losses
     ]
     events = [_event_of(plan, loss, now_ms, now_ms) for loss in failures]
     return [replace(event, plan_hash=plan.hash, attempt=attempt) for event in events]
@@ -150,6 +149,15 @@ def _topic_ids(plan: Plan) -> dict[int, str | None]:
         ids = [r.topic_id for r in containing or same_partition]
         topic_ids[s.index] = s.topic_id or next(iter(ids), None)
     return topic_ids
+
+
+def _only_topic_id(plan: Plan, loss: Loss) -> str | None:
+    """The topic id of a loss that says only its offsets; None if the plan has these offsets of
+    several incarnations."""
+    same_partition = [r for r in plan.ranges if r.partition == loss.partition]
+    containing = [r for r in same_partition if r.has(loss.partition, loss.from_offset)]
+    ids = {r.topic_id for r in containing or same_partition}
+    return ids.pop() if len(ids) == 1 else None
 
 
 def _topic_id(plan: Plan, loss: Loss) -> str | None:

@@ -18,6 +18,7 @@ from rangeland.clock import wall_ms
 from rangeland.delta.ledger.events import (
     EventFile,
     EventRange,
+    LogFingerprint,
     LossEvent,
     OutcomeEvent,
     PartEvent,
@@ -42,6 +43,7 @@ from rangeland.landing.target.target_table import TargetTable
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Counts, Partition
+from rangeland.planning.log_identity import Fingerprints
 from rangeland.planning.plan import Plan, contradiction
 from rangeland.planning.proof import RangeResult
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -184,8 +186,12 @@ class TargetWriter:
         number: int,
         results: Iterable[TaskResult],
         files: Iterable[EventFile],
+        fingerprints: Fingerprints,
     ) -> bool:
-        """Writes a part of a plan, False if another part has that number."""
+        """Writes a part of a plan, False if another part has that number. ``fingerprints``: those
+        of the plan's logs from before the part was read."""
+        receipts = tuple(receipt for result in results for receipt in result.receipts)
+        partitions = {receipt.partition for receipt in receipts}
         return self._ledger.require().append_part(
             PartEvent(
                 application=plan.application,
@@ -194,9 +200,12 @@ class TargetWriter:
                 plan_hash=plan.hash,
                 number=number,
                 member=member,
-                receipts=tuple(receipt for result in results for receipt in result.receipts),
+                receipts=receipts,
                 files=tuple(files),
                 written_at_ms=wall_ms(),
+                fingerprints=tuple(
+                    LogFingerprint(*pair) for pair in fingerprints.items() if pair[0] in partitions
+                ),
             )
         )
 
