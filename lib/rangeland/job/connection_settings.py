@@ -21,6 +21,7 @@ from rangeland.cluster_settings import (
     TlsSettings,
     TokenSource,
 )
+from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError
 from rangeland.job.job_file import Job
 from rangeland.job.job_text import display_path
@@ -109,8 +110,9 @@ def zookeeper_access(job: Job) -> ZooKeeperAccess:
 
 def groups_in_zookeeper(job: Job) -> bool:
     """True if groups are kept in ZooKeeper: always for Jafka, and for Kafka if the job names a
-    ZooKeeper, as Kafka's old consumers did."""
-    return job.source.zookeeper is not None
+    ZooKeeper, as Kafka's old consumers did. RocketMQ's consumers never look there."""
+    capabilities = load_dialect(job.source.dialect).capabilities
+    return job.source.zookeeper is not None and capabilities.is_in_zookeeper
 
 
 def request_for_topics(

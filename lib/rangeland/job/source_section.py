@@ -68,7 +68,8 @@ class Source(Section):
         default=None,
         json_schema_extra={"examples": ["zk-1:2181,zk-2:2181/jafka"]},
         description="host:port/path of the ZooKeeper where brokers are registered: Jafka's, or, "
-        "instead of `servers`, Kafka's before KRaft. Jafka's groups are also kept there.",
+        "instead of `servers`, Kafka's before KRaft. Groups of Jafka and Kafka are then kept "
+        "there, too.",
     )
     topics: tuple[Topic, ...] = Field(default=(), description="Topics by name.")
     topic_pattern: str | None = Field(
