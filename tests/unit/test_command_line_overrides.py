@@ -79,29 +79,27 @@ FIVE = "2026-01-31T05:00:00Z"
 @pytest.mark.parametrize(
     ("lower", "upper", "problem"),
     [
-        (SIX, FIVE, f"{SIX} is after --until, {FIVE}; swap them"),
+        (SIX, FIVE, f"{SIX}, after range.until, {FIVE}; swap them"),
         (
             '{"orders": {"0": 40, "1": 9}}',
             '{"orders": {"0": 23, "1": 9}}',
-            "offset 40 of orders/0 is after --until, offset 23; swap them",
+            "offset 40 of orders/0, after range.until, offset 23; swap them",
         ),
-        (f'{{"orders": {{"0": "{SIX}"}}}}', FIVE, f"{SIX} is after --until, {FIVE}; swap them"),
+        (f'{{"orders": {{"0": "{SIX}"}}}}', FIVE, f"{SIX}, after range.until, {FIVE}; swap them"),
     ],
 )
 def test_a_range_that_ends_before_it_begins_is_refused(
     job_file: Path, lower: str, upper: str, problem: str
 ) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(JobFileError) as caught:
         load_job(job_file, (), lower, upper)
-    assert f"{caught.value.what}; {caught.value.do}" == f"--from: {problem}"
+    assert caught.value.what == f"--from: range.from: it begins at {problem}"
     load_job(job_file, (), upper, lower)
 
 
-def test_an_end_in_the_file_before_the_begin_of_an_option_is_no_matter_of_usage(
-    job_file: Path,
-) -> None:
+def test_an_end_in_the_file_before_the_begin_of_an_option_is_refused(job_file: Path) -> None:
     job_file.write_text(made.JOB_YAML + f"range: {{from: 2026-01-01, until: {FIVE}}}\n")
-    problem = f"range.from: {SIX} is after range.until, {FIVE}; swap them"
+    problem = f"range.from: it begins at {SIX}, after range.until, {FIVE}; swap them"
     with pytest.raises(JobFileError, match=f"^--from: {problem}"):
         load_job(job_file, (), SIX)
     later = "2026-02-01T00:00:00Z"

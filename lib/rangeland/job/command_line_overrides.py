@@ -53,14 +53,11 @@ def load_job(
 def _bounds_error(
     text: JobText, flags: Mapping[str, str | None], mistakes: Sequence[JobFileMistake]
 ) -> UsageError | JobFileError:
-    """The error for bounds that the job refuses: of usage if nothing but options is wrong."""
+    """The error for bounds that the job refuses: of usage if an option alone is wrong."""
     mistake = mistakes[0]
     flag = text.option_of(mistake.path)
     if mistake.other is None and flag in flags:
         return _flag_error(flag, flags[flag] or "", mistake.text())
-    if mistake.other is not None and text.option_of(mistake.other) in flags and flag in flags:
-        problem, _, do = mistake.text().replace("range.until", "--until").rpartition("; ")
-        return UsageError(f"{flag}: {problem}", do=do)
     return job_file_error(text, mistakes)
 
 

@@ -46,7 +46,7 @@ class RangeSpec(Section):
                     begin, end = f"offset {first}{of}", f"offset {last}"
                 case _:
                     continue
-            problem = f"{begin} is after range.until, {end}; swap them"
+            problem = f"it begins at {begin}, after range.until, {end}; swap them"
             raise FieldConflict(problem, "from", other=("until",))
         return self
 
