@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -595,6 +596,23 @@ def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
     assert rangeland.land(job, spark).state == "nothing"
 
 
+class Died(BaseException):
+    pass
+
+
+@contextmanager
+def dying_before_commit(monkeypatch: pytest.MonkeyPatch, committer: type) -> Iterator[None]:
+    """What runs inside dies when it is about to commit an outcome."""
+
+    def die(*_: object, **__: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committer, "commit_outcome", die)
+        with pytest.raises(Died):
+            yield
+
+
 @pytest.mark.slow
 def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
@@ -603,16 +621,8 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     whole = verify_and_find.verify(landed, spark, NoProgress()).table_version
     sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
 
-    class Died(BaseException):
-        pass
-
-    def die(*_: object, **__: object) -> None:
-        raise Died
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TargetWriter, "commit_outcome", die)
-        with pytest.raises(Died):
-            rangeland.backfill(landed, spark, missing=True)
+    with dying_before_commit(monkeypatch, TargetWriter):
+        rangeland.backfill(landed, spark, missing=True)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {whole}")
     rangeland.land(landed, spark)
     assert verified(landed, spark)["ok"]
@@ -630,16 +640,8 @@ def test_rows_that_came_back_and_cannot_be_landed_again_are_not_removed(
     delete_records(kafka.bootstrap, topic, {0: 60})
     job = job_of(kafka.bootstrap, table, topic, policy={"expired": "skip"})
 
-    class Died(BaseException):
-        pass
-
-    def die(*_: object, **__: object) -> None:
-        raise Died
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TargetWriter, "commit_outcome", die)
-        with pytest.raises(Died):
-            rangeland.backfill(job, spark, missing=True)
+    with dying_before_commit(monkeypatch, TargetWriter):
+        rangeland.backfill(job, spark, missing=True)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {version}")
     assert rows_of(table_of(spark, table)) == rows
     result = rangeland.land(job, spark)
@@ -661,18 +663,10 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
     sql(f"DELETE FROM delta.`{table}` WHERE partition = 0 AND offset < 5")
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
 
-    class Died(BaseException):
-        pass
-
-    def die(*_: object, **__: object) -> None:
-        raise Died
-
     commits: type = {"missing": TargetWriter, "replace": Replacement}[step]
     asked = landed if step == "missing" else part
-    with monkeypatch.context() as patch:
-        patch.setattr(commits, "commit_outcome", die)
-        with pytest.raises(Died):
-            rangeland.backfill(asked, spark, **{step: True})
+    with dying_before_commit(monkeypatch, commits):
+        rangeland.backfill(asked, spark, **{step: True})
     assert not verified(landed, spark)["ok"]
     produce(kafka.bootstrap, topic, numbered_records(5), partition=1)
     assert rangeland.land(landed, spark).counts.landed == 5 + {"missing": 5, "replace": 60}[step]

@@ -139,7 +139,7 @@ def example(path: FieldPath) -> str:
 
 
 def _expected_text(value: object) -> str:
-    """Says why a value is no text, without repeating it: it may be a secret."""
+    """The expectation for a value that is not text. It is not repeated: it may be a secret."""
     if isinstance(value, bool):
         return f"a text; YAML reads {_BOOLEAN_WORDS[value]}, unless they are in quotes"
     return "a text; write the number in quotes" if isinstance(value, int | float) else "a text"

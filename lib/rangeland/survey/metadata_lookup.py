@@ -37,7 +37,7 @@ def ask_metadata(
         brokers.drop_all()
         servers = brokers.settings.seeds
         for index in range(len(servers)):
-            # A server that is not a broker is no mistake of the job file here: one has answered.
+            # A server that is not a broker does not end this search: another one has answered.
             with suppress(RestartRequired, JobFileError):
                 return _search(brokers, topics, servers[index:])
         raise error
