@@ -19,7 +19,7 @@ from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk

@@ -15,7 +15,7 @@ from typing import Any
 
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk

@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.fetch import fetch_thread
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices

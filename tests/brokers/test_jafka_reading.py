@@ -17,7 +17,7 @@ from rangeland.dialects.jafka import messages
 from rangeland.dialects.jafka.log_entries import scan
 from rangeland.dialects.jafka.requests import read_records, records_requests
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.loss import Action
 from rangeland.model import Address, AtOffset, Bounds, Isolation, Latest, Partition, Slice

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.testing.producer import Record, produce
 from tests.brokers.kfake.cluster import FakeCluster
 from tests.brokers.reading import look, read, settings_of, slices_of

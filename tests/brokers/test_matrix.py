@@ -17,7 +17,7 @@ import pytest
 
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangeLost, Unreachable
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
 from rangeland.planning.bound_resolution import RangeRequest, resolve
 from rangeland.planning.job_position import JobPosition

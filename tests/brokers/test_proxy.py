@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk

@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.kafka.messages import FetchRequest
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.model import Counts, LogState
 from rangeland.testing.consumer import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster

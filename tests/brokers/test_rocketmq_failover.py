@@ -10,7 +10,7 @@ import pytest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import fetch_thread, slice_reading
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk

@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.loss import Action
 from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Policy

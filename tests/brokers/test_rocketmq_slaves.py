@@ -8,7 +8,7 @@ from itertools import groupby
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices

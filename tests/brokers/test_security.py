@@ -27,7 +27,7 @@ from rangeland.connection import tokens
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import AccessDenied, JobFileError, RangelandError
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.producer import (

@@ -13,8 +13,8 @@ from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Address, Counts
 from rangeland.testing.kafka import KafkaCluster

@@ -23,9 +23,9 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.fetch import slice_reading
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.leader_judgement import FoundLeaders
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk

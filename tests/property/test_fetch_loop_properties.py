@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.leader_judgement import FoundLeaders
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import ReadMode
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Leader, Partition, Slice

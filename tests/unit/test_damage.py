@@ -10,10 +10,10 @@ import pytest
 
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, Damage, ProofFailed
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import FindLeaders, SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.loss_judgement import judge_damage
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.replica_choice import Sender

@@ -23,10 +23,10 @@ from rangeland.dialects.kafka.aborted_transactions import aborted_within
 from rangeland.dialects.kafka.entry_scan import scan
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import AccessDenied, BadRecord, RangeLost
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_pieces import FetchedPiece
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk

@@ -21,11 +21,12 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
+from rangeland.fetch.backoff import SHORT_END_PAUSE_MS
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_size import RESPONSES_TO_GROW, FetchLimits
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.leader_judgement import OTHER_TOPIC_MS, FoundLeaders
 from rangeland.fetch.log_lines import log_all
-from rangeland.fetch.pacing import RESPONSES_TO_GROW, SHORT_END_PAUSE_MS, FetchLimits
 from rangeland.fetch.replica_choice import Sender
 from rangeland.fetch.slice_state import Fail, Observation, Phase, SliceEvent, SliceState, move_on
 from rangeland.loss import Action, LossKind

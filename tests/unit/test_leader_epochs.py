@@ -9,9 +9,9 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka.requests import CAPABILITIES
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.leader_judgement import FoundLeaders
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.slice_state import Fail
 from rangeland.model import Address, Isolation, Leader, Partition, Slice
 from rangeland.planning.incarnation import LogMark

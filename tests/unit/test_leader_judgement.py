@@ -10,6 +10,7 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangeLost
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.leader_judgement import (
     OTHER_TOPIC_MS,
     SHORT_END_MS,
@@ -20,7 +21,6 @@ from rangeland.fetch.leader_judgement import (
     proved_end,
     unproved_observation,
 )
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import ReadMode, ServingBroker, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,

@@ -11,8 +11,9 @@ from rangeland.delta.ledger.events import EventRange, LandedInterval, LossEvent,
 from rangeland.delta.ledger.ledger_table import MAX_LOST_RACES, Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord, Damage, Unreachable
+from rangeland.fetch.backoff import RetryState
+from rangeland.fetch.fetch_size import FetchSize
 from rangeland.fetch.loss_judgement import located_damage_error
-from rangeland.fetch.pacing import FetchSize, RetryState
 from rangeland.fetch.replica_choice import ServingBroker
 from rangeland.fetch.slice_failures import unreadable_error
 from rangeland.fetch.slice_state import Phase, SliceState

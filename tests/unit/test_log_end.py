@@ -14,11 +14,11 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import BrokerRequest, NoCommonVersion
 from rangeland.errors import RangelandError, Unreachable
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.leader_judgement import FoundLeaders
 from rangeland.fetch.leader_lookup import AskedBroker
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_state import SliceRequest
 from rangeland.model import Address, Leader, Partition, Slice

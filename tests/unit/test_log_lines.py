@@ -21,8 +21,8 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult, PartitionFetch
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import AccessDenied, Unreachable
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Address, Partition, Slice
 from rangeland.spark.executor_tasks import logged_reading

@@ -8,9 +8,9 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.leader_judgement import FoundLeaders
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.replica_choice import DETOUR_MS, ReadMode, Sender, ServingBroker
 from rangeland.loss import Action
 from rangeland.model import Address, Leader, Partition, Slice

@@ -13,8 +13,8 @@ from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.topic_settings import read_retention
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import SendFetch
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.landing.target.ledger_history import expected_speed
 from rangeland.model import Address, Leader, LogState, Partition, Range, Retention, Slice, Survey
 from rangeland.planning.plan import PlanId

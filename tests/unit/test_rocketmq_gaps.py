@@ -19,7 +19,7 @@ from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
 from rangeland.errors import BadRecord, MissingRequirement, RangeLost, Unreachable
-from rangeland.fetch.pacing import FetchLimits
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk

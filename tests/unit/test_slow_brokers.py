@@ -12,9 +12,9 @@ from rangeland.connection.failures import ConnectionClosed, ConnectionLost, Resp
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.protocol_session import BrokerRequest
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.model import Address, Partition, Slice
 

@@ -8,15 +8,10 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import Unreachable
+from rangeland.fetch.backoff import Throttle, limits_at_rate, shared_rates
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_size import FetchLimits, limits_within
 from rangeland.fetch.fetch_steps import SendFetch, WaitUntil
-from rangeland.fetch.pacing import (
-    FetchLimits,
-    Throttle,
-    limits_at_rate,
-    limits_within,
-    shared_rates,
-)
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy
 from tests.fakes.fetching import take_step

@@ -15,7 +15,7 @@ from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_rea
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import look_up_row_format
 from rangeland.errors import UsageError
-from rangeland.fetch.pacing import shared_rates
+from rangeland.fetch.backoff import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range

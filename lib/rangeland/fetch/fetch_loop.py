@@ -26,6 +26,8 @@ from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch import slice_failures
+from rangeland.fetch.backoff import Throttle
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.fetched_pieces import LostPiece
 from rangeland.fetch.leader_judgement import (
@@ -35,7 +37,6 @@ from rangeland.fetch.leader_judgement import (
     unproved_observation,
 )
 from rangeland.fetch.loss_judgement import judge_damage
-from rangeland.fetch.pacing import FetchLimits, Throttle
 from rangeland.fetch.replica_choice import ReadMode, Sender, initial_broker
 from rangeland.fetch.slice_state import (
     Fail,

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rangeland.errors import Bug
-from rangeland.fetch.pacing import FetchLimits, Throttle
+from rangeland.fetch.backoff import Throttle
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.slice_state import Fail, Phase, SliceRequest, SliceState
 from rangeland.model import Address, Partition
 

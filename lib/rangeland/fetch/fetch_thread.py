@@ -21,13 +21,14 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchOptions, FetchResult
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Unreachable
+from rangeland.fetch.backoff import Throttle, limits_at_rate
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_size import FetchLimits, limits_within
 from rangeland.fetch.fetch_steps import AllRead, AskLogRange, FindLeaders, SendFetch, WaitUntil
 from rangeland.fetch.fetched_pieces import EntryEnd, FetchedPiece, Piece
 from rangeland.fetch.leader_judgement import FoundLeaders, proved_end
 from rangeland.fetch.leader_lookup import MAX_WAIT_MS, AskedBroker, look_up_leaders
 from rangeland.fetch.log_lines import log_all
-from rangeland.fetch.pacing import FetchLimits, Throttle, limits_at_rate, limits_within
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.response_reader import ResponseReader
 from rangeland.fetch.slice_state import Fail, SliceRequest

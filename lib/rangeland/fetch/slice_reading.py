@@ -16,11 +16,11 @@ from rangeland.decode.columns import with_partition
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.errors import Bug
+from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.fetched_pieces import FetchedPiece, Piece
 from rangeland.fetch.leader_lookup import ask_cleanup_policy
 from rangeland.fetch.log_lines import log_loss
-from rangeland.fetch.pacing import FetchLimits
 from rangeland.fetch.piece_decoder import AskCleanup, PieceDecoder, ReadAtLeader
 from rangeland.fetch.quarantine_reading import quarantined_pieces, quarantined_rows
 from rangeland.fetch.read_settings import ReadSettings

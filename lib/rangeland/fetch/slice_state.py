@@ -16,13 +16,8 @@ from typing import Final
 
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.errors import Bug, RangelandError
-from rangeland.fetch.pacing import (
-    SHORT_END_PAUSE_MS,
-    FetchLimits,
-    FetchSize,
-    RetryState,
-    first_fetch_size,
-)
+from rangeland.fetch.backoff import SHORT_END_PAUSE_MS, RetryState
+from rangeland.fetch.fetch_size import FetchLimits, FetchSize, first_fetch_size
 from rangeland.fetch.replica_choice import ReadMode, ServingBroker
 from rangeland.loss import DecidedLoss, LossKind
 from rangeland.model import Address, Leader, Partition, Slice

@@ -14,7 +14,7 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log.table_commit import gone_files
 from rangeland.errors import RangelandError, RangeLost, TableRefused
-from rangeland.fetch.pacing import shared_rates
+from rangeland.fetch.backoff import shared_rates
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.grouping import sum_by_key
 from rangeland.job import Job
