@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rangeland import run as commands
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
+from rangeland.errors import UsageError
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, fleet_of, run_all
 from rangeland.fleet.job_folders import job_files
@@ -16,7 +17,7 @@ from rangeland.fleet.topic_jobs import load_files
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import load_job
 from rangeland.landing.execution.slice_tasks import tasks_of
-from rangeland.model import Range, Slice
+from rangeland.model import FromCheckpoint, Range, Slice
 from rangeland.planning.plan import Plan, in_planned_epochs
 from rangeland.planning.plan_kind import backfill_kind
 from rangeland.progress_events import NoProgress, Progress
@@ -113,7 +114,13 @@ def backfill(
 ) -> RunResult:
     """Lands the job's range independently of its scheduled runs, as ``rangeland backfill`` does.
     ``missing`` lands rows that the table has lost, in any range; ``replace`` lands the range again
-    and replaces its rows."""
+    and replaces its rows. Raises UsageError if the range begins at the checkpoint, which is that of
+    the scheduled runs."""
+    if not missing and any(isinstance(bound, FromCheckpoint) for bound in job.range.from_.every):
+        raise UsageError(
+            "a backfill does not follow the checkpoint",
+            do="give the job a range.from and a range.until of its own",
+        )
     kind = backfill_kind(missing=missing, replace=replace)
     return commands.backfill(job, spark, progress or NoProgress(), kind)
 

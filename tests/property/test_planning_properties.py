@@ -63,19 +63,21 @@ def offsets(found: list[Interval]) -> set[int]:
 
 
 @QUICK
-@given(st.integers(-5, 300), wanted)
+@given(st.integers(-5, 300), wanted, st.integers(0, 50))
 def test_shares_sum_to_the_limit_and_none_is_above_what_is_wanted(
-    total: int, wants: list[int]
+    total: int, wants: list[int], turn: int
 ) -> None:
-    shares = share_out(total, wants)
+    shares = share_out(total, wants, turn)
     assert sum(shares) == min(max(0, total), sum(wants))
     assert all(0 <= share <= want for share, want in zip(shares, wants, strict=True))
 
 
 @QUICK
-@given(st.integers(0, 300), wanted)
-def test_who_does_not_get_all_gets_no_less_than_any_other(total: int, wants: list[int]) -> None:
-    shares = share_out(total, wants)
+@given(st.integers(0, 300), wanted, st.integers(0, 50))
+def test_who_does_not_get_all_gets_no_less_than_any_other(
+    total: int, wants: list[int], turn: int
+) -> None:
+    shares = share_out(total, wants, turn)
     for share, want in zip(shares, wants, strict=True):
         if share < want:
             assert share >= max(shares) - 1
@@ -86,6 +88,21 @@ def test_who_does_not_get_all_gets_no_less_than_any_other(total: int, wants: lis
 def test_a_higher_limit_never_gives_anyone_less(total: int, wants: list[int]) -> None:
     less, more = share_out(total, wants), share_out(total + 1, wants)
     assert all(a <= b for a, b in zip(less, more, strict=True))
+
+
+@QUICK
+@given(st.integers(1, 20), st.lists(st.integers(1, 10_000), min_size=1, max_size=20))
+def test_runs_in_a_row_leave_no_partition_out_however_low_the_limit(
+    limit: int, wants: list[int]
+) -> None:
+    """One new record in each partition between two runs, beside a backlog of any size."""
+    landed = [0] * len(wants)
+    for turn in range(len(wants)):
+        shares = share_out(
+            limit, [w + turn - done for w, done in zip(wants, landed, strict=True)], turn
+        )
+        landed = [done + share for done, share in zip(landed, shares, strict=True)]
+    assert all(landed)
 
 
 # --- slices and tasks -------------------------------------------------------------------

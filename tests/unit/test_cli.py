@@ -75,7 +75,7 @@ class Runs:
         result = RedriveResult(job.name, job.sink.table, (), 1.5, done)
         return self._answer("redrive", job, progress, result)
 
-    def status(self, job: Job, spark: object, progress: Any) -> Any:
+    def status(self, job: Job, spark: object, progress: Any, template: Job | None) -> Any:
         return self._answer("status", job, progress, made.a_status())
 
     def check(self, job: Job, spark_factory: Callable[[], object], progress: Any) -> Any:

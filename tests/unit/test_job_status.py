@@ -6,6 +6,7 @@ import pytest
 
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log.table_commit import Restored
+from rangeland.job.group_section import Group
 from rangeland.landing.target.row_removal import Removal, UnknownCommits
 from rangeland.model import Address, Counts, Leader, LogState, Survey
 from rangeland.planning.plan import PlanId
@@ -13,6 +14,7 @@ from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
+from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
     P0,
@@ -55,6 +57,22 @@ def test_a_table_that_was_dropped_and_created_again_is_reported(
     assert (found.sequence, found.table_version, len(found.recent)) == (2, 0, 2)
     (warning,) = found.warnings
     assert "it is unknown whether rangeland/orders 2 has landed" in warning
+
+
+def test_a_table_of_a_template_has_its_offsets_in_the_group_of_the_template(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    land_until_30(drivers.another(), plan())
+    backend = InMemoryGroupBackend(InMemoryGroups(), "status")
+    backend.commit("orders", {P0: 30})
+    monkeypatch.setattr(job_status, "open_backend", lambda *about: backend)
+    template = drivers.job.model_copy(update={"group": Group(id="orders")})
+    assert drivers.job.group is None
+    found = job_status.status(drivers.job, None, NoProgress(), template=template)
+    assert [p.group_offset for p in found.partitions] == [30]
+    assert found.group is not None
+    assert found.group.id == "orders"
 
 
 @pytest.mark.parametrize(

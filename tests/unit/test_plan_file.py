@@ -14,7 +14,7 @@ import pytest
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.job.job_text import override, parse_job_text
-from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
+from rangeland.landing.drafts.plan_file import PlanFolder, read_plan_file, write_plan_file
 from rangeland.loss import Action, LossKind
 from rangeland.planning.plan import canonical
 from tests import sample_results as made
@@ -198,6 +198,28 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 # --- sealed again ---------------------------------------------------------------------------
+
+
+def test_jobs_of_one_name_that_land_in_several_tables_have_a_plan_file_each(
+    tmp_path: Path,
+) -> None:
+    folder = PlanFolder(tmp_path)
+    tables = {f"lake/{n}" for n in range(4)}
+    for table in sorted(tables):
+        preview = replace(made.a_preview(), table=table, location=f"file:/srv/{table}")
+        folder.write("orders", preview, TEXT)
+    found = sorted(tmp_path.iterdir())
+    assert tmp_path / "orders.json" in found
+    assert {read_plan_file(path).location for path in found} == {f"file:/srv/{t}" for t in tables}
+
+
+def test_plan_files_of_jobs_whose_names_differ_in_case_alone_have_different_names(
+    tmp_path: Path,
+) -> None:
+    folder = PlanFolder(tmp_path)
+    for name in ("orders", "Orders"):
+        folder.write(name, made.a_preview(), TEXT)
+    assert len({path.name.casefold() for path in tmp_path.iterdir()}) == 2
 
 
 def reseal(path: Path, edit: Callable[[dict[str, Any]], object]) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.errors import BadRecord, Damage, DamagedLog, JobFileError
+from rangeland.errors import BadRecord, Damage, DamagedLog, JobFileError, RangeLost
 from rangeland.job import Job
 from rangeland.job.policy_section import PolicySpec, TopicPolicy
 from rangeland.job.section import Section
@@ -122,3 +122,13 @@ def test_the_losses_of_an_error_are_found_again() -> None:
     )
     (found,) = losses_in(bad)
     assert (found.from_offset, found.until_offset, found.kind) == (3, 3, LossKind.CORRUPT)
+
+
+def test_offsets_that_a_log_has_not_reached_are_not_said_to_be_gone() -> None:
+    beyond = Loss(Partition("t", 0), 500, 900, LossKind.TRUNCATED, "the log ends at 500")
+    gone = Loss(Partition("t", 1), 0, 5, LossKind.EXPIRED, "the log begins at 5")
+    only_beyond = range_lost_error([beyond])
+    assert only_beyond.retry == "not before the log has reached them"
+    assert "no longer" not in only_beyond.data
+    both = range_lost_error([beyond, gone])
+    assert (both.retry, both.data) == (RangeLost.retry, RangeLost.data)

@@ -280,3 +280,19 @@ def test_a_table_with_little_room_is_wide_and_cuts_no_number() -> None:
     assert (lines[1][0], lines[1][2], lines[1][3]) == ("orders/0", "25,000", "25,001")
     words = [word for line in (lines[1][4:], *lines[2:]) for word in line]
     assert " ".join(words) == "the value is not a whole number"
+
+
+def test_status_draws_as_landed_only_what_has_landed() -> None:
+    partition = replace(
+        made.a_status().partitions[0],
+        start=0,
+        end=1_000,
+        checkpoint=800,
+        landed=((500, 700), (900, 1_000)),
+        high_watermark=1_000,
+    )
+    status = replace(made.a_status(), partitions=(partition,))
+    drawn = rendered(render_status(status), width=200)
+    (bar,) = [cell for line in drawn.splitlines() for cell in line.split() if "·····" in cell]
+    assert bar == "·" * 16 + "█" * 6 + "-" * 4 + "░" * 2 + "█" * 4
+    assert "before the job's beginning, never landed" in drawn

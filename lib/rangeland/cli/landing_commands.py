@@ -230,19 +230,23 @@ def _preview(
     are_many = isinstance(jobs, ManyJobs)
     if out is not None and are_many:
         _make_empty_folder(out)
-    written: list[Path] = []
+    written: list[str] = []
 
     def table_command() -> TableCommand:
-        from rangeland.landing.drafts.plan_file import write_plan_file
+        from rangeland.landing.drafts.plan_file import PlanFolder, write_plan_file
         from rangeland.render.plan_view import render_plan
         from rangeland.run import preview
 
+        folder = PlanFolder(out) if out is not None and are_many else None
+
         def work(table_job: TableJob, spark: SparkSession, progress: Progress) -> PlanPreview:
             result = preview(table_job.job, spark, progress, kind)
-            if out is not None:
-                path = out / f"{table_job.name}.json" if are_many else out
-                write_plan_file(path, result, table_job.text)
-                written.append(path)
+            if folder is not None:
+                folder.write(table_job.name, result, table_job.text)
+                written.append(table_job.name)
+            elif out is not None:
+                write_plan_file(out, result, table_job.text)
+                written.append(table_job.name)
             return result
 
         return TableCommand(work, render_plan)

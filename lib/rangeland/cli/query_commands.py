@@ -31,7 +31,11 @@ from rangeland.cli.options import (
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
-    from rangeland.query_results import SampleResult
+    from pyspark.sql import SparkSession
+
+    from rangeland.fleet.table_job import TableJob
+    from rangeland.progress_events import Progress
+    from rangeland.query_results import SampleResult, Status
 
 
 @command
@@ -83,7 +87,10 @@ def status(
         from rangeland.queries.job_status import status as status_job
         from rangeland.render.status_view import render_status
 
-        return TableCommand(work_on_job(status_job), render_status)
+        def work(table_job: TableJob, spark: SparkSession, progress: Progress) -> Status:
+            return status_job(table_job.job, spark, progress, table_job.template)
+
+        return TableCommand(work, render_status)
 
     jobs = load_jobs(job_files, load_job_with(settings), parallel)
     run_table_command(output, jobs, table_command, asks_brokers=True)

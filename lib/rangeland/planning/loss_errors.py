@@ -51,11 +51,17 @@ def range_lost_error(losses: Sequence[Loss]) -> RangeLost:
     """One error for all losses: for each kind the first range, how many more, the cause, and how
     to go on."""
     kinds = group_by(losses, lambda loss: loss.kind)
-    return RangeLost(
+    error = RangeLost(
         "; ".join(_name_losses(group) for group in kinds.values()),
         why="; ".join(_cause(group) for group in kinds.values()),
         do=_remedies(list(kinds)),
         losses=losses,
+    )
+    if not all(kind.traits.is_still_to_come for kind in kinds):
+        return error
+    return error.with_answers(
+        data="no rows from this run were landed; the log does not have these offsets",
+        retry="not before the log has reached them",
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Earliest, FromCheckpoint, Isolation, Partition, Range, Survey
 from rangeland.planning.bound_resolution import RangeRequest, ResolvedRequest, resolve
-from rangeland.planning.coverage import Coverage, covered_parts, uncovered_parts
+from rangeland.planning.coverage import covered_parts, uncovered_parts
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.passed_over_ranges import (
@@ -62,7 +62,7 @@ def draft_new(
     # Other losses are not recorded as gone, since those offsets may still appear.
     skipped = tuple(x for x in resolved.losses if not x.kind.traits.is_before_log_start)
 
-    ranges = _ranges_to_land(requested, terms.limits, survey, position.covered)
+    ranges = _ranges_to_land(requested, terms.limits, survey, position)
     planned = PlannedRanges.of(ranges, expired)
     risks = at_risk(planned.readable, survey)
 
@@ -97,13 +97,15 @@ def _hold(damaged: Sequence[DecidedLoss], resolved: ResolvedRequest) -> Resolved
 
 
 def _ranges_to_land(
-    requested: Sequence[Range], limits: Limits, survey: Survey, covered: Coverage
+    requested: Sequence[Range], limits: Limits, survey: Survey, position: JobPosition
 ) -> list[Range]:
     """The requested ranges that are not covered, within the limits of a run."""
     uncovered = [
-        with_estimate(r, survey.logs[r.partition]) for r in uncovered_parts(requested, covered)
+        with_estimate(r, survey.logs[r.partition])
+        for r in uncovered_parts(requested, position.covered)
     ]
-    return [r for r in apply_limits(uncovered, limits, survey.logs) if r.width > 0]
+    limited = apply_limits(uncovered, limits, survey.logs, position.sequence - 1)
+    return [r for r in limited if r.width > 0]
 
 
 def _beginnings(

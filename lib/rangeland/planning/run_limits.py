@@ -25,9 +25,10 @@ class Limits:
     max_bytes: int | None = None
 
 
-def share_out(total: int, demands: Sequence[int]) -> list[int]:
+def share_out(total: int, demands: Sequence[int], turn: int = 0) -> list[int]:
     """Shares that sum to ``min(total, sum(demands))``, none above its demand, as equal as the
-    demands allow; a remainder goes to the first ones."""
+    demands allow. A remainder goes to those that follow one another from ``turn`` on, in a circle.
+    """
     shares = [0] * len(demands)
     available = max(0, total)
     unserved = sorted((i for i, x in enumerate(demands) if x > 0), key=demands.__getitem__)
@@ -35,7 +36,9 @@ def share_out(total: int, demands: Sequence[int]) -> list[int]:
         fair, remainder = divmod(available, len(unserved))
         smallest = unserved[0]
         if demands[smallest] > fair:
-            for index, i in enumerate(sorted(unserved)):
+            start = turn % len(unserved)
+            in_turn = sorted(unserved)[start:] + sorted(unserved)[:start]
+            for index, i in enumerate(in_turn):
                 shares[i] = fair + (1 if index < remainder else 0)
             break
         shares[smallest] = demands[smallest]
@@ -45,10 +48,15 @@ def share_out(total: int, demands: Sequence[int]) -> list[int]:
 
 
 def apply_limits(
-    ranges: Sequence[Range], limits: Limits, logs: Mapping[Partition, LogState] | None = None
+    ranges: Sequence[Range],
+    limits: Limits,
+    logs: Mapping[Partition, LogState] | None = None,
+    turn: int = 0,
 ) -> list[Range]:
     """The same ranges, shortened to their partition's share. Where a log can only be cut at
-    borders, a range ends at the last border within its share, or at the first one.
+    borders, a range ends at the last border within its share, or at the first one. ``turn``: a
+    number that each run increases, so that all partitions get a share if it is less than one record
+    for each.
 
     A partition with several ranges spends its share on them in order, so that nothing after a cut
     is taken and a checkpoint never jumps over a hole. Estimated bytes shrink in proportion; empty
@@ -60,7 +68,7 @@ def apply_limits(
         (limits.max_bytes, attrgetter("estimated_bytes"), 1),
     ):
         if limit is not None:
-            shares = share_out(limit, [sum(map(size_of, group)) for group in groups])
+            shares = share_out(limit, [sum(map(size_of, group)) for group in groups], turn)
             both = zip(groups, shares, strict=True)
             groups = [_spend(group, share, size_of, least) for group, share in both]
     if logs is not None:

@@ -38,8 +38,11 @@ RECENT = 5
 LOSSES = 10
 
 
-def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
-    """The job's checkpoint compared with the logs as they are now, and its last landings."""
+def status(
+    job: Job, spark: SparkSession, progress: Progress, template: Job | None = None
+) -> Status:
+    """The job's checkpoint compared with the logs as they are now, and its last landings. A job
+    that was made from a ``template`` has its offsets in the template's group."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = open_target(spark, job)
     history = target.history
@@ -56,7 +59,7 @@ def status(job: Job, spark: SparkSession, progress: Progress) -> Status:
     cluster = look_up_cluster(job)
     survey = survey_of(job, request_for_topics(job, position.topics), cluster)
     cluster = cluster.with_versions_of(survey)
-    group, offsets = _group(job, cluster, tuple(survey.logs), progress)
+    group, offsets = _group(template or job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
     losses = [loss for loss in history.losses() if loss.job == job.name]
     ends = log_ends(cluster, survey.logs)

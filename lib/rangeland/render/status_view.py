@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rangeland.planning.intervals import width
+from rangeland.planning.intervals import overlap, subtract, width
 from rangeland.query_results import CheckResult, PartitionStatus, ReachResult, RecentLanding, Status
 from rangeland.render.group_view import group_lines
 from rangeland.render.loss_view import loss_lines
@@ -88,6 +88,7 @@ def _status_table(status: Status) -> Group:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(rest_name(hidden), "", "", "", "", lag)
     words = {
+        "before": "before the job's beginning, never landed",
         "later": "not landed yet",
         "waiting": "behind an open transaction: it cannot be read yet",
         "land": "landed",
@@ -112,14 +113,16 @@ def _waiting_line(status: PartitionStatus) -> str:
 
 def _status_bar(status: PartitionStatus) -> LogBar:
     mark = status.start if status.checkpoint is None else status.checkpoint
+    # Offsets that were landed before they left the log are not lost.
     first = min(status.start, mark)
-    intervals = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
-    if mark >= status.start:  # Offsets that were landed before they left the log are not lost.
-        first = status.start
-        intervals = intervals[:2]
     last = status.end + status.held_back
-    intervals += [(start, end, "skipped") for start, end in status.passed_over]
-    intervals.append((status.end, last, "waiting"))
+    intervals = [
+        *((start, end, "land") for start, end in overlap((status.start, last), status.landed)),
+        *((start, end, "later") for start, end in subtract((mark, status.end), status.landed)),
+        *((start, end, "skipped") for start, end in status.passed_over),
+        (first, status.start, "lost"),
+        (status.end, last, "waiting"),
+    ]
     return LogBar(first, last, tuple(intervals))
 
 

@@ -16,8 +16,9 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from rangeland.delta.stores.table_path import TablePath
@@ -103,6 +104,28 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
             why=error.strerror or str(error),
             do="name a file in a folder that exists and can be written to",
         ) from error
+
+
+@dataclass(slots=True)
+class PlanFolder:
+    """Plan files of one command, each named after its job. Jobs of one name land in several tables:
+    the names of all but the first file have a hash of the table."""
+
+    path: Path
+    _names: set[str] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+
+    def write(self, job_name: str, preview: PlanPreview, job_text: JobText) -> None:
+        """Any thread may call it. Raises as ``write_plan_file`` does."""
+        write_plan_file(self.path / self._name_of(job_name, preview.table), preview, job_text)
+
+    def _name_of(self, job_name: str, table: str) -> str:
+        with self._lock:
+            name = f"{job_name}.json"
+            if name.casefold() in self._names:  # Folders may take A and a for the same.
+                name = f"{job_name}-{hashlib.sha256(table.encode()).hexdigest()[:12]}.json"
+            self._names.add(name.casefold())
+            return name
 
 
 def read_plan_file(path: Path) -> ReviewedPlan:

@@ -31,11 +31,12 @@ class TableLocation:
 
     def __init__(self, spark: SparkSession, job: Job) -> None:
         if job.sink.is_per_topic:
+            pattern = " and --set source.topic_pattern=" if job.source.topic_pattern else ""
             raise UsageError(
                 f"{job.sink.table} stands for one table for each topic of the job {job.name}",
                 do="use a command that takes all of them, such as `rangeland run`, or "
-                "`rangeland.run_jobs` in Python; or name one table, with --set sink.table=TABLE "
-                "and --set source.topics=[TOPIC]",
+                "`rangeland.run_jobs` in Python; or name one table, with --set sink.table=TABLE, "
+                f"--set source.topics=[TOPIC]{pattern}",
             )
         self._spark = spark
         self._sink = job.sink
