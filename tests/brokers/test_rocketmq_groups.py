@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.errors import Conflict, JobFileError
+from rangeland.errors import Conflict, JobFileError, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.backend_choice import BrokerGroupIO
 from rangeland.groups.heartbeat_thread import HeartbeatThread
@@ -197,11 +197,21 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_driver_that_does_not_give_way_is_named(drivers: Drivers) -> None:
+def test_a_driver_that_does_not_give_way_is_named(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rangeland.groups.rocketmq.member.LOCK_MS", LOCK_S * 1000)
     first = drivers.first()
     _, backend = drivers.backend()
-    with pytest.raises(Conflict, match=f"could not be claimed .*{first.member.member_id}"):
-        backend.join(drivers.joining("host-2", rebalance_ms=500))
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        joins = pool.submit(backend.join, drivers.joining("host-2", rebalance_ms=500))
+        while not joins.done():
+            first.member.beat()
+            time.sleep(0.1)
+    with pytest.raises(Unreachable, match=f"could not be claimed .*{first.member.member_id}"):
+        joins.result()
+    assert time.monotonic() - began > LOCK_S
     assert first.step() is HeartbeatStatus.HOLDS
 
 

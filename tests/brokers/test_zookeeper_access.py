@@ -204,6 +204,46 @@ def test_a_group_is_kept_where_access_lists_allow_it(
     stranger.close()
 
 
+def test_offsets_written_without_a_membership_leave_the_access_list_of_a_group(
+    secured: Secured, topic: str
+) -> None:
+    ids = f"/{topic}/consumers/g/ids"
+    lander, operator = (
+        make_digest_acl(USER, PASSWORD, all=True),
+        make_digest_acl("operator", "another", read=True),
+    )
+    with secured.server.visit() as visitor:
+        visitor.add_auth("digest", f"{USER}:{PASSWORD}")
+        visitor.ensure_path(ids)
+        visitor.set_acls(ids, [operator, lander])
+        backend = groups(secured, f"/{topic}", DIGEST)
+        backend.commit("g", dict.fromkeys(ORDERS, 7))
+        assert visitor.get_acls(ids)[0] == [operator, lander]
+        assert backend.offsets("g", ORDERS) == dict.fromkeys(ORDERS, 7)
+        backend.close()
+
+
+def test_an_access_list_that_is_not_shown_whole_is_not_replaced(
+    secured: Secured, topic: str
+) -> None:
+    ids = f"/{topic}/consumers/g/ids"
+    operator = make_digest_acl("operator", "another", all=True)
+    everyone = make_acl("world", "anyone", read=True, write=True, create=True, delete=True)
+    with secured.server.visit() as visitor:
+        visitor.add_auth("digest", "operator:another")
+        visitor.ensure_path(ids)
+        visitor.set_acls(ids, [operator, everyone])
+        backend = groups(secured, f"/{topic}", DIGEST)
+        with pytest.raises(AccessDenied, match=f"{USER} may not read the whole access list of"):
+            backend.commit("g", dict.fromkeys(ORDERS, 7))
+        assert visitor.get_acls(ids)[0] == [operator, everyone]
+        # A member's commits leave the node as it is.
+        membership = backend.join(JoinRequest("g", "hourly", ORDERS))
+        membership.commit(dict.fromkeys(ORDERS, 7))
+        backend.close()
+        assert visitor.get_acls(ids)[0] == [operator, everyone]
+
+
 def test_a_wrong_password_of_digest_has_no_rights(secured: Secured, topic: str) -> None:
     with secured.server.visit() as visitor:
         visitor.create(f"/{topic}", acl=[make_digest_acl(USER, PASSWORD, all=True)])

@@ -360,6 +360,40 @@ def test_the_transaction_itself_is_fenced_by_a_new_owners_node(
     assert backend.offsets("g", JAFKA) == dict.fromkeys(JAFKA)
 
 
+def test_what_is_given_back_after_the_session_has_ended_is_not_another_driver_s(
+    server: ZooKeeperServer,
+    backend: ZooKeeperGroups,
+    join: Callable[..., ZooKeeperMember],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other one's nodes have the same paths and versions, and the transaction is sent in a
+    new session."""
+    member = backend.join(_joining(JOB, JAFKA, rebalance_ms=1_000))
+    others: list[ZooKeeperMember] = []
+
+    def taken_over() -> None:
+        if not others:
+            _end_session(server, member)
+            others.append(join())
+
+    _meanwhile(member, taken_over, monkeypatch)
+    with pytest.raises(Unreachable, match=f"{JOB}.* still owns it"):
+        member.rejoin()
+    assert others[0].owned == ALL
+    assert others[0].beat() is HeartbeatStatus.HOLDS
+
+
+def test_a_member_whose_registration_was_removed_joins_again(
+    server: ZooKeeperServer, chroot: str, join: Callable[..., ZooKeeperMember]
+) -> None:
+    member = join()
+    server.remove(f"{chroot}/consumers/g/ids/{member.member_id}")
+    assert member.beat() is HeartbeatStatus.LOST
+    member.rejoin()
+    assert member.owned == ALL
+    assert member.beat() is HeartbeatStatus.HOLDS
+
+
 def test_what_is_not_owned_is_not_committed(join: Callable[..., ZooKeeperMember]) -> None:
     member = join(partitions=JAFKA[:2])
     with pytest.raises(Fenced, match="orders/2-0"):

@@ -231,24 +231,62 @@ def test_a_lock_that_a_dead_driver_has_left_is_waited_for() -> None:
     assert LOCK_MS < cluster.clock_ms < LOCK_MS + 2_000
 
 
-def test_a_driver_that_does_not_release_its_queues_is_a_conflict_that_names_it() -> None:
+def test_locks_of_a_dead_driver_are_waited_for_beside_other_drivers() -> None:
+    cluster = Cluster()
+    cluster.locks["g", B0] = client_id("10.0.0.3", 9, "nightly", "dead"), 0
+    cluster.stranger(client_id("10.0.0.1", 9, "nightly", "restarted"))
+    driver = Driver(cluster, "10.0.0.2").join()
+    assert driver.owned == {B0, B1}
+    assert LOCK_MS < cluster.clock_ms < LOCK_MS + 2_000
+
+
+def test_a_driver_that_does_not_release_its_queues_is_named_and_is_no_conflict() -> None:
     cluster = Cluster()
     first = Driver(cluster).join()
     second = Driver(cluster, "10.0.0.2")
-    with pytest.raises(Conflict, match=f"broker-b-0 could not .* {first.member.member_id}"):
+    named = f"broker-b-0 could not .* {first.member.member_id}"
+    with pytest.raises(Unreachable, match=named) as caught:
         second.join(lambda: (first.member.beat(), None)[1])
-    assert 20_000 <= cluster.clock_ms < 22_000
+    assert caught.value.facts["partition"] == "orders/broker-b-0"
+    # Until then it could have been the lock of a dead client.
+    assert LOCK_MS < cluster.clock_ms < LOCK_MS + 2_000
     assert cluster.holders() == dict.fromkeys(ALL, first.member.member_id)
     assert cluster.ids() == {first.member.member_id}
+
+
+def test_a_lock_that_nobody_in_the_group_can_have_is_no_conflict() -> None:
+    cluster = Cluster()
+    cluster.locks["g", A0] = "somebody", 0
+    renew = {("g", A0): ("somebody", 2 * LOCK_MS)}
+    with pytest.raises(Unreachable, match="others in the group: none"):
+        Driver(cluster).join(lambda: cluster.locks.update(renew))
+    assert cluster.ids() == set()
 
 
 def test_members_that_only_some_brokers_see_are_waited_for_and_named() -> None:
     cluster = Cluster()
     other = client_id("10.0.0.3", 9, "nightly", "half")
     cluster.stranger(other, "broker-b")
-    with pytest.raises(Conflict, match=f"did not settle.*{other}"):
+    with pytest.raises(Unreachable, match=f"did not settle.*{other}"):
         Driver(cluster).join()
     assert 20_000 <= cluster.clock_ms < 22_000
+
+
+def test_members_that_come_while_a_lock_is_waited_for_do_not_end_the_wait() -> None:
+    cluster = Cluster()
+    cluster.locks["g", A0] = client_id("10.0.0.3", 9, "nightly", "dead"), 0
+    other = client_id("10.0.0.4", 9, "nightly", "half")
+
+    def join_slowly() -> None:
+        """It is listed by one broker from 30 s on, and by both from 40 s on."""
+        if cluster.clock_ms >= 30_000:
+            cluster.stranger(other, "broker-b")
+        if cluster.clock_ms >= 40_000:
+            cluster.stranger(other, "broker-a")
+
+    driver = Driver(cluster).join(join_slowly)
+    assert driver.owned == {A0, A1}
+    assert LOCK_MS < cluster.clock_ms < LOCK_MS + 2_000
 
 
 # --- beats --------------------------------------------------------------------------------

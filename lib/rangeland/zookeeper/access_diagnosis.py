@@ -74,6 +74,19 @@ def endless_login_error(name: str) -> Unreachable:
     )
 
 
+def hidden_access_list_error(path: str, name: str, access: ZooKeeperAccess) -> AccessDenied:
+    """The error of an access list that is shown without its digests."""
+    login = access.login
+    client = "a client without a login" if login is None else f"user {login.username}"
+    return AccessDenied(
+        f"{client} may not read the whole access list of {path} in {name}",
+        why="digests in it are only shown to users who may change it",
+        do=f"ask {OPERATOR} for the permission ADMIN there",
+        operator=OPERATOR,
+        login_is_in_doubt=login is None or not login.uses_sasl,
+    )
+
+
 def missing_rights_error(what: str, name: str, access: ZooKeeperAccess) -> AccessDenied:
     login = access.login
     if login is None:

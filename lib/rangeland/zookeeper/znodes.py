@@ -19,10 +19,26 @@ class Znode:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessRule:
+    """What a user may do with a node, as ZooKeeper stores it. ``user`` is in the form of its
+    ``scheme``, ``permissions`` are bits."""
+
+    permissions: int
+    scheme: str
+    user: str
+
+
+AccessList = tuple[AccessRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
+    """Creates a node. ``access_list`` None: everyone may do everything with it."""
+
     path: str
     content: bytes = b""
     ephemeral: bool = False
+    access_list: AccessList | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,13 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import ACL, Id
 
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.zookeeper.access_diagnosis import (
     endless_login_error,
     ensemble_tls_error,
+    hidden_access_list_error,
     login_error,
     missing_rights_error,
 )
@@ -52,6 +54,8 @@ from rangeland.zookeeper.kazoo_connection import (
     credentials,
 )
 from rangeland.zookeeper.znodes import (
+    AccessList,
+    AccessRule,
     Check,
     Create,
     Delete,
@@ -66,6 +70,8 @@ from rangeland.zookeeper.zookeeper_access import ZooKeeperAccess
 CLOSE_TIMEOUT_S = 2.0
 # How many requests are in flight at once: thousands are fine, hundreds of thousands are not.
 _AT_ONCE = 1000
+# What servers show in place of a digest to users who may not change the access list.
+_HIDDEN_DIGEST = ":x"
 _PASSING = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
 logger = logging.getLogger(__name__)
@@ -79,7 +85,9 @@ _REASONS: dict[type[KazooException], Reason] = {
     NotEmptyError: Reason.NOT_EMPTY,
 }
 _ADD: dict[type[Operation], Callable[[Any, Any], None]] = {
-    Create: lambda t, o: t.create(o.path, o.content, ephemeral=o.ephemeral),
+    Create: lambda t, o: t.create(
+        o.path, o.content, acl=_kazoo_acls(o.access_list), ephemeral=o.ephemeral
+    ),
     Write: lambda t, o: t.set_data(o.path, o.content),
     Check: lambda t, o: t.check(o.path, o.version),
     Delete: lambda t, o: t.delete(o.path, o.version),
@@ -180,6 +188,17 @@ class ZooKeeper:
         paths = list(paths)
         stats = self._ask_all("read", self._kazoo.exists_async, paths, within_ms)
         return {p: -1 if s is None else s.pzxid for p, s in zip(paths, stats, strict=True)}
+
+    def access_list(self, path: str) -> AccessList | None:
+        """A node's access list; None if there is no such node. Raises AccessDenied if it is not
+        shown, or only in part."""
+        (response,) = self._ask_all("read", self._kazoo.get_acls_async, [path])
+        if isinstance(response, KazooException):
+            return None
+        rules = tuple(AccessRule(acl.perms, acl.id.scheme, acl.id.id) for acl in response[0])
+        if any(r.scheme == "digest" and r.user.endswith(_HIDDEN_DIGEST) for r in rules):
+            raise hidden_access_list_error(path, str(self), self._access)
+        return rules
 
     def catch_up(self) -> None:
         """Makes later reads at least as new as anything that any client has read so far."""
@@ -346,6 +365,12 @@ def _value(sent: Any, deadline: float) -> Any:
         return sent.get(timeout=max(0.0, deadline - time.monotonic()))
     except (NoNodeError, NodeExistsError) as error:
         return error
+
+
+def _kazoo_acls(rules: AccessList | None) -> list[ACL] | None:
+    if rules is None:
+        return None
+    return [ACL(rule.permissions, Id(rule.scheme, rule.user)) for rule in rules]
 
 
 def _node(response: Any) -> Znode | None:

@@ -3,7 +3,8 @@
 To join, a driver lists the members, sends heartbeats, lists them again, computes its
 assignment, and locks those queues at the masters. Other members release queues when they notice
 that a member came, so this waits for a lock that is taken. A member that is not a driver of this
-job is a Conflict, and this driver then leaves without a trace.
+job is a Conflict, and this driver then leaves without a trace. Whatever else is in the way is
+Unreachable: drivers of the job, or locks that expire.
 
 There is no generation here: the lock is the fence. Brokers keep locks in memory, for a minute
 after the last renewal, and do not report who has one. The locks of a driver that has disappeared
@@ -25,7 +26,7 @@ from typing import Final
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
-from rangeland.errors import Conflict, JobFileError, RangelandError
+from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.groups.backend import HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
@@ -70,6 +71,7 @@ class RocketmqMember(Membership):
         self._ids: tuple[str, ...] = ()  # all members of the assignment
         self._locked: frozenset[Partition] = frozenset()  # queues that may have to be released
         self._locked_at_ms = 0
+        self._patience_ms = 0  # how long the latest rejoin waits
         self._drivers: set[str] = set()  # all drivers ever seen
         self._silent: set[Address] = set()  # slaves without a response
 
@@ -97,6 +99,7 @@ class RocketmqMember(Membership):
             self._silent.clear()
             io = self._masters.io
             began_ms = io.now_ms()
+            self._patience_ms = self.joining.rebalance_ms
             misses = 0
             while True:
                 view = self._announce()
@@ -110,18 +113,11 @@ class RocketmqMember(Membership):
                     self._holds = True
                     logger.info("Joined the group", extra=self._log_fields(len(self._locked)))
                     return
-                if io.now_ms() - began_ms >= self._patience_ms(view):
+                if io.now_ms() - began_ms >= self._patience_ms:
                     self.leave()
                     raise error
                 logger.debug("Waiting to join: %s", error, extra=self._log_fields(0))
                 io.pause(RETRY_MS)
-
-    def _patience_ms(self, view: RocketmqGroupView) -> int:
-        """How long to wait for a lock: if nobody else is in the group, a dead client has left it,
-        and it expires."""
-        is_alone = not set(view.ids) - {self._id}
-        rebalance_ms = self.joining.rebalance_ms
-        return max(rebalance_ms, LOCK_MS + SLACK_MS) if is_alone else rebalance_ms
 
     def _announce(self) -> RocketmqGroupView:
         """Announces this member to all brokers, but only once all members are known to be drivers
@@ -150,7 +146,7 @@ class RocketmqMember(Membership):
             self._ask(broker, request, "a member sent its heartbeat", patience_ms)
         self._send_to_slaves(self._masters.slaves(self._brokers), request)
 
-    def _claim_or_error(self, view: RocketmqGroupView) -> Conflict | None:
+    def _claim_or_error(self, view: RocketmqGroupView) -> Unreachable | None:
         """Locks exactly the assigned queues, or returns what is in the way."""
         share = shares(self.joining.partitions, view.ids).get(self._id, frozenset())
         self._give_back(self._id, self._locked - share)
@@ -162,6 +158,8 @@ class RocketmqMember(Membership):
                 self._give_back(dead, missing)
             missing -= self._take(missing, PATIENCE_MS)
         if missing:
+            # Brokers do not say whose lock it is. If its client is dead, it expires within this.
+            self._patience_ms = max(self._patience_ms, LOCK_MS + SLACK_MS)
             return self._blocked_error(missing, view)
         self._locked_at_ms = asked_at_ms
         self._ids = view.ids
@@ -283,28 +281,29 @@ class RocketmqMember(Membership):
 
     # --- errors ------------------------------------------------------------------------
 
-    def _unsettled_error(self, view: RocketmqGroupView) -> Conflict | None:
+    def _unsettled_error(self, view: RocketmqGroupView) -> Unreachable | None:
         if self._is_seen_by_all(view):
             return None
-        return Conflict(
+        return Unreachable(
             f"group {self.joining.group} did not settle",
-            why=f"its brokers show different members, for {self.joining.rebalance_ms} ms; there"
+            why=f"its brokers show different members, after {self._patience_ms} ms; there"
             f" were {describe_clients(view.clients)}",
-            do="check who joins and leaves it, and that all members reach all brokers",
+            do="check who joins and leaves it, and that all members reach all brokers, then run"
+            " again",
             group=self.joining.group,
             members=facts(view.clients),
         )
 
-    def _blocked_error(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
+    def _blocked_error(self, queues: Collection[Partition], view: RocketmqGroupView) -> Unreachable:
         queue = min(queues)
         group = self.joining.group
         clients = [client for client in view.clients if client.client_id != self._id]
         described = describe_clients(clients) if clients else "none"
-        return Conflict(
+        return Unreachable(
             f"{queue} could not be claimed in group {group}",
-            why=f"another client holds its lock after {self._patience_ms(view)} ms; others in "
+            why=f"another client holds its lock after {self._patience_ms} ms; others in "
             f"the group: {described}",
-            do="check what they do; a lock expires a minute after its client ended",
+            do="check what they do, then run again; a lock expires a minute after its client ended",
             group=group,
             partition=str(queue),
             members=facts(clients),

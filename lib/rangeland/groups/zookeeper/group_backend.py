@@ -13,7 +13,7 @@ from rangeland.groups.backend import GroupState, GroupView, JoinRequest, check_a
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.membership_view import group_in_use_error, read_group
 from rangeland.groups.zookeeper.offset_commits import write_offsets
-from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, read_offset
+from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, parent, read_offset
 from rangeland.model import Partition
 from rangeland.zookeeper.connect_string import read_ensemble
 from rangeland.zookeeper.znodes import Create, Delete, Operation, Reason, Refused
@@ -47,15 +47,20 @@ class ZooKeeperGroups:
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """All or nothing for up to 500 partitions; more take several transactions, each of which
         fails if anybody is registered: a node with children cannot be deleted, and nobody can
-        register during the transaction."""
+        register during the transaction. The node is created again with the access list that it
+        had; ZooKeeper has no check for one that is changed meanwhile. Raises AccessDenied if
+        its whole access list is not shown."""
         if not offsets:
             return
         zookeeper = self._connect()
         ids = ids_path(group)
 
         def has_no_members(partitions: Sequence[Partition]) -> list[Operation]:
-            zookeeper.make([ids])
-            return [Delete(ids), Create(ids)]
+            access_list = zookeeper.access_list(ids)
+            if access_list is None:
+                zookeeper.make([parent(ids)])
+                return [Create(ids)]
+            return [Delete(ids), Create(ids, access_list=access_list)]
 
         def in_use_error(refused: Refused) -> Conflict | None:
             if refused.reason is not Reason.NOT_EMPTY:

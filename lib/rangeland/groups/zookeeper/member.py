@@ -145,9 +145,9 @@ class ZooKeeperMember(Membership):
     def rejoin(self) -> None:
         self._lease = None
         deadline = time.monotonic() + self.joining.rebalance_ms / 1000
-        if self._zookeeper is None:
-            self._zookeeper = self._open()
         for wait_s in _waits():
+            if self._zookeeper is None:
+                self._zookeeper = self._open()
             error = self._join_or_error(self._zookeeper)
             if error is None:
                 self._generation += 1
@@ -167,7 +167,8 @@ class ZooKeeperMember(Membership):
             return self._unsettled_error("its own registration did not stay")
         ids, drivers = self._look(zookeeper)
         if me.member_id not in drivers:
-            self._registration = None
+            # What its session may still own, only the end of the session releases.
+            self.leave()
             return self._unsettled_error("its own registration did not stay")
         share = shares(self.joining.partitions, drivers)[me.member_id]
         claims = self._claim_or_error(zookeeper, me, share)
@@ -245,7 +246,8 @@ class ZooKeeperMember(Membership):
         return operations
 
     def _release(self, zookeeper: ZooKeeper) -> None:
-        """Releases only what this session holds."""
+        """Releases only what this session holds: if it ends meanwhile, the transaction is sent in
+        the next one, where the same nodes may be another driver's."""
         me = self._registration
         for _ in range(TRIES):
             if me is None or not self._held:
@@ -256,7 +258,9 @@ class ZooKeeperMember(Membership):
                 for p in sorted(self._held)
                 if self._own_node(me, p, nodes) is not None
             ]
-            refused = [zookeeper.apply(part) for part in transaction_sized(deletes)]
+            still_registered = Check(ids_path(self.joining.group, me.member_id), 0)
+            parts = transaction_sized(deletes)
+            refused = [zookeeper.apply([still_registered, *part]) for part in parts]
             if not any(refused):
                 break
         self._held = frozenset()
