@@ -33,6 +33,9 @@ PRODUCERS = ("a", "b", "c")
 """Each has one transaction after another."""
 UNKNOWN_PRODUCER = 1 << 40
 TIMEOUT_MS = 3_000
+"""Of a transaction that is left to its timeout."""
+LONG_TIMEOUT_MS = 600_000
+"""Of the others: a history may take minutes on a slow machine, and ends them itself."""
 IMPATIENT = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
 """A coordinator that looks for transactions that took too long twice a second."""
 
@@ -133,7 +136,11 @@ class KafkaHistory(BrokerHistory):
         busy = [one.name for one in self._open]
         name = self.random.choice([name for name in PRODUCERS if name not in busy])
         log = self.random.choice(self.logs)
-        own = {"transactional.id": self.name_of_producer(name), "linger.ms": 0}
+        own = {
+            "transactional.id": self.name_of_producer(name),
+            "transaction.timeout.ms": LONG_TIMEOUT_MS,
+            "linger.ms": 0,
+        }
         client = producer(self.cluster.bootstrap, {**own, **settings})
         with our_errors(f"The transaction on {self.topic} did not begin"):
             client.init_transactions(TIMEOUT_S)
