@@ -20,6 +20,7 @@ PAGES = (
     "lib/scale.md",
     "jobs/README.md",
     "configs/README.md",
+    "configs/moving-from-spark.md",
     "configs/typed-tables.md",
     "airflow_dags/README.md",
     "tests/README.md",
