@@ -12,12 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
 from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.parquet_files import data_files as files_module
-from rangeland.delta.parquet_files.data_files import ROW_GROUP_BYTES, FileWriter, FileWriterSettings
+from rangeland.delta.parquet_files.data_files import (
+    ROW_GROUP_BYTES,
+    FileWriter,
+    FileWriterSettings,
+    write_whole_file,
+)
 from rangeland.delta.parquet_files.file_statistics import StatsCollector, upper_prefix
 from rangeland.delta.parquet_files.partition_values import escape, folder
 from rangeland.delta.stores.store_access import StoreSettings
@@ -90,6 +96,15 @@ def test_rows_come_back_as_they_were_given(tmp_path: Path, codec: str) -> None:
     assert file.path.endswith("parquet" if codec == "none" else f"{codec}.parquet")
     assert file.size_bytes == (tmp_path / file.path).stat().st_size
     assert file.rows == 800
+
+
+def test_files_say_which_calendar_their_dates_are_of(tmp_path: Path) -> None:
+    """As Spark does, by its version: one before 4.0 refuses dates before 1582 without it."""
+    (file,) = write(tmp_path, [rows(0, 5)], TableLayout(ROWS))
+    whole = tmp_path / "whole.parquet"
+    write_whole_file(pafs.LocalFileSystem(), str(whole), pa.table({"offset": [1]}))
+    for path in (tmp_path / file.path, whole):
+        assert pq.read_metadata(path).metadata == {b"org.apache.spark.version": b"3.5.0"}
 
 
 def test_zstd_compresses_as_hard_as_it_is_told(tmp_path: Path) -> None:
