@@ -213,8 +213,10 @@ def test_rows_are_split_by_day_and_by_hour_in_utc(tmp_path: Path) -> None:
 
 
 def test_a_partition_column_of_the_rows_is_not_in_the_files(tmp_path: Path) -> None:
-    layout = TableLayout(ROWS, (PartitionColumn("topic", "topic"), PartitionColumn("key", "key")))
     mixed = rows(0, 100)
+    mixed = mixed.set_column(0, pa.field("key", pa.string()), mixed["key"].cast(pa.string()))
+    columns = (PartitionColumn("topic", "topic"), PartitionColumn("key", "key"))
+    layout = TableLayout(mixed.schema, columns)
     files = write(tmp_path, [mixed], layout)
     assert "topic" not in read(tmp_path, files).column_names
     assert {f.partition_values["key"] for f in files} == {None, "k0", "k1", "k2", "k3", "k4"}

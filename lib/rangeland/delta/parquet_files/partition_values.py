@@ -88,8 +88,6 @@ def spell(value: pa.Scalar) -> str | None:
         micros = value.cast(pa.timestamp("us", kind.tz), safe=False).value
         when = _EPOCH + dt.timedelta(microseconds=micros)
         return when.isoformat("T" if kind.tz else " ", "microseconds") + ("Z" if kind.tz else "")
-    if pt.is_binary(kind):
-        return bytes(plain).decode("utf-8", "replace")
     return str(plain)
 
 
