@@ -199,6 +199,15 @@ def test_names_and_values_are_escaped_as_hive_does() -> None:
     assert folder(columns, ("1", None)) == "d=1/x=__HIVE_DEFAULT_PARTITION__"
 
 
+def test_a_partition_value_may_have_the_character_that_no_path_can_have(tmp_path: Path) -> None:
+    schema = pa.schema([("s", pa.string()), ("offset", pa.int64())])
+    batch = pa.record_batch([["a\0b", "a%00b"], [0, 1]], schema=schema)
+    files = write(tmp_path, [batch], TableLayout(schema, (PartitionColumn("s", "s"),)))
+    assert [file.partition_values for file in files] == [{"s": "a\0b"}, {"s": "a%00b"}]
+    assert [Path(file.path).parent.name for file in files] == ["s=a%00b", "s=a%2500b"]
+    assert read(tmp_path, files)["offset"].to_pylist() == [0, 1]
+
+
 def test_rows_are_split_by_day_and_by_hour_in_utc(tmp_path: Path) -> None:
     by_day = TableLayout(ROWS, (PartitionColumn("date", "timestamp", Function.DATE),))
     days = write(tmp_path, [rows(0, 2000)], by_day)
