@@ -35,7 +35,7 @@ def test_tags_are_given_by_commas_or_as_a_list(text: str, tags: tuple[str, ...])
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
-    """The options of each plan that was made. No broker is asked, and this process logs as it did."""
+    """The options of each plan that was made, without asking brokers or changing how we log."""
     made: list[Mapping[str, str]] = []
 
     def make(options: Mapping[str, str]) -> tuple[str, None, int]:
