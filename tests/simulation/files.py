@@ -7,7 +7,7 @@ What is written is there only once it is closed, as in an object store.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,6 +34,11 @@ class RowTable:
     @classmethod
     def from_batches(cls, batches: Sequence[RowTable]) -> RowTable:
         return cls([row for batch in batches for row in batch.rows])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Files in memory need none."""
+        return pa.schema([])
 
     @property
     def num_rows(self) -> int:
@@ -174,11 +179,20 @@ class ParquetWriter:
     def __init__(self, sink: Sink, schema: pa.Schema, **settings: object) -> None:
         self._sink = sink
 
-    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+    def add_key_value_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Nobody asks for it."""
+
+    def write_table(self, table: pa.Table | RowTable, row_group_size: int | None = None) -> None:
         self._sink.take(table)
 
     def close(self) -> None:
         """Everything is in the sink."""
+
+    def __enter__(self) -> ParquetWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @dataclass(frozen=True)
@@ -197,10 +211,6 @@ class Parquet:
 
     ParquetWriter = ParquetWriter
     field = Filter
-
-    @staticmethod
-    def write_table(table: pa.Table | RowTable, sink: Sink, **settings: object) -> None:
-        sink.take(table)
 
     @staticmethod
     def read_table(

@@ -159,7 +159,7 @@ def test_odd_partition_values_are_read_back(kernel: DeltaKernel, table: str, spa
     schema = pa.schema([pa.field("offset", pa.int64()), pa.field("name", pa.string())])
     new = new_table(schema, ["name"])
     kernel.create(table, new.schema_json, new.partition_columns)
-    names = ["a b", "50%", "x=y/z", "ü😀", "q?#[]{}", None, "a:b\"c'"]
+    names = ["a b", "50%", "x=y/z", "ü😀", "q?#[]{}", None, "a:b\"c'", "a\0b", "a%00b"]
     batch = pa.record_batch([pa.array(range(len(names)), pa.int64()), names], schema=schema)
     kernel.commit(table, CommitRequest("rangeland/a", 1, write(table, new.layout, batch)))
     found = spark.read.format("delta").load(table).orderBy("offset").collect()

@@ -95,6 +95,37 @@ def test_new_fields_become_columns(kafka: KafkaCluster, spark: Any, table: str, 
     assert table_of(spark, table).where("shop.city = 'Zürich'").count() == 3
 
 
+def test_old_dates_and_times_are_read_checked_and_replaced(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    """Dates before 1582 and times before 1900: a Spark before 4.0 reads them only in files of which
+    it knows the calendar."""
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    at = ["0001-01-01T00:00:00Z", "1899-12-31T23:59:59Z", "2026-01-02T03:04:05Z"]
+    born = ["0001-01-01", "1582-10-04", "1582-10-15"]
+    values = [f'{{"at": "{a}", "born": "{b}"}}'.encode() for a, b in zip(at, born, strict=True)]
+    schema, flat = "at TIMESTAMP, born DATE", {"layout": "flat"}
+    part = {"range": between(topic, p0=(0, 3))}
+    job = typed(kafka, table, topic, schema, decode=flat)
+
+    def stored() -> list[tuple[str, str]]:
+        frame = table_of(spark, table).orderBy("_offset")
+        found = frame.selectExpr("date_format(at, \"yyyy-MM-dd'T'HH:mm:ssX\")", "string(born)")
+        return [tuple(row) for row in found.collect()]
+
+    produced(kafka, topic, values)
+    assert rangeland.land(job, spark).landed == 3
+    assert stored() == list(zip(at, born, strict=True))
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT past CHECK (born < '2026-01-01')")
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT recent CHECK (at < '2027-01-01')")
+    produced(kafka, topic, values)
+    assert rangeland.land(job, spark).landed == 3
+    again = typed(kafka, table, topic, schema, decode=flat, **part)
+    assert rangeland.backfill(again, spark, replace=True).landed == 3
+    assert stored() == list(zip(at, born, strict=True)) * 2
+    assert is_proved(spark, job)
+
+
 def test_a_plan_is_a_data_frame_and_a_transform_gets_one(
     kafka: KafkaCluster, spark: Any, table: str, topic: str, module: Any
 ) -> None:

@@ -485,9 +485,12 @@ def test_two_actions_on_one_frame_read_the_same_offsets(
     reader = spark.read.format("rangeland").option("topics", topic)
     frame = reader.option("servers", kafka.bootstrap[0]).load()
     assert frame.schema.simpleString() == CONTRACT
+    with_schema = reader.option("servers", kafka.bootstrap[0]).schema(frame.schema).load()
     before = rows_of(frame)
+    assert rows_of(with_schema) == before
     produce(kafka.bootstrap, topic, numbered_records(7), partition=1)
     assert rows_of(frame) == before
+    assert rows_of(with_schema) == before
     assert frame.count() == 25
     assert offsets_of(frame) == expected(p0=range(20), p1=range(5))
     again = reader.option("servers", kafka.bootstrap[0]).load()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import pickle
+from collections.abc import Mapping
+from typing import Any
 
+import pytest
+from pyspark.sql.types import StructType
+
+from rangeland.dataframe import datasource
 from rangeland.dataframe.datasource import RangelandSource
 from rangeland.dataframe.frozen_plan import KNOWN, job_of_options
 from rangeland.errors import JobFileError, UsageError
@@ -27,6 +33,32 @@ def test_tags_are_given_by_commas_or_as_a_list(text: str, tags: tuple[str, ...])
     assert job_of_options({**WHERE, "tags": text}).source.tags == tags
 
 
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
+    """The options of each plan that was made, without asking brokers or changing how we log."""
+    made: list[Mapping[str, str]] = []
+
+    def make(options: Mapping[str, str]) -> tuple[str, None, int]:
+        made.append(options)
+        return f"plan {len(made)}", None, 1
+
+    monkeypatch.setattr(datasource, "_plan_of", make)
+    monkeypatch.setattr(datasource, "configure", lambda _: None)
+    return made
+
+
+def test_each_action_on_a_frame_reads_the_plan_of_its_source(
+    plans: list[Mapping[str, str]],
+) -> None:
+    """PySpark makes the source once and pickles it, and for each action asks a copy for a reader.
+    It asks for no schema if the user gives one."""
+    pickled = pickle.dumps(RangelandSource(WHERE))
+    readers: list[Any] = [pickle.loads(pickled).reader(StructType()) for _ in range(3)]
+    assert [reader._plan for reader in readers] == ["plan 1"] * 3
+    assert plans == [WHERE]
+
+
+@pytest.mark.usefixtures("plans")
 def test_how_its_tasks_log_is_an_option() -> None:
     source = RangelandSource({**WHERE, "logLevel": "INFO", "logFormat": "json"})
     assert source._logging == LogSettings(LogLevel.INFO, LogFormat.JSON)

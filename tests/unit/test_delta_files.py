@@ -12,12 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
 from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.parquet_files import data_files as files_module
-from rangeland.delta.parquet_files.data_files import ROW_GROUP_BYTES, FileWriter, FileWriterSettings
+from rangeland.delta.parquet_files.data_files import (
+    ROW_GROUP_BYTES,
+    FileWriter,
+    FileWriterSettings,
+    write_whole_file,
+)
 from rangeland.delta.parquet_files.file_statistics import StatsCollector, upper_prefix
 from rangeland.delta.parquet_files.partition_values import escape, folder
 from rangeland.delta.stores.store_access import StoreSettings
@@ -90,6 +96,15 @@ def test_rows_come_back_as_they_were_given(tmp_path: Path, codec: str) -> None:
     assert file.path.endswith("parquet" if codec == "none" else f"{codec}.parquet")
     assert file.size_bytes == (tmp_path / file.path).stat().st_size
     assert file.rows == 800
+
+
+def test_files_say_which_calendar_their_dates_are_of(tmp_path: Path) -> None:
+    """As Spark does, by its version: one before 4.0 refuses dates before 1582 without it."""
+    (file,) = write(tmp_path, [rows(0, 5)], TableLayout(ROWS))
+    whole = tmp_path / "whole.parquet"
+    write_whole_file(pafs.LocalFileSystem(), str(whole), pa.table({"offset": [1]}))
+    for path in (tmp_path / file.path, whole):
+        assert pq.read_metadata(path).metadata == {b"org.apache.spark.version": b"3.5.0"}
 
 
 def test_zstd_compresses_as_hard_as_it_is_told(tmp_path: Path) -> None:
@@ -184,6 +199,15 @@ def test_names_and_values_are_escaped_as_hive_does() -> None:
     assert folder(columns, ("1", None)) == "d=1/x=__HIVE_DEFAULT_PARTITION__"
 
 
+def test_a_partition_value_may_have_the_character_that_no_path_can_have(tmp_path: Path) -> None:
+    schema = pa.schema([("s", pa.string()), ("offset", pa.int64())])
+    batch = pa.record_batch([["a\0b", "a%00b"], [0, 1]], schema=schema)
+    files = write(tmp_path, [batch], TableLayout(schema, (PartitionColumn("s", "s"),)))
+    assert [file.partition_values for file in files] == [{"s": "a\0b"}, {"s": "a%00b"}]
+    assert [Path(file.path).parent.name for file in files] == ["s=a%00b", "s=a%2500b"]
+    assert read(tmp_path, files)["offset"].to_pylist() == [0, 1]
+
+
 def test_rows_are_split_by_day_and_by_hour_in_utc(tmp_path: Path) -> None:
     by_day = TableLayout(ROWS, (PartitionColumn("date", "timestamp", Function.DATE),))
     days = write(tmp_path, [rows(0, 2000)], by_day)
@@ -198,8 +222,10 @@ def test_rows_are_split_by_day_and_by_hour_in_utc(tmp_path: Path) -> None:
 
 
 def test_a_partition_column_of_the_rows_is_not_in_the_files(tmp_path: Path) -> None:
-    layout = TableLayout(ROWS, (PartitionColumn("topic", "topic"), PartitionColumn("key", "key")))
     mixed = rows(0, 100)
+    mixed = mixed.set_column(0, pa.field("key", pa.string()), mixed["key"].cast(pa.string()))
+    columns = (PartitionColumn("topic", "topic"), PartitionColumn("key", "key"))
+    layout = TableLayout(mixed.schema, columns)
     files = write(tmp_path, [mixed], layout)
     assert "topic" not in read(tmp_path, files).column_names
     assert {f.partition_values["key"] for f in files} == {None, "k0", "k1", "k2", "k3", "k4"}

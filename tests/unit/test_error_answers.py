@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.errors import SparkUpgradeException
 
 from rangeland import errors
 from rangeland.cluster_settings import TlsSettings
@@ -33,6 +34,7 @@ from rangeland.errors import (
     MissingRequirement,
     RangelandError,
     StorageFailed,
+    TableRefused,
     Unreachable,
 )
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
@@ -236,6 +238,55 @@ def test_constraints_that_spark_fails_to_check_are_not_the_stores_fault(
     with pytest.raises(EngineFailed, match="could not check new rows: job aborted") as caught:
         first_violation(SimpleNamespace(columns=[]), (), PLAIN_COLUMNS)
     assert caught.value.data == RangelandError.data
+
+
+UPGRADE = "[INCONSISTENT_BEHAVIOR_CROSS_VERSION.PARSE_DATETIME_BY_NEW_PARSER] Fail to parse"
+
+
+def of_a_task(name: str, message: str) -> Any:
+    """What Spark 3.5 raises for an exception of a task: the job's, with that one as its cause."""
+    from py4j.protocol import Py4JJavaError
+
+    def java(name: str, message: str, cause: Any = None) -> Any:
+        about = SimpleNamespace(getName=lambda: name)
+        return SimpleNamespace(
+            getClass=lambda: about, getMessage=lambda: message, getCause=lambda: cause
+        )
+
+    class OfJava(Py4JJavaError):  # type: ignore[misc]
+        def __init__(self) -> None:
+            Exception.__init__(self)
+            self.java_exception = java(
+                "org.apache.spark.SparkException", "Job aborted", java(name, message)
+            )
+
+        def __str__(self) -> str:
+            return "An error occurred.\n: org.apache.spark.SparkException: Job aborted"
+
+    return OfJava()
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (SparkUpgradeException(UPGRADE), UPGRADE),
+        (of_a_task("org.apache.spark.SparkUpgradeException", UPGRADE), UPGRADE),
+        (of_a_task("org.apache.spark.SparkArithmeticException", "[DIVIDE_BY_ZERO]"), "[DIVIDE_BY"),
+    ],
+    ids=["upgrade", "upgrade in a task", "arithmetic in a task"],
+)
+def test_constraints_that_fail_on_a_row_would_fail_again(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    from pyspark.sql import functions
+
+    def fail(*_: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(functions, "coalesce", fail)
+    with pytest.raises(TableRefused, match="the table's constraints fail on new rows") as caught:
+        first_violation(SimpleNamespace(columns=[]), (), PLAIN_COLUMNS)
+    assert why in caught.value.why
 
 
 def test_a_worker_without_the_kernel_is_not_the_mistake_of_who_runs_the_command() -> None:

@@ -150,6 +150,18 @@ def test_a_store_that_is_full_or_denies_access_is_named() -> None:
         assert "grant write permission" in refused.do
 
 
+def test_dates_that_spark_refuses_to_read_are_refused_again() -> None:
+    """Such as those of the table's own files that do not say of which calendar they are."""
+    ancient = "[INCONSISTENT_BEHAVIOR_CROSS_VERSION.READ_ANCIENT_DATETIME] may get:\nreading dates"
+    upgrade = ("org.apache.spark.SparkUpgradeException", ancient)
+    job = ("org.apache.spark.SparkException", "Job aborted")
+    for error in (from_java(job, upgrade), Captured(upgrade)):
+        refused = failure_of(error)
+        assert (type(refused), refused.data) == (TableRefused, ALL_OR_NOTHING)
+        assert "READ_ANCIENT_DATETIME" in refused.why
+        assert "spark.sql.parquet.datetimeRebaseModeInRead" in refused.do
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -136,6 +136,21 @@ def test_a_partition_by_that_cannot_be_done_is_a_mistake_in_the_job(word: str) -
         parse_partition_by([word], ROWS)
 
 
+def test_a_table_that_is_partitioned_by_bytes_is_refused() -> None:
+    """Delta's log has partition values as text, which only some bytes are."""
+    for rows in (ROWS, ROWS.remove(ROWS.get_field_index("key"))):
+        with pytest.raises(TableRefused, match="is partitioned by key BINARY") as caught:
+            row_layout(table(partition_columns=("key",)), rows)
+        assert caught.value.facts["column"] == "key"
+        assert caught.value.do == "land in another table"
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(4)])
+def test_bytes_cannot_partition_a_new_table(kind: pa.DataType) -> None:
+    with pytest.raises(JobFileError, match="cannot partition"):
+        parse_partition_by(["id"], pa.schema([("id", kind)]))
+
+
 def test_a_new_table_has_the_columns_of_the_rows_and_of_its_partitions() -> None:
     made = new_table(ROWS, ["hour(timestamp)", "topic"])
     fields = {f["name"]: f["type"] for f in json.loads(made.schema_json)["fields"]}

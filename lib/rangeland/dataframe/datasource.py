@@ -1,8 +1,9 @@
 """``spark.read.format("rangeland")``: a plan as a Spark data source.
 
-The plan is made once, when ``load`` asks for the schema, and is part of the source: every
-action on the frame reads the same offsets, while other sources resolve "latest" again. An
-existing plan can be given instead. Reading a frame lands nothing and moves no checkpoint.
+The plan is made once, with the source, and is part of it: by ``load``, or by the first action on a
+frame whose ``schema`` was given. Every action reads the same offsets, while other sources resolve
+"latest" again. An existing plan can be given instead. Reading a frame lands nothing and moves no
+checkpoint.
 
 Options: ``servers``, or ``zookeeper`` where brokers are registered in one; ``topics`` (comma
 separated) or ``topicPattern``; ``from`` and ``until`` as in a job file, or as JSON;
@@ -52,27 +53,22 @@ class RangelandSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._frozen: tuple[Plan, ReadSettings, int] | None = None
-        self._logging = _log_settings({k.lower(): v for k, v in options.items()})
+        lowered = {k.lower(): v for k, v in options.items()}
+        self._logging = _log_settings(lowered)
+        if self._logging != current_settings():
+            configure(self._logging)
+        # Not later: Spark asks a copy of the source for each reader, and may ask for no schema.
+        self._plan, self._settings, self._min_tasks = _plan_of(lowered)
 
     @classmethod
     def name(cls) -> str:
         return "rangeland"
 
     def schema(self) -> StructType:
-        plan, settings, _ = self._freeze()
-        return from_arrow_schema(typed_rows(plan.dialect, settings.row_format))
+        return from_arrow_schema(typed_rows(self._plan.dialect, self._settings.row_format))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        plan, settings, min_tasks = self._freeze()
-        return _Reader(plan, settings, min_tasks, self._logging)
-
-    def _freeze(self) -> tuple[Plan, ReadSettings, int]:
-        if self._frozen is None:
-            if self._logging != current_settings():
-                configure(self._logging)
-            self._frozen = _plan_of({k.lower(): v for k, v in self.options.items()})
-        return self._frozen
+        return _Reader(self._plan, self._settings, self._min_tasks, self._logging)
 
 
 @dataclass

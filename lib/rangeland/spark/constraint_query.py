@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangeland.decode.columns import LogColumns
+from rangeland.delta.java_bridge.java_errors import java_chain
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
 from rangeland.errors import EngineFailed, RangelandError, TableRefused
-from rangeland.spark.spark_errors import first_line
+from rangeland.spark.spark_errors import MAX_LINE, first_line
 
 _WHICH = "_constraint_number"
+_CAUSED_BY_ROWS = {
+    "SparkArithmeticException",
+    "SparkArrayIndexOutOfBoundsException",
+    "SparkDateTimeException",
+    "SparkNumberFormatException",
+    "SparkUpgradeException",
+}
+"""Spark's own exceptions for a value that an expression cannot take. Spark 3.5 raises them only as
+causes of a job that was aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +63,13 @@ def first_violation(
         errors.ArrayIndexOutOfBoundsException,
         errors.DateTimeException,
         errors.NumberFormatException,
-    ) as error:  # caused by a row, so it would happen again
-        raise TableRefused(
-            "the table's constraints fail on new rows",
-            why=f"{texts}: {first_line(error)}; nothing was committed",
-            do="leave such records out or correct them in a transform, or change the table's "
-            "constraint, then run again",
-        ) from error
+        errors.SparkUpgradeException,
+    ) as error:
+        raise _row_error(texts, first_line(error)) from error
     except (errors.PySparkException, Py4JJavaError) as error:  # such as a file that is gone
+        for name, message in java_chain(error):
+            if name.rpartition(".")[2] in _CAUSED_BY_ROWS:
+                raise _row_error(texts, (message.splitlines() or [name])[0][:MAX_LINE]) from error
         failure = EngineFailed(
             "could not check new rows",
             why=first_line(error),
@@ -71,3 +80,13 @@ def first_violation(
         return None
     values = {name: row[spellings[name]] for name in place_columns if name in spellings}
     return ConstraintViolation(constraints[row[_WHICH]], RecordPlace.of(values, columns))
+
+
+def _row_error(constraints: str, reason: str) -> TableRefused:
+    """The error for a row that constraints fail on: they would fail on it again."""
+    return TableRefused(
+        "the table's constraints fail on new rows",
+        why=f"{constraints}: {reason}; nothing was committed",
+        do="leave such records out or correct them in a transform, or change the table's "
+        "constraint, then run again",
+    )

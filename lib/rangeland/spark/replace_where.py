@@ -21,7 +21,7 @@ from rangeland.delta.java_bridge.java_errors import java_chain, translate
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.column_mapping import shown_schema, stored_schema
 from rangeland.error_answers import PlanStage, at_stage
-from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed
+from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
@@ -37,6 +37,12 @@ logger = logging.getLogger(__name__)
 RECENT_COMMITS = 20
 """How many of the newest commits are searched for one that was made just now."""
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_OF_OUR_FILES = {
+    "__globPaths__": "false",  # [, {, * and ? in a path are no pattern
+    "datetimeRebaseMode": "CORRECTED",  # those of Rangeland 0.1 do not say so
+}
+_OLD_DATES = "READ_ANCIENT_DATETIME"
+"""How a Spark before 4.0 refuses old dates in files that do not say of which calendar they are."""
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 """How the names of Delta's exceptions about other writers begin (``DeltaConcurrentExceptions``)."""
 
@@ -88,8 +94,7 @@ def prepared_frame(
         for values, paths in groups.items():
             partition_values = dict(values)
             in_files = StructType([c for c in stored.fields if c.name not in partition_values])
-            # Otherwise Spark would treat [, {, * and ? in a path as a pattern.
-            reader = session.read.schema(in_files).option("__globPaths__", "false")
+            reader = session.read.schema(in_files).options(**_OF_OUR_FILES)
             rows = reader.parquet(*paths)
             columns = [
                 (
@@ -254,6 +259,13 @@ def _reason(chain: Sequence[tuple[str, str]]) -> str:
 
 
 def _spark_error(what: str, chain: Sequence[tuple[str, str]]) -> RangelandError:
+    if any(_OLD_DATES in message for _, message in chain):
+        return TableRefused(
+            what,
+            why=_reason(chain[-1:]),
+            do="set spark.sql.parquet.datetimeRebaseModeInRead to CORRECTED, unless Spark 2 or "
+            "an old Hive has written to the table, then run again",
+        )
     failure = translate(what, chain)
     if isinstance(failure, RangelandError) and not isinstance(failure, Bug):
         return failure

@@ -1,4 +1,4 @@
-"""Readers with their own settings for files that are missing or damaged.
+"""Readers with their own settings for files that are missing or damaged, and for old dates.
 
 Delta takes these settings from the session that a frame belongs to, and from no option of a reader;
 its writer does so for the rows that it keeps or replaces as well. The session may be the user's,
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 _MISSING = "spark.sql.files.ignoreMissingFiles"
 _CORRUPT = "spark.sql.files.ignoreCorruptFiles"
+_CALENDARS = (
+    "spark.sql.parquet.datetimeRebaseModeInWrite",
+    "spark.sql.parquet.int96RebaseModeInWrite",
+)
 
 
 class SessionCopy:
@@ -43,5 +47,7 @@ def ignoring_missing_files(spark: SparkSession) -> SessionCopy:
 
 def requiring_all_files(spark: SparkSession) -> SessionCopy:
     """A copy in which reading and writing fail if a file is gone or damaged, whatever the session
-    itself ignores."""
-    return SessionCopy(spark, {_MISSING: "false", _CORRUPT: "false"})
+    itself ignores. Old dates and times are written as they are, which a Spark before 4.0 refuses
+    by itself: Rangeland's own files have them like that, too."""
+    calendars = dict.fromkeys(_CALENDARS, "CORRECTED")
+    return SessionCopy(spark, {_MISSING: "false", _CORRUPT: "false", **calendars})

@@ -18,7 +18,7 @@ from rangeland.clock import wall_ms
 from rangeland.delta.ledger.event_codec import INDEXED, SCHEMA, from_row, stats_of, to_row
 from rangeland.delta.ledger.event_keys import EventKey, key_of
 from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
-from rangeland.delta.parquet_files.data_files import write_whole_file
+from rangeland.delta.parquet_files.data_files import open_parquet, write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, sync_file
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed
@@ -58,7 +58,7 @@ class LedgerFiles:
         try:
             rows = self._dataset([f"{self._root}/{path}" for path in paths])
             with self._store.open_output_stream(full) as sink:
-                writer = pq.ParquetWriter(sink, SCHEMA, compression="zstd", store_schema=False)
+                writer = open_parquet(sink, SCHEMA, compression="zstd")
                 for table in _row_groups(rows):
                     keys += table.select(INDEXED).to_pylist()
                     writer.write_table(table)

@@ -41,6 +41,9 @@ MAX_OPEN_FILES = 16
 mixed."""
 PAGE_BYTES = 1 << 20
 """Parquet's usual size of a page."""
+CALENDAR = {"org.apache.spark.version": "3.5.0"}
+"""Spark derives a file's calendar from the version that wrote it; 3.0 and later have Arrow's.
+Without a version, Spark before 4.0 refuses dates before 1582 and times before 1900."""
 
 logger = logging.getLogger(__name__)
 
@@ -215,14 +218,13 @@ class FileWriter:
         file.sink = self._store.open_output_stream(full)
         codec, level = self._settings.compression, self._settings.compression_level
         row_bytes = max(1, first.nbytes // first.num_rows)
-        file.parquet = pq.ParquetWriter(
+        file.parquet = open_parquet(
             file.sink,
             self._stored,
             compression=codec,
             compression_level=level if codec == "zstd" else None,
             data_page_size=PAGE_BYTES,
             write_batch_size=max(1, min(1024, PAGE_BYTES // row_bytes)),
-            store_schema=False,
             **_encodings(self._layout.file_schema, self._stored),
         )
         return file.parquet
@@ -264,12 +266,20 @@ class FileWriter:
         return f"{self._root}/{path}"
 
 
+def open_parquet(sink: Any, schema: pa.Schema, **settings: Any) -> pq.ParquetWriter:
+    """A writer of a Parquet file that any Spark reads as it is."""
+    parquet = pq.ParquetWriter(sink, schema, store_schema=False, **settings)
+    parquet.add_key_value_metadata(CALENDAR)
+    return parquet
+
+
 def write_whole_file(store: pafs.FileSystem, full: str, table: pa.Table) -> int:
     """Writes a Parquet file of one table, flushes it to disk if the store is local, and returns its
     size. Raises like ``FileWriter``."""
     try:
         with store.open_output_stream(full) as sink:
-            pq.write_table(table, sink, compression="zstd", store_schema=False)
+            with open_parquet(sink, table.schema, compression="zstd") as parquet:
+                parquet.write_table(table)
             size: int = sink.tell()
         sync_file(store, full)
     except OSError as error:

@@ -22,7 +22,7 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 Values = tuple[str | None, ...]
 
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(chr(code) for code in range(1, 32))
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(chr(code) for code in range(32))
 _RUNS_PER_VALUE = 4
 """The most runs for each value: with more, sorting the rows is cheaper than writing so many short
 pieces."""
@@ -33,7 +33,8 @@ _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns":
 
 
 def escape(text: str) -> str:
-    """Escapes a name or value for a partition path, as Hive and Spark do."""
+    """Escapes a name or value for a partition path, as Hive and Spark do, and NUL, which they leave
+    and no path can have."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
 
 
@@ -88,8 +89,6 @@ def spell(value: pa.Scalar) -> str | None:
         micros = value.cast(pa.timestamp("us", kind.tz), safe=False).value
         when = _EPOCH + dt.timedelta(microseconds=micros)
         return when.isoformat("T" if kind.tz else " ", "microseconds") + ("Z" if kind.tz else "")
-    if pt.is_binary(kind):
-        return bytes(plain).decode("utf-8", "replace")
     return str(plain)
 
 

@@ -100,7 +100,7 @@ def _parse(text: str, schema: pa.Schema) -> PartitionColumn:
         )
     field = schema.field(index)
     if call is None:
-        if pt.is_nested(field.type) or pt.is_binary(field.type):
+        if pt.is_nested(field.type) or delta_type(field.type) == "binary":
             raise JobFileError(
                 f"sink.partition_by {text}",
                 why=f"a column of type {field.type} cannot partition",
@@ -256,6 +256,8 @@ def _partitions(
     columns = []
     for name in metadata.partition_columns:
         table_type = table[name.lower()]["type"]
+        if table_type == "binary":
+            raise _binary_partition_error(metadata, name)
         if _index(row_schema, name) is not None:
             columns.append(PartitionColumn(name, name))
             continue
@@ -289,6 +291,15 @@ def _no_partition_error(metadata: TableMetadata, name: str, table_type: Any) -> 
         f"table {metadata.path} is partitioned by {name} {sql_type(table_type)}",
         why="the rows have no such column and the job file does not say how to compute it",
         do=do,
+        column=name,
+    )
+
+
+def _binary_partition_error(metadata: TableMetadata, name: str) -> TableRefused:
+    return TableRefused(
+        f"table {metadata.path} is partitioned by {name} BINARY",
+        why="Delta's log has the values of partitions as text, and not all bytes are text",
+        do="land in another table",
         column=name,
     )
 
