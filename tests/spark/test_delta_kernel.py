@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rangeland.delta.java_bridge.delta_kernel_loader import load_delta_kernel
+from rangeland.delta.java_bridge.hadoop_configuration import HadoopConf
 from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.stores.local_table_lock import LOCK_PATH
 from rangeland.delta.stores.store_access import StoreSettings
@@ -37,6 +39,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
     Snapshot,
 )
 from rangeland.errors import Conflict, TableRefused
+from rangeland.jvm.spark_jvm import without_context
 from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 from rangeland.testing.processes import PATIENCE_S
@@ -69,6 +72,35 @@ def fit(kernel: DeltaKernel, table: str) -> TableLayout:
 def test_where_there_is_no_table_there_is_none(kernel: DeltaKernel, table: str) -> None:
     assert kernel.load(table) is None
     assert kernel.store(table).kind is StoreKind.LOCAL
+
+
+def test_delta_kernel_has_the_settings_that_delta_for_spark_has(spark: Any) -> None:
+    prefix = "spark.io.delta.storage.S3DynamoDBLogStore.ddb"
+    given = {f"{prefix}.region": "eu-central-1", f"{prefix}.tableName": "orders_log"}
+    for name, value in given.items():
+        spark.conf.set(name, value)
+    try:
+        spark_has = spark._jsparkSession.sessionState().newHadoopConf()
+        kernel_has = DeltaKernel(spark)._conf.java
+    finally:
+        for name in given:
+            spark.conf.unset(name)
+    for name, value in given.items():
+        assert (spark_has.get(name), kernel_has.get(name)) == (value, value)
+    for name in ("spark.master", "fs.defaultFS"):
+        assert spark_has.get(name) == kernel_has.get(name)
+
+
+def test_delta_kernel_has_them_before_there_is_a_session(kernel: DeltaKernel, spark: Any) -> None:
+    name = "spark.io.delta.storage.S3DynamoDBLogStore.ddb.region"
+    system = spark._jvm.java.lang.System
+    system.setProperty(name, "eu-central-1")  # as spark-submit does for --conf
+    try:
+        jvm = without_context(spark.sparkContext._gateway)
+    finally:
+        system.clearProperty(name)
+    assert HadoopConf(jvm, load_delta_kernel(jvm)).java.get(name) == "eu-central-1"
+    assert jvm.hadoop.get(name) is None  # it is shared with others
 
 
 def test_spark_reads_what_was_appended(kernel: DeltaKernel, table: str, spark: Any) -> None:

@@ -268,6 +268,31 @@ def test_rows_that_were_prepared_before_a_constraint_are_checked_too(
 
 
 @pytest.mark.slow
+def test_rows_that_were_prepared_before_their_column_was_dropped_and_added_are_read_again(
+    kafka: KafkaCluster, spark: Any, sql: Sql, table: str, topic: str, monkeypatch: Any
+) -> None:
+    create(sql, table, Existing(BY_NAME))
+    create_topic(kafka.bootstrap, topic)
+    job = job_of(kafka.bootstrap, table, topic)
+    produce(kafka.bootstrap, topic, numbered_records(30), partition=0)
+
+    def killed(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(TargetWriter, "commit_outcome", killed)
+        with pytest.raises(KeyboardInterrupt):
+            rangeland.land(job, spark)
+    sql(f"ALTER TABLE delta.`{table}` DROP COLUMN value")
+    sql(f"ALTER TABLE delta.`{table}` ADD COLUMN value BINARY")
+    result = rangeland.land(job, spark)
+    assert result.landed == 30
+    assert any("read from the log again" in text for text in result.warnings)
+    assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
+    assert is_proved(spark, job)
+
+
+@pytest.mark.slow
 def test_a_record_without_what_must_not_be_null_is_named(
     kafka: KafkaCluster, spark: Any, sql: Sql, table: str, topic: str
 ) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.stores.store_access import StoreSettings
@@ -20,6 +22,7 @@ from rangeland.delta.table_schema.column_mapping import (
     NESTED_IDS,
     PHYSICAL_NAME,
     highest_id,
+    lacked_field,
     map_columns,
     shown_schema,
     stored_column,
@@ -27,6 +30,11 @@ from rangeland.delta.table_schema.column_mapping import (
 )
 from rangeland.delta.table_schema.schema_compatibility import row_layout
 from rangeland.delta.table_schema.schema_evolution import Evolution, evolve_schema, follow
+from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
+from rangeland.delta.transaction_log.table_commit import change_of
+from rangeland.delta.transaction_log.table_snapshot import Snapshot
+from rangeland.errors import StorageFailed
+from rangeland.model import DataFile
 from tests.unit.test_delta_files import ROWS, rows
 
 NAME = {"delta.columnMapping.mode": "name", HIGHEST_ID_PROPERTY: "40"}
@@ -151,3 +159,88 @@ def test_files_fit_only_if_the_table_has_their_numbers_or_never_had_them() -> No
     # It has one by now, and the files do not.
     plain = evolve_schema(table().schema_json, schema_json(MORE), are_written=True, highest_id=40)
     assert [one.field for one in plain.misfits] == ["at"]
+
+
+# --- files of a table that does not follow them -------------------------------------------------
+
+
+def prepared(folder: Path, metadata: TableMetadata) -> list[DataFile]:
+    """Files for a table, as a job prepares them whose columns the table does not follow."""
+    layout = row_layout(metadata, ROWS).layout
+    writer = FileWriter(FileWriterSettings(StoreSettings(str(folder)), layout))
+    writer.write(rows(0, 10))
+    return writer.close()
+
+
+def misfits_of(folder: Path, files: list[DataFile], now: TableMetadata) -> list[str]:
+    snapshot = SimpleNamespace(
+        path=str(folder), schema_json=now.schema_json, property=now.configuration.get
+    )
+    kernel = SimpleNamespace(storage=StoreSettings)
+    change = change_of(cast(DeltaKernel, kernel), cast(Snapshot, snapshot), "", files)
+    assert not change.is_any
+    return [one.field for one in change.misfits]
+
+
+def with_field(now: TableMetadata, column: str, **facts: Any) -> TableMetadata:
+    """The table after a change of one field."""
+    fields = json.loads(now.schema_json)["fields"]
+    changed = [f | facts if f["name"] == column else f for f in fields]
+    return replace(now, schema_json=json.dumps({"type": "struct", "fields": changed}))
+
+
+def test_files_do_not_fit_once_a_column_of_theirs_was_dropped_and_added(tmp_path: Path) -> None:
+    files = prepared(tmp_path, table())
+    assert misfits_of(tmp_path, files, table()) == []
+    renamed = with_field(table(), "value", name="payload")
+    assert misfits_of(tmp_path, files, renamed) == []
+    (old,) = (f for f in json.loads(table().schema_json)["fields"] if f["name"] == "value")
+    again = with_field(table(), "value", metadata={ID: 41, PHYSICAL_NAME: "p41"})
+    assert misfits_of(tmp_path, files, again) == [old["metadata"][PHYSICAL_NAME]]
+    unmapped = TableMetadata(
+        "file:/t", 1, schema_json(ROWS), configuration={"delta.columnMapping.mode": "none"}
+    )
+    assert misfits_of(tmp_path, prepared(tmp_path, unmapped), unmapped) == []
+    assert misfits_of(tmp_path, files, unmapped) == ["p1"]
+
+
+def test_files_that_others_have_removed_or_broken_fit_no_table(tmp_path: Path) -> None:
+    """Those that are gone are found when they are committed."""
+    gone, broken = *prepared(tmp_path, table()), *prepared(tmp_path, table())
+    (tmp_path / gone.path).unlink()
+    assert misfits_of(tmp_path, [gone], table()) == []
+    (tmp_path / broken.path).write_bytes(b"?" * broken.size_bytes)
+    with pytest.raises(StorageFailed, match="could not read the prepared file"):
+        misfits_of(tmp_path, [broken], table())
+
+
+INNER = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.struct([("z", pa.int8())])))])
+
+
+@pytest.mark.parametrize(
+    ("in_table", "in_files", "lacked"),
+    [
+        (INNER, INNER, None),
+        (INNER, pa.struct([INNER.field("x")]), None),
+        (pa.struct([INNER.field("x")]), INNER, "at.y"),
+        (pa.struct([("y", pa.list_(pa.struct([("q", pa.int8())])))]), INNER, "at.x"),
+        (
+            pa.struct([("x", pa.int64()), ("y", pa.list_(pa.struct([("q", pa.int8())])))]),
+            INNER,
+            "at.y.element.z",
+        ),
+        (pa.map_(pa.string(), INNER), pa.map_(pa.string(), INNER), None),
+        (
+            pa.map_(pa.string(), pa.struct([("x", pa.int32())])),
+            pa.map_(pa.string(), INNER),
+            "at.value.y",
+        ),
+        (pa.int32(), INNER, "at.x"),
+    ],
+)
+def test_nested_fields_are_looked_for_where_they_are(
+    in_table: pa.DataType, in_files: pa.DataType, lacked: str | None
+) -> None:
+    text = schema_json(pa.schema([pa.field("at", in_table), pa.field("b", pa.int32())]))
+    found = lacked_field(text, pa.schema([pa.field("at", in_files)]))
+    assert (None if found is None else found.name) == lacked

@@ -258,6 +258,7 @@ def test_stores_are_distinguished() -> None:
         ("", True),
         ("io.delta.storage.S3SingleDriverLogStore", True),
         ("org.apache.spark.sql.delta.storage.S3SingleDriverLogStore", True),
+        ("org.apache.spark.sql.delta.storage.DelegatingLogStore", True),
         ("io.delta.storage.GCSLogStore", True),
         ("io.delta.storage.S3DynamoDBLogStore", False),
         ("com.example.OwnLogStore", False),

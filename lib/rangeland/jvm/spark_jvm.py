@@ -11,12 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkJvm:
-    """A driver's JVM. ``gateway`` is py4j's, ``hadoop`` the Hadoop configuration of a Spark session
-    there, ``settings`` its SparkConf: reading all of its settings takes hundreds of calls."""
+    """A driver's JVM. ``gateway`` is py4j's, ``settings`` the SparkConf: reading all of it takes
+    hundreds of calls. ``hadoop`` is the Hadoop configuration that a Spark session there gives to
+    Delta, with all settings of the session; before there is one (``has_session``), it lacks those
+    of ``settings``."""
 
     gateway: Any
     hadoop: Any
     settings: Any
+    has_session: bool = True
 
     @property
     def classes(self) -> Any:
@@ -30,7 +33,8 @@ def jvm_of(spark: SparkSession) -> SparkJvm:
     if own is not None:
         return own
     context = spark.sparkContext
-    return SparkJvm(context._gateway, context._jsc.hadoopConfiguration(), context._jsc.sc().conf())
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    return SparkJvm(context._gateway, hadoop, context._jsc.sc().conf())
 
 
 def without_context(gateway: Any) -> SparkJvm:
@@ -38,7 +42,7 @@ def without_context(gateway: Any) -> SparkJvm:
     classes = gateway.jvm
     conf = classes.org.apache.spark.SparkConf()
     hadoop = classes.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf)
-    return SparkJvm(gateway, hadoop, conf)
+    return SparkJvm(gateway, hadoop, conf, has_session=False)
 
 
 def elements_of(collection: Any) -> list[Any]:

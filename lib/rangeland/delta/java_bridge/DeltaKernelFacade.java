@@ -49,6 +49,8 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.StringTokenizer;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.SparkConf;
+import scala.Tuple2;
 
 /**
  * What Delta Kernel offers as static methods and constructors, as methods of an object.
@@ -65,6 +67,16 @@ public class DeltaKernelFacade {
 
   public Engine engine(Configuration configuration) {
     return DefaultEngine.create(new ExclusiveFiles(configuration));
+  }
+
+  /** A copy with all settings of Spark, by the names that they have there. */
+  public Configuration withSettings(Configuration configuration, SparkConf settings) {
+    Configuration all = new Configuration(configuration);
+    Tuple2[] pairs = settings.getAll();
+    for (int number = 0; number < pairs.length; number++) {
+      all.set((String) pairs[number]._1(), (String) pairs[number]._2());
+    }
+    return all;
   }
 
   public String resolvePath(Engine engine, String path) {

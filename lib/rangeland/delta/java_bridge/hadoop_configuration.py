@@ -1,11 +1,15 @@
 """The Hadoop configuration for Delta Kernel, and its settings for a table's store.
 
-The configuration is a copy of the Spark session's. Spark and Delta name some settings differently:
-users set them in Spark only. ``store_access`` says how executors reach a store, ``store_kinds``
-whether several drivers may commit to it. Runs in the driver, over py4j.
+The configuration is a copy of the one that the Spark session gives to Delta, with all of the
+session's settings, since log stores have settings of their own. Delta for Spark and Delta Kernel
+name some settings differently: users set them in Spark only. ``store_access`` says how executors
+reach a store, ``store_kinds`` whether several drivers may commit to it. Runs in the driver, over
+py4j.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.s3_access import S3Keys
@@ -18,10 +22,11 @@ from rangeland.delta.stores.store_kinds import (
     scheme_of,
     store_capabilities,
 )
-from rangeland.errors import MissingRequirement
+from rangeland.errors import MissingRequirement, UsageError
 from rangeland.jvm.spark_jvm import SparkJvm
 
-_LOG_STORES = "spark.delta.logStore."
+# The second wins, as in Delta for Spark.
+_LOG_STORES = ("delta.logStore.", "spark.delta.logStore.")
 # Names of ``ExclusiveFiles.java``.
 _EXCLUSIVE = "rangeland.exclusive."
 _CONDITION = "fs.option.create.conditional.overwrite"
@@ -29,14 +34,18 @@ _CONDITION = "fs.option.create.conditional.overwrite"
 
 class HadoopConf:
     """The Hadoop configuration that Delta Kernel works with. ``java`` is Hadoop's own object, with
-    the log stores that are set for Spark's Delta."""
+    the log stores that are set for Spark's Delta. ``facade``: see ``load_delta_kernel``. Raises
+    UsageError for a log store that Delta Kernel cannot be given."""
 
-    def __init__(self, jvm: SparkJvm) -> None:
+    def __init__(self, jvm: SparkJvm, facade: Any) -> None:
         self._jvm = jvm.classes
-        self.java = self._jvm.org.apache.hadoop.conf.Configuration(jvm.hadoop)
-        for pair in jvm.settings.getAllWithPrefix(_LOG_STORES):
-            if pair._1().endswith(".impl"):
-                self.java.set(f"io.delta.kernel.logStore.{pair._1()}", pair._2())
+        if jvm.has_session:
+            self.java = self._jvm.org.apache.hadoop.conf.Configuration(jvm.hadoop)
+        else:
+            self.java = facade.withSettings(jvm.hadoop, jvm.settings)
+        for name, log_store in _log_stores(jvm.settings).items():
+            if name.endswith(".impl"):
+                self.java.set(f"io.delta.kernel.logStore.{name}", log_store)
         for scheme in (*S3_SCHEMES, LOCAL_SCHEME):
             self.java.setBoolean(
                 _EXCLUSIVE + scheme, is_replaceable_log_store(self._log_store(scheme))
@@ -89,3 +98,20 @@ class HadoopConf:
         ends = "Session" in credentials.getClass().getSimpleName()
         token = str(credentials.sessionToken()) if ends else None
         return S3Keys(str(credentials.accessKeyId()), str(credentials.secretAccessKey()), token)
+
+
+def _log_stores(settings: Any) -> dict[str, str]:
+    """The log stores that a SparkConf sets, by the ends of the settings' names."""
+    found: dict[str, str] = {}
+    for prefix in _LOG_STORES:
+        found |= {pair._1(): pair._2() for pair in settings.getAllWithPrefix(prefix)}
+    if not is_replaceable_log_store(of_all := found.get("class", "")):
+        raise UsageError(
+            f"spark.delta.logStore.class = {of_all} cannot be followed",
+            why="Delta Kernel, which commits what is landed, has log stores for single schemes, so "
+            "it would not exclude the writers that use this one",
+            do="set spark.delta.logStore.SCHEME.impl to that class instead, for the scheme of the "
+            "table (such as s3a), for all writers of the table",
+            setting="spark.delta.logStore.class",
+        )
+    return found

@@ -19,10 +19,19 @@ _SAFE_SCHEMES = frozenset(
 )
 LOCAL_SCHEME = "file"
 S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
-# Delta's own log stores. With any of them, two drivers can replace each other's commits on S3.
+# Delta's own log stores; the last chooses among the others. With any of them, two drivers can
+# replace each other's commits on S3.
 _DELTAS_OWN = frozenset(
     f"{name}LogStore"
-    for name in ("S3SingleDriver", "HDFS", "HadoopFileSystem", "Azure", "GCS", "Local")
+    for name in (
+        "S3SingleDriver",
+        "HDFS",
+        "HadoopFileSystem",
+        "Azure",
+        "GCS",
+        "Local",
+        "Delegating",
+    )
 )
 AZURE_SCHEMES = frozenset(["abfs", "abfss"])
 HDFS_SCHEMES = frozenset(["hdfs", "viewfs"])

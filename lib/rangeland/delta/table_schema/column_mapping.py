@@ -204,6 +204,41 @@ def _stored_type(
     return kind
 
 
+def lacked_field(schema_text: str, file_schema: pa.Schema) -> pa.Field | None:
+    """The first field of a file, by its name there (``a.b`` if nested), that the table with this
+    schema does not have, or not there; None if it has all of them."""
+    return _lacked(json.loads(schema_text), pa.struct(list(file_schema)), "")
+
+
+def _lacked(delta: Any, kind: pa.DataType, path: str) -> pa.Field | None:
+    for name, inner in _fields_inside(kind):
+        where = f"{path}.{name}" if path else name
+        types = _types_inside(delta)
+        if name not in types:
+            return pa.field(where, inner)
+        if (found := _lacked(types[name], inner, where)) is not None:
+            return found
+    return None
+
+
+def _fields_inside(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """What a type of a file consists of. Elements, keys and values have Delta's names."""
+    if pt.is_struct(kind):
+        return [(field.name, field.type) for field in kind]
+    if pt.is_map(kind):
+        return [("key", kind.key_type), ("value", kind.item_type)]
+    return [("element", kind.value_type)] if pt.is_list(kind) else []
+
+
+def _types_inside(delta: Any) -> dict[str, Any]:
+    """The same of Delta's types, by the names in files."""
+    if not isinstance(delta, dict):
+        return {}
+    if delta["type"] == "struct":
+        return {stored_name(field): field["type"] for field in delta["fields"]}
+    return {part: delta[key] for part, key in PARTS[delta["type"]].items()}
+
+
 def _with_number(field: pa.Field, number: object) -> pa.Field:
     if number is None:
         return field

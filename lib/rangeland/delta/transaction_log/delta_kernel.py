@@ -69,8 +69,8 @@ class DeltaKernel:
             jvm = jvm_of(spark)
             self._gateway = jvm.gateway
             self._jvm = jvm.classes
-            self._conf = HadoopConf(jvm)
             self._facade = load_delta_kernel(jvm)
+            self._conf = HadoopConf(jvm, self._facade)
             self.engine = self._facade.engine(self._conf.java)
             self._write = self._facade.write()
 

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
-from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY
+from rangeland.delta.table_schema.column_mapping import (
+    HIGHEST_ID_PROPERTY,
+    MODE_PROPERTY,
+    lacked_field,
+)
 from rangeland.delta.table_schema.schema_evolution import (
     Misfit,
     SchemaChange,
@@ -32,11 +39,13 @@ from rangeland.delta.transaction_log.table_snapshot import (
     Snapshot,
 )
 from rangeland.error_answers import PlanStage, at_stage
-from rangeland.errors import Conflict, RangelandError, TableRefused
+from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
 
+READERS = 8
+"""How many files are read at the same time."""
 logger = logging.getLogger(__name__)
 
 
@@ -105,14 +114,14 @@ class Restored:
 def commit_once(
     delta: DeltaKernel, table: str | Snapshot, request: CommitRequest, since: int = 0
 ) -> CommittedOutcome | NotCommitted | TableMoved:
-    """Commits exactly once. The ``schema`` of the request is the schema of its files: the table's
-    follows it in the same commit. If files are removed, a concurrent commit is a Conflict, and
-    TableMoved if the request expects a version.
+    """Commits exactly once. The ``schema_json`` of the request is the schema of its files: the
+    table's follows it in the same commit. If files are removed, a concurrent commit is a Conflict,
+    and TableMoved if the request expects a version.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it only
     shortens the search for the commit of an earlier call."""
     snapshot = _require_table(delta, table)
-    change = change_of(snapshot, request.schema_json)
+    change = change_of(delta, snapshot, request.schema_json, request.files)
     if change.misfits and not _has(snapshot, request):
         return FilesUnfit(change.misfits[0])
     new = replace(
@@ -208,10 +217,51 @@ def _may_try_again(latest: Snapshot, snapshot: Snapshot, request: CommitRequest)
     return is_set or is_evolved
 
 
-def change_of(snapshot: Snapshot, schema_json: str) -> SchemaChange:
-    """The change that files with this schema, which may be empty, make to a table's schema."""
+def change_of(
+    delta: DeltaKernel, snapshot: Snapshot, schema_json: str, files: Sequence[DataFile]
+) -> SchemaChange:
+    """The change that prepared files with this schema make to a table's. If it is empty, the table
+    does not follow it, but must have the columns of the files."""
     if not schema_json:
-        return SchemaChange()
+        return SchemaChange(misfits=_lacked_columns(delta, snapshot, files))
+    return _change_by_schema(snapshot, schema_json)
+
+
+def _lacked_columns(
+    delta: DeltaKernel, snapshot: Snapshot, files: Sequence[DataFile]
+) -> list[Misfit]:
+    """The columns that files have and the table no longer has: dropped ones, perhaps with others in
+    their place that have the same name, and would be null in these rows. Only tables that have, or
+    have had, column mapping allow that. The files themselves are asked, since drivers that share a
+    plan may have seen other columns."""
+    if not files or snapshot.property(MODE_PROPERTY) is None:
+        return []
+    store, root = delta.storage(snapshot.path).open()
+    with ThreadPoolExecutor(READERS) as pool:
+        schemas = pool.map(lambda file: _schema_in(store, f"{root}/{file.path}"), files)
+        distinct = dict.fromkeys(schema for schema in schemas if schema is not None)
+    lacked = (lacked_field(snapshot.schema_json, schema) for schema in distinct)
+    return [Misfit(f.name, str(f.type), str(f.type)) for f in lacked if f is not None]
+
+
+def _schema_in(store: pafs.FileSystem, path: str) -> pa.Schema | None:
+    """The schema of a Parquet file, None if it is gone: that is found under the table's lock."""
+    try:
+        with store.open_input_file(path) as source:
+            return pq.read_schema(source)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise store_error(error, path) from error
+    except pa.ArrowInvalid as error:
+        raise StorageFailed(
+            f"could not read the prepared file {path}",
+            why=str(error),
+            do="find out what has changed it, then remove it and run again: it is read again",
+        ) from error
+
+
+def _change_by_schema(snapshot: Snapshot, schema_json: str) -> SchemaChange:
     table = snapshot.schema_json
     highest = int(snapshot.property(HIGHEST_ID_PROPERTY) or 0)
     change = evolve_schema(table, schema_json, are_written=True, highest_id=highest)

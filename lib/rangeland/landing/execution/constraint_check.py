@@ -37,7 +37,7 @@ class ConstraintCheck:
         unchecked = [file for file in files if (file.path, constraints) not in self._passed]
         if not constraints or not unchecked:
             return None
-        change = table.change_by(schema_json)
+        change = table.change_by(schema_json, unchecked)
         if change.misfits:
             return None
         schema = table.schema.schema_of_files(change)

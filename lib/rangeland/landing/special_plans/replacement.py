@@ -122,7 +122,8 @@ class Replacement:
 
     def unfit(self, outcome: OutcomeEvent) -> table_commit.FilesUnfit | None:
         """The misfit of an outcome's files, if they do not fit the table as it is now."""
-        misfits = self._context.target.table.change_by(outcome.schema_json).misfits
+        table = self._context.target.table
+        misfits = table.change_by(outcome.schema_json, outcome.data_files).misfits
         return table_commit.FilesUnfit(misfits[0]) if misfits else None
 
     def commit_outcome(
@@ -142,7 +143,7 @@ class Replacement:
             if paths := table.gone_prepared_files(outcome.data_files):
                 return table_commit.FilesGone(paths)
             table.check_same_table()
-            change = table.change_by(outcome.schema_json)
+            change = table.change_by(outcome.schema_json, outcome.data_files)
             if change.misfits:
                 return table_commit.FilesUnfit(change.misfits[0])
             _, new, where = self._swap(ranges, outcome, change)

@@ -100,12 +100,14 @@ class TargetTable:
         paths = set(table_commit.gone_files(self.location.storage(), own))
         return [f for f in own if f.path in paths]
 
-    def change_by(self, schema_json: str) -> SchemaChange:
+    def change_by(self, schema_json: str, files: Sequence[DataFile] = ()) -> SchemaChange:
         """The change that files with this schema, which may be empty, make to the table's current
-        schema."""
+        schema. ``files``: those of which is asked whether they fit."""
         location = self.location
-        snapshot = location.delta.load(location.uri) if schema_json else None
-        return SchemaChange() if snapshot is None else table_commit.change_of(snapshot, schema_json)
+        snapshot = location.delta.load(location.uri) if schema_json or files else None
+        if snapshot is None:
+            return SchemaChange()
+        return table_commit.change_of(location.delta, snapshot, schema_json, files)
 
     def gone_prepared_files(self, files: Sequence[DataFile]) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
