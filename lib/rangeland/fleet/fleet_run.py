@@ -7,6 +7,7 @@ at any moment: the next run finishes each table's plan by itself.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -35,6 +36,8 @@ from rangeland.survey.survey_request import SurveyRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=CommandResult)
 MAX_TABLES_AT_A_TIME = 16
@@ -204,17 +207,16 @@ def run_all(
     progress.step(f"looking at {len(fleet.jobs)} tables")
     with ThreadPoolExecutor(parallel) as pool:
         all_jobs = list(pool.map(open_table, fleet.jobs))
-    opened_jobs = [job for job in all_jobs if isinstance(job, OpenedJob)]
     if kind.traits.resolves_bounds:
-        for job in opened_jobs:
-            job.ticket.announce(job.request)
+        all_jobs = [_announce_survey(job) for job in all_jobs]
     progress.step("asking for leaders and offsets")
-    largest_first = sorted(all_jobs, key=lambda job: -job.offsets_to_read())
+    largest_first = sorted(all_jobs, key=_offsets_to_read, reverse=True)
     progress.step(f"landing {len(fleet.jobs)} tables, {parallel} at a time")
     works = [(job.table_job, job.run) for job in largest_first]
     fleet_result = _work_side_by_side(works, fleet.failed, progress, parallel)
     job_results = _in_order(fleet_result.jobs, fleet.jobs)
     if kind.traits.moves_checkpoint:
+        opened_jobs = [job for job in all_jobs if isinstance(job, OpenedJob)]
         job_results = mirror_checkpoints(job_results, opened_jobs, progress)
     return replace(fleet_result, jobs=job_results)
 
@@ -275,6 +277,25 @@ class UnopenedJob:
         raise self.error
 
     def offsets_to_read(self) -> int:
+        return 0
+
+
+def _announce_survey(job: OpenedJob | UnopenedJob) -> OpenedJob | UnopenedJob:
+    """Lets an opened job wait for a shared survey. After an unforeseen error it is not run."""
+    try:
+        if isinstance(job, OpenedJob):
+            job.ticket.announce(job.request)
+    except Exception as error:  # one job's failure is its own, whatever it is
+        return UnopenedJob(job.table_job, error)
+    return job
+
+
+def _offsets_to_read(job: OpenedJob | UnopenedJob) -> int:
+    """The size of the job's work; 0 if it cannot be found out, which says nothing against it."""
+    try:
+        return job.offsets_to_read()
+    except Exception as error:  # if it lasts, it is raised where the job is run
+        logger.info("The size of the job %s is unknown: %s", job.table_job.job.name, error)
         return 0
 
 
