@@ -8,15 +8,16 @@ from typing import Any, cast
 import pytest
 
 from rangeland.cluster_access.cluster_lookup import cluster_of_brokers, look_up_cluster
-from rangeland.errors import Unreachable
+from rangeland.errors import Conflict, RangelandError, StorageFailed, Unreachable
 from rangeland.fleet import fleet_run, shared_survey
-from rangeland.fleet.fleet_result import FleetResult
-from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, run_all
+from rangeland.fleet.fleet_result import FleetResult, JobResult
+from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, mirror_checkpoints, run_all
 from rangeland.fleet.shared_survey import SharedSurveys
 from rangeland.fleet.table_job import TableJob
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.results import RunResult
 from rangeland.survey.survey_request import SurveyRequest
 
 SASL = "security: {sasl: {mechanism: PLAIN, username: a, password: '${env:NOT_THERE}'}}"
@@ -130,3 +131,104 @@ def test_a_job_of_unknown_size_is_run(session: Session, monkeypatch: pytest.Monk
     monkeypatch.setattr(fleet_run.OpenedJob, "offsets_to_read", offsets_to_read)
     assert session.run("a", "b").exit_code == 0
     assert session.landed == ["a", "b"]
+
+
+# --- the group of a template ----------------------------------------------------------------
+
+TEMPLATE = Job.parse(
+    "{job: all, source: {servers: [k:9092], topics: [a, b, c]}, "
+    "sink: {table: 'lake/{topic}'}, group: {id: g}}"
+)
+
+
+class MirroredTables:
+    """The tables of a template that have been run, and what is committed to its group."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.checkpoints: dict[str, int | Exception] = {"a": 5, "b": 6, "c": 7}
+        self.pushed: list[dict[Partition, int]] = []
+        self.warned: list[str] = []
+        self.step = self.job_done = lambda *_: None
+        monkeypatch.setattr(fleet_run, "checkpoint_offsets", self.checkpoint_offsets)
+        monkeypatch.setattr(fleet_run, "push_offsets", self.push_offsets)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+    def checkpoint_offsets(self, topic: Any) -> dict[Partition, int]:
+        offset = self.checkpoints[topic]
+        if isinstance(offset, Exception):
+            raise offset
+        return {Partition(topic, 0): offset}
+
+    def push_offsets(self, job: Job, cluster: Any, checkpoint: dict[Partition, int]) -> None:
+        self.pushed.append(checkpoint)
+
+    def mirror(self, **errors: RangelandError) -> dict[str, tuple[str, ...] | None]:
+        """Mirrors after runs, of which these have failed. Returns the warnings of each result."""
+        jobs = [self.opened(topic) for topic in self.checkpoints]
+        results = tuple(self.result(topic, errors.get(topic)) for topic in self.checkpoints)
+        found = mirror_checkpoints(results, jobs, self)
+        return {
+            table.removeprefix("lake/"): one.result and one.result.warnings
+            for one in found
+            if (table := one.table) is not None
+        }
+
+    def opened(self, topic: str) -> Any:
+        text = f"{{job: all, source: {{servers: [k:9092], topics: [{topic}]}}, "
+        job = Job.parse(text + f"sink: {{table: lake/{topic}}}}}")
+        table_job = TableJob(job, cast(Any, None), TEMPLATE)
+        nothing = cast(Any, None)
+        return fleet_run.OpenedJob(table_job, cast(Any, topic), nothing, nothing, nothing)
+
+    def result(self, topic: str, error: RangelandError | None) -> JobResult[RunResult]:
+        table = f"lake/{topic}"
+        landed = RunResult("all", "rangeland/all", 1, "landed", table, 1, (), 0.0)
+        return JobResult("all", table, None if error else landed, error, 0.0)
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> MirroredTables:
+    return MirroredTables(monkeypatch)
+
+
+def test_all_tables_of_a_template_are_mirrored_in_one_go(tables: MirroredTables) -> None:
+    assert tables.mirror() == {"a": (), "b": (), "c": ()}
+    assert tables.pushed == [{Partition("a", 0): 5, Partition("b", 0): 6, Partition("c", 0): 7}]
+
+
+def test_the_checkpoint_of_a_job_that_has_failed_is_not_mirrored(tables: MirroredTables) -> None:
+    found = tables.mirror(b=Conflict("rows of lake/b were removed"))
+    assert found == {"a": (), "b": None, "c": ()}
+    assert tables.pushed == [{Partition("a", 0): 5, Partition("c", 0): 7}]
+    assert tables.warned == []
+
+
+def test_where_all_have_failed_the_group_is_left_alone(tables: MirroredTables) -> None:
+    tables.mirror(**dict.fromkeys("abc", Unreachable("no broker answers")))
+    assert (tables.pushed, tables.warned) == ([], [])
+
+
+@pytest.mark.parametrize("error", [StorageFailed("the store is down"), KeyError("odd")])
+def test_a_table_that_cannot_be_read_is_warned_of_and_the_others_are_mirrored(
+    tables: MirroredTables, error: Exception
+) -> None:
+    tables.checkpoints["b"] = error
+    found = tables.mirror()
+    (warning,) = tables.warned
+    assert warning.startswith("the checkpoint is not mirrored: ")
+    assert found == {"a": (), "b": (warning,), "c": ()}
+    assert tables.pushed == [{Partition("a", 0): 5, Partition("c", 0): 7}]
+
+
+def test_a_group_that_cannot_be_written_is_warned_of_once_and_in_each_result(
+    tables: MirroredTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def push_offsets(*_: Any) -> None:
+        raise Unreachable("the coordinator does not answer")
+
+    monkeypatch.setattr(fleet_run, "push_offsets", push_offsets)
+    found = tables.mirror(b=Conflict("rows of lake/b were removed"))
+    (warning,) = tables.warned
+    assert found == {"a": (warning,), "b": None, "c": (warning,)}
