@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -135,6 +136,8 @@ def test_a_job_of_unknown_size_is_run(session: Session, monkeypatch: pytest.Monk
 
 # --- the group of a template ----------------------------------------------------------------
 
+CheckpointNow = Callable[[], dict[Partition, int]]
+
 TEMPLATE = Job.parse(
     "{job: all, source: {servers: [k:9092], topics: [a, b, c]}, "
     "sink: {table: 'lake/{topic}'}, group: {id: g}}"
@@ -161,8 +164,8 @@ class MirroredTables:
             raise offset
         return {Partition(topic, 0): offset}
 
-    def push_offsets(self, job: Job, cluster: Any, checkpoint: dict[Partition, int]) -> None:
-        self.pushed.append(checkpoint)
+    def push_offsets(self, job: Job, cluster: Any, checkpoint_now: CheckpointNow) -> None:
+        self.pushed.append(checkpoint_now())
 
     def mirror(self, **errors: RangelandError) -> dict[str, tuple[str, ...] | None]:
         """Mirrors after runs, of which these have failed. Returns the warnings of each result."""
@@ -220,6 +223,23 @@ def test_a_table_that_cannot_be_read_is_warned_of_and_the_others_are_mirrored(
     assert warning.startswith("the checkpoint is not mirrored: ")
     assert found == {"a": (), "b": (warning,), "c": ()}
     assert tables.pushed == [{Partition("a", 0): 5, Partition("c", 0): 7}]
+
+
+def test_a_table_that_can_no_longer_be_read_is_left_out_from_then_on(
+    tables: MirroredTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def push_offsets(job: Job, cluster: Any, checkpoint_now: CheckpointNow) -> None:
+        tables.push_offsets(job, cluster, checkpoint_now)
+        for b in (StorageFailed("the store is down"), 8):
+            tables.checkpoints |= {"a": 9, "b": b}
+            tables.push_offsets(job, cluster, checkpoint_now)
+
+    monkeypatch.setattr(fleet_run, "push_offsets", push_offsets)
+    found = tables.mirror()
+    (warning,) = tables.warned
+    assert found == {"a": (), "b": (warning,), "c": ()}
+    a, b, c = (Partition(topic, 0) for topic in "abc")
+    assert tables.pushed == [{a: 5, b: 6, c: 7}, {a: 9, c: 7}, {a: 9, c: 7}]
 
 
 def test_a_group_that_cannot_be_written_is_warned_of_once_and_in_each_result(

@@ -350,21 +350,26 @@ def mirror_checkpoints(
 
 
 def _mirror_template(
-    template: Job, jobs: Iterable[OpenedJob]
+    template: Job, jobs: Sequence[OpenedJob]
 ) -> dict[tuple[str, str], RangelandError]:
     """Commits the checkpoints of these jobs, and returns the errors of those whose is not."""
     errors: dict[tuple[str, str], RangelandError] = {}
-    offsets: dict[tuple[str, str], dict[Partition, int]] = {}
-    for job in jobs:
-        try:
-            offsets[job.names] = checkpoint_offsets(job.context)
-        except Exception as error:  # whatever it is, the landings are reported
-            errors[job.names] = _as_own_error(error)
-    checkpoint = {p: offset for of_job in offsets.values() for p, offset in of_job.items()}
+
+    def checkpoint_now() -> dict[Partition, int]:
+        checkpoint: dict[Partition, int] = {}
+        for job in jobs:
+            if job.names in errors:
+                continue
+            try:
+                checkpoint |= checkpoint_offsets(job.context)
+            except Exception as error:  # whatever it is, the landings are reported
+                errors[job.names] = _as_own_error(error)
+        return checkpoint
+
     try:
-        push_offsets(template, look_up_cluster(template), checkpoint)
+        push_offsets(template, look_up_cluster(template), checkpoint_now)
     except Exception as error:  # as above
-        errors |= dict.fromkeys(offsets, _as_own_error(error))
+        return {job.names: _as_own_error(error) for job in jobs} | errors
     return errors
 
 
