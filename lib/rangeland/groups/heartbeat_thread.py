@@ -120,7 +120,7 @@ class HeartbeatThread:
                     raise self._error from None
                 raise
 
-    def check_generation(self, generation: int | None) -> None:
+    def check_generation_is(self, generation: int | None) -> None:
         """Raises Fenced if this is not the generation that the driver is in."""
         with self._lock:
             current = self._membership.generation

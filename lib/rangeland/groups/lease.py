@@ -242,7 +242,7 @@ class GroupLease:
             )
 
         def mirror_owned() -> MirroredOffsets:
-            heartbeat.check_generation(generation)
+            heartbeat.check_generation_is(generation)
             owned = {p: offset for p, offset in checkpoint.items() if p in heartbeat.owned}
             return mirror(self.backend, self.group, owned, heartbeat.commit)
 

@@ -103,7 +103,7 @@ def _push(
         is_written = bool(mirrored.changed or mirrored.differing)
         newest = checkpoint_now() if is_written else checkpoint
         if newest == checkpoint:
-            _check_nobody_else_commits(group, mirrored)
+            _check_group_has_checkpoint(group, mirrored)
             return replace(mirrored, before=before)
         checkpoint = newest
     raise Conflict(
@@ -114,7 +114,7 @@ def _push(
     )
 
 
-def _check_nobody_else_commits(group: str, mirrored: MirroredOffsets) -> None:
+def _check_group_has_checkpoint(group: str, mirrored: MirroredOffsets) -> None:
     """Raises Conflict if the group does not have the offsets that were committed."""
     if mirrored.differing:
         p = mirrored.differing[0]
