@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.protocol_session import UnsupportedRequest
 from rangeland.errors import AccessDenied, Conflict, Unreachable
 from rangeland.groups.backend import GroupBackend, JoinRequest
 from rangeland.groups.kafka.group_backend import open_backend
@@ -177,7 +178,6 @@ def test_a_commit_without_the_right_is_denied() -> None:
         ("PreparingRebalance", "rebalancing"),
         ("CompletingRebalance", "rebalancing"),
         ("AwaitingSync", "rebalancing"),
-        ("Dead", "absent"),
     ],
 )
 def test_states_of_all_brokers_map_to_one_vocabulary(theirs: str, state: str) -> None:
@@ -208,7 +208,12 @@ def test_members_of_a_group_of_another_protocol_hold_nothing_and_are_not_ours() 
     assert (holder.partitions, holder.is_ours) == (frozenset(), False)
 
 
-def test_a_group_of_the_newer_protocol_is_shown() -> None:
+DEAD_CODES = ["GROUP_ID_NOT_FOUND", "NONE"]
+"""What coordinators of 4.0 and later answer with the state Dead, and earlier ones."""
+
+
+@pytest.mark.parametrize("dead", DEAD_CODES)
+def test_a_group_of_the_newer_protocol_is_shown(dead: str) -> None:
     held = m.HeldTopic(topic_id=None, topic_name="orders", partitions=(0, 1))
     nothing = m.HeldTopics(topic_partitions=())
 
@@ -224,7 +229,7 @@ def test_a_group_of_the_newer_protocol_is_shown() -> None:
             member_type=member_type,
         )
 
-    absent = described(state="Dead", code="GROUP_ID_NOT_FOUND")
+    absent = described(state="Dead", code=dead)
     there = newer(member("m-1", "rangeland", 1), member("m-2", "rangeland", 0))
     _, backend = a_backend(found(), absent, there)
     view = backend.view("g")
@@ -233,11 +238,34 @@ def test_a_group_of_the_newer_protocol_is_shown() -> None:
     assert [holder.is_ours for holder in view.members] == [False, True]
 
 
+@pytest.mark.parametrize("dead", DEAD_CODES)
 @pytest.mark.parametrize("code", ["GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"])
-def test_a_group_that_does_not_exist_is_absent(code: str) -> None:
-    missing = described(state="Dead", code="GROUP_ID_NOT_FOUND")
+def test_a_group_that_does_not_exist_is_absent(code: str, dead: str) -> None:
+    missing = described(state="Dead", code=dead)
     _, backend = a_backend(found(), missing, newer(code=code))
     assert backend.view("g").state == "absent"
+
+
+def test_a_group_is_absent_where_brokers_do_not_know_the_newer_protocol() -> None:
+    unknown = UnsupportedRequest("no version of ConsumerGroupDescribe is supported by both sides")
+    script = found(), described(state="Dead"), (m.ConsumerGroupDescribeRequest, unknown)
+    _, backend = a_backend(*script)
+    assert backend.view("g").state == "absent"
+
+
+def test_a_consumer_of_the_newer_protocol_is_not_joined() -> None:
+    consumer = m.ConsumerMember(
+        member_id="m-1",
+        member_epoch=1,
+        client_id="other",
+        client_host="/10.0.0.8",
+        subscribed_topic_names=("orders",),
+        assignment=m.HeldTopics(topic_partitions=()),
+        target_assignment=m.HeldTopics(topic_partitions=()),
+    )
+    _, backend = a_backend(found(), described(state="Dead"), newer(consumer))
+    with pytest.raises(Conflict, match="group g is in use: member m-1"):
+        backend.join(JOINING)
 
 
 # --- before a join ------------------------------------------------------------------------

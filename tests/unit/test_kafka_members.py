@@ -299,6 +299,15 @@ def test_a_commit_carries_member_and_generation() -> None:
     )
 
 
+def test_a_partition_of_another_member_is_not_committed() -> None:
+    io, member = a_join(joined(), synced(ONE))
+    with pytest.raises(Fenced, match="orders/1 is not among its partitions"):
+        member.commit({ALL[0]: 7, ALL[1]: 8})
+    assert io.requests(m.OffsetCommitRequest) == []
+    io.then(committed())
+    member.commit({ALL[0]: 7})
+
+
 def test_no_offsets_send_no_request() -> None:
     io, member = a_member()
     member.commit({})

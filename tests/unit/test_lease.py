@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from rangeland.groups import lease
 from rangeland.groups.backend import GroupMember, GroupState, GroupView, JoinRequest
 from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.groups.lease import GroupLease
 from rangeland.model import Partition
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
+from tests.unit.test_heartbeat_thread import until
 
 PARTITIONS = tuple(Partition("t", n) for n in range(2))
 SESSION_MS = 5_000
@@ -70,6 +73,84 @@ def test_a_driver_that_was_out_looks_at_the_checkpoint_again_before_it_commits(
     seat.place.mirror(lambda: next(looks), set, to_the_end=True)
     assert group.offsets == dict.fromkeys(PARTITIONS, 8)
     assert seat.warnings == []
+
+
+# --- another driver lands, mirrors and leaves meanwhile ----------------------------------------
+
+P0, P1 = PARTITIONS
+
+
+class TwoDrivers:
+    """Two drivers with one partition each, and the checkpoint of their table. The group has the
+    offsets of a landing before the latest one."""
+
+    def __init__(self, groups: InMemoryGroups, mine: Seat) -> None:
+        self.mine = mine
+        self.other = Seat(groups, "b")
+        until(lambda: mine.keeper.owned == {P0})
+        self.offsets = groups.group("g").offsets
+        self.offsets |= {P0: 3, P1: 3}
+        self.checkpoint = {P0: 5, P1: 5}
+        self.marks = {(P0, 3), (P1, 3), (P0, 5), (P1, 5)}
+        self.reads = 0
+
+    def read_checkpoint(self) -> dict[Partition, int]:
+        self.reads += 1
+        return dict(self.checkpoint)
+
+    def land_elsewhere_and_leave(self) -> None:
+        """The other driver lands more of its partition, mirrors that and leaves, and the heartbeat
+        thread of this one takes part in the rebalance."""
+        self.checkpoint[P1] = 9
+        self.marks.add((P1, 9))
+        self.other.place.mirror(lambda: self.checkpoint, lambda: self.marks, to_the_end=False)
+        assert self.offsets[P1] == 9
+        self.other.keeper.close()
+        until(lambda: self.mine.keeper.owned == {P0, P1})
+
+
+@pytest.fixture
+def two(groups: InMemoryGroups, seat: Seat) -> Iterator[TwoDrivers]:
+    found = TwoDrivers(groups, seat)
+    yield found
+    found.other.keeper.close()
+
+
+def test_a_checkpoint_of_an_earlier_generation_is_not_committed(two: TwoDrivers) -> None:
+    def read_checkpoint() -> dict[Partition, int]:
+        found = two.read_checkpoint()
+        if two.reads == 1:
+            two.land_elsewhere_and_leave()
+        return found
+
+    # What the landing before this one knew of: a warning would blame another client.
+    two.mine.place.mirror(read_checkpoint, lambda: {(P0, 3), (P1, 3), (P1, 5)}, to_the_end=True)
+    assert two.offsets == {P0: 5, P1: 9}
+    assert two.reads == 2
+    assert two.mine.warnings == []
+
+
+def test_what_another_driver_has_left_is_mirrored_as_it_is_then(
+    two: TwoDrivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        two.land_elsewhere_and_leave()
+
+    monkeypatch.setattr(lease, "time", SimpleNamespace(sleep=sleep))
+    two.mine.place.mirror(two.read_checkpoint, lambda: {(P0, 3), (P1, 3), (P1, 5)}, to_the_end=True)
+    assert two.offsets == {P0: 5, P1: 9}
+    assert (len(pauses), two.reads) == (1, 2)
+    assert two.mine.warnings == []
+
+
+def test_the_checkpoint_is_read_once_where_nobody_is_waited_for(two: TwoDrivers) -> None:
+    two.offsets[P1] = 5
+    two.mine.place.mirror(two.read_checkpoint, lambda: two.marks, to_the_end=True)
+    assert two.offsets == {P0: 5, P1: 5}
+    assert two.reads == 1
 
 
 def test_nothing_landed_is_nothing_to_push(seat: Seat, groups: InMemoryGroups) -> None:

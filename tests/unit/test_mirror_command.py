@@ -6,19 +6,22 @@ import io
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.console import RenderableType
 
 from rangeland.cli.command_line import main
 from rangeland.errors import Conflict, JobFileError
+from rangeland.groups import mirror_command
 from rangeland.groups.backend import GroupMember, GroupState, GroupView
-from rangeland.groups.mirror_command import (
-    check_group_is_empty,
-    group_of,
-)
+from rangeland.groups.mirror_command import check_group_is_empty, group_of, push_offsets
+from rangeland.groups.offset_mirror import MirroredOffsets
 from rangeland.job import Job
-from rangeland.model import Partition
+from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.planning.incarnation import LogMark
+from rangeland.progress_events import NoProgress
 from rangeland.query_results import (
     GroupStatus,
     MirroredPartition,
@@ -29,6 +32,7 @@ from rangeland.query_results import (
 from rangeland.render.group_view import group_lines, render_mirror
 from rangeland.render.status_view import render_status
 from rangeland.render.text_drawing import console_for
+from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 RESULT = MirrorResult(
@@ -80,6 +84,106 @@ def test_a_group_with_members_is_left_alone_and_they_are_named() -> None:
     with pytest.raises(Conflict, match="a run of this job is under way"):
         check_group_is_empty("g", GroupView(GroupState.STABLE, (GroupMember("m-1", is_ours=True),)))
     check_group_is_empty("g", GroupView(GroupState.EMPTY))
+
+
+# --- runs of the job meanwhile ------------------------------------------------------------------
+
+JOB = Job.parse(
+    "{job: hourly, source: {servers: [h:1], topics: [orders]}, sink: {table: t}, group: {id: g}}"
+)
+
+
+class LandingMeanwhile:
+    """A group, and a table in which a run of the job lands and which it mirrors: after each look at
+    the checkpoint, as long as there are checkpoints left."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *checkpoints: int) -> None:
+        self.groups = InMemoryGroups()
+        self.offsets = self.groups.group("g").offsets
+        self.offsets[P0] = 1
+        self.checkpoints = list(checkpoints)
+        self.reads = 0
+        backend = InMemoryGroupBackend(self.groups, "mirror")
+        monkeypatch.setattr(mirror_command, "open_backend", lambda job, cluster: backend)
+
+    def read_checkpoint(self) -> dict[Partition, int]:
+        self.reads += 1
+        current = self.checkpoints[0]
+        if self.checkpoints[1:]:
+            del self.checkpoints[0]
+            self.offsets[P0] = self.checkpoints[0]
+        return {P0: current}
+
+    def push(self) -> MirroredOffsets:
+        mirrored, _ = push_offsets(JOB, cast(Any, None), self.read_checkpoint)
+        return mirrored
+
+
+def test_a_run_that_lands_meanwhile_is_not_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = LandingMeanwhile(monkeypatch, 5, 9)
+    mirrored = table.push()
+    assert table.offsets == {P0: 9}
+    assert (mirrored.checkpoint, mirrored.before, mirrored.after) == ({P0: 9}, {P0: 9}, {P0: 9})
+    assert table.reads == 3
+
+
+def test_the_checkpoint_is_read_again_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = LandingMeanwhile(monkeypatch, 5)
+    assert table.push().before == {P0: 1}
+    assert table.reads == 2
+    assert table.push().changed == ()
+    assert table.reads == 3
+
+
+def test_a_checkpoint_that_moves_each_time_is_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = LandingMeanwhile(monkeypatch, *range(5, 20))
+    with pytest.raises(Conflict, match="the checkpoint moved each of the 3 times") as caught:
+        table.push()
+    assert "they mirror the checkpoint themselves" in caught.value.do
+    assert table.reads == 4
+
+
+def test_offsets_of_a_run_that_has_landed_meanwhile_are_not_those_of_another_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = LandingMeanwhile(monkeypatch, 5, 9)
+    backend = mirror_command.open_backend(JOB, cast(Any, None))
+    commit = backend.commit
+
+    def commit_and_lose(group: str, offsets: dict[Partition, int]) -> None:
+        commit(group, offsets)
+        table.offsets[P0] = 9  # the run mirrors in this moment
+
+    monkeypatch.setattr(backend, "commit", commit_and_lose)
+    table.offsets[P0] = 1
+    assert table.push().after == {P0: 9}
+    monkeypatch.setattr(table, "checkpoints", [5])
+    with pytest.raises(Conflict, match="another client commits to it"):
+        table.push()
+
+
+def test_the_command_reads_ledger_and_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = LandingMeanwhile(monkeypatch, 5, 7, 9)
+    refreshed: list[bool] = []
+
+    def position(application: str) -> Any:
+        marks = {p: LogMark(offset, None) for p, offset in table.read_checkpoint().items()}
+        return SimpleNamespace(topics=("orders",), checkpoint=marks)
+
+    target = SimpleNamespace(
+        ledger=SimpleNamespace(refresh=lambda: refreshed.append(True)),
+        identity=SimpleNamespace(check_table_and_ledger_agree=lambda: None),
+        history=SimpleNamespace(position=position),
+    )
+    log = LogState(P0, Leader(1, Address("h", 1)), 0, 20, None)
+    survey = Survey(taken_at_ms=0, logs={P0: log})
+    monkeypatch.setattr(mirror_command, "open_target", lambda *_: target)
+    monkeypatch.setattr(mirror_command, "check_rows_remain", lambda *_: None)
+    monkeypatch.setattr(mirror_command, "survey_of", lambda *_, **__: survey)
+    found = mirror_command.push(JOB, cast(Any, None), NoProgress())
+    assert table.offsets == {P0: 9}
+    assert (len(refreshed), table.reads) == (3, 4)
+    assert [(p.checkpoint, p.after) for p in found.partitions] == [(9, 9)]
 
 
 def test_a_job_without_a_group_is_told_what_to_add() -> None:

@@ -7,9 +7,10 @@ at any moment: the next run finishes each table's plan by itself.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +25,9 @@ from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
 from rangeland.groups.mirror_command import push_offsets
 from rangeland.groups.run_lease import checkpoint_offsets
+from rangeland.job import Job
 from rangeland.landing.landing_context import LandingContext
+from rangeland.model import Partition
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
@@ -35,6 +38,8 @@ from rangeland.survey.survey_request import SurveyRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=CommandResult)
 MAX_TABLES_AT_A_TIME = 16
@@ -204,17 +209,16 @@ def run_all(
     progress.step(f"looking at {len(fleet.jobs)} tables")
     with ThreadPoolExecutor(parallel) as pool:
         all_jobs = list(pool.map(open_table, fleet.jobs))
-    opened_jobs = [job for job in all_jobs if isinstance(job, OpenedJob)]
     if kind.traits.resolves_bounds:
-        for job in opened_jobs:
-            job.ticket.announce(job.request)
+        all_jobs = [_announce_survey(job) for job in all_jobs]
     progress.step("asking for leaders and offsets")
-    largest_first = sorted(all_jobs, key=lambda job: -job.offsets_to_read())
+    largest_first = sorted(all_jobs, key=_offsets_to_read, reverse=True)
     progress.step(f"landing {len(fleet.jobs)} tables, {parallel} at a time")
     works = [(job.table_job, job.run) for job in largest_first]
     fleet_result = _work_side_by_side(works, fleet.failed, progress, parallel)
     job_results = _in_order(fleet_result.jobs, fleet.jobs)
     if kind.traits.moves_checkpoint:
+        opened_jobs = [job for job in all_jobs if isinstance(job, OpenedJob)]
         job_results = mirror_checkpoints(job_results, opened_jobs, progress)
     return replace(fleet_result, jobs=job_results)
 
@@ -249,6 +253,11 @@ class OpenedJob:
     request: SurveyRequest
     """The survey that its first plan needs."""
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of job and table, which no other job has both of."""
+        return (self.table_job.job.name, self.table_job.table)
+
     def run(self) -> RunResult:
         return land_plans(self.context)
 
@@ -278,6 +287,25 @@ class UnopenedJob:
         return 0
 
 
+def _announce_survey(job: OpenedJob | UnopenedJob) -> OpenedJob | UnopenedJob:
+    """Lets an opened job wait for a shared survey. After an unforeseen error it is not run."""
+    try:
+        if isinstance(job, OpenedJob):
+            job.ticket.announce(job.request)
+    except Exception as error:  # one job's failure is its own, whatever it is
+        return UnopenedJob(job.table_job, error)
+    return job
+
+
+def _offsets_to_read(job: OpenedJob | UnopenedJob) -> int:
+    """The size of the job's work; 0 if it cannot be found out, which says nothing against it."""
+    try:
+        return job.offsets_to_read()
+    except Exception as error:  # if it lasts, it is raised where the job is run
+        logger.info("The size of the job %s is unknown: %s", job.table_job.job.name, error)
+        return 0
+
+
 def _check_only_its_topic_has_landed(table_job: TableJob, landed: Iterable[str]) -> None:
     (topic,) = table_job.job.source.topics
     if other_topics := sorted(set(landed) - {topic}):
@@ -304,33 +332,53 @@ def mirror_checkpoints(
     opened: Sequence[OpenedJob],
     progress: JobsProgress,
 ) -> tuple[JobResult[RunResult], ...]:
-    """Commits the checkpoints of a template's tables to its group, in one go. A failure is a
-    warning in their results: the rows are safe, and the next run commits them."""
+    """Commits the checkpoints of a template's tables to its group, in one go, except for jobs that
+    have failed: their tables may lack rows. A failure is a warning in the results of its jobs: the
+    rows are safe, and the next run commits them."""
+    succeeded = {(result.job, result.table) for result in job_results if result.error is None}
     for template, jobs in groupby(opened, key=lambda job: job.table_job.template):
-        if template is None or template.group is None:
+        of_template = [job for job in jobs if job.names in succeeded]
+        if template is None or template.group is None or not of_template:
             continue
-        of_template = list(jobs)
         progress.step(f"mirroring the checkpoint to the group {template.group.id}")
-        try:
-            checkpoint = {
-                p: offset
-                for job in of_template
-                for p, offset in checkpoint_offsets(job.context).items()
-            }
-            push_offsets(template, look_up_cluster(template), checkpoint)
-        except Exception as error:  # whatever it is, the landings are reported
-            text = f"the checkpoint is not mirrored: {_as_own_error(error)}"
+        errors = _mirror_template(template, of_template)
+        texts = {x: f"the checkpoint is not mirrored: {error}" for x, error in errors.items()}
+        for text in dict.fromkeys(texts.values()):
             progress.warn(text)
-            tables = {job.table_job.table for job in of_template}
-            job_results = tuple(
-                _add_warning(result, text) if result.table in tables else result
-                for result in job_results
-            )
+        job_results = tuple(_add_warning(result, texts) for result in job_results)
     return job_results
 
 
-def _add_warning(job_result: JobResult[RunResult], text: str) -> JobResult[RunResult]:
-    if job_result.result is None:
+def _mirror_template(
+    template: Job, jobs: Sequence[OpenedJob]
+) -> dict[tuple[str, str], RangelandError]:
+    """Commits the checkpoints of these jobs, and returns the errors of those whose is not."""
+    errors: dict[tuple[str, str], RangelandError] = {}
+
+    def checkpoint_now() -> dict[Partition, int]:
+        checkpoint: dict[Partition, int] = {}
+        for job in jobs:
+            if job.names in errors:
+                continue
+            try:
+                checkpoint |= checkpoint_offsets(job.context)
+            except Exception as error:  # whatever it is, the landings are reported
+                errors[job.names] = _as_own_error(error)
+        return checkpoint
+
+    try:
+        push_offsets(template, look_up_cluster(template), checkpoint_now)
+    except Exception as error:  # as above
+        return {job.names: _as_own_error(error) for job in jobs} | errors
+    return errors
+
+
+def _add_warning(
+    job_result: JobResult[RunResult], texts: Mapping[tuple[str, str], str]
+) -> JobResult[RunResult]:
+    """A job's result with its own one of these texts, if it has one."""
+    text = texts.get((job_result.job, job_result.table or ""))
+    if text is None or job_result.result is None:
         return job_result
     warnings = (*job_result.result.warnings, text)
     return replace(job_result, result=replace(job_result.result, warnings=warnings))

@@ -109,8 +109,12 @@ class SharedSurveys:
 
     def add(self, ticket: SurveyTicket, request: SurveyRequest) -> None:
         """Lets a ticket wait for a shared survey, unless another job has another checkpoint of one
-        of its topics."""
-        key = _SharingKey.of(ticket.job)
+        of its topics, or the job's cluster cannot be looked up."""
+        try:
+            key = _SharingKey.of(ticket.job)
+        except RangelandError as error:  # raised where the job takes its own survey
+            logger.info("The job %s takes its own survey: %s", ticket.job.name, error)
+            return
         checkpoints = checkpoints_by_topic(request)
         with self._lock:
             cluster = self._clusters.setdefault(key, _ClusterSurvey())
@@ -143,7 +147,7 @@ class SharedSurveys:
         try:
             cluster.survey = self.take(cluster.tickets[0].job, merge_requests(requests))
             cluster.taken_at = self._clock()
-        except RangelandError as error:
+        except Exception as error:  # whatever it is, a shared survey only saves time
             logger.info("Each of %d jobs takes its own survey: %s", len(requests), error)
             cluster.survey = None
             for ticket in cluster.tickets:

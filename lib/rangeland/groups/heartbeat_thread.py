@@ -61,6 +61,11 @@ class HeartbeatThread:
             return self._membership.owned
 
     @property
+    def generation(self) -> int:
+        with self._lock:
+            return self._membership.generation
+
+    @property
     def must_stop(self) -> bool:
         """The driver has to stop reading: the group rebalances, or its partitions have new owners.
         False while the backend does not answer: no rebalance can complete then."""
@@ -114,6 +119,20 @@ class HeartbeatThread:
                 if self._error is not None:
                     raise self._error from None
                 raise
+
+    def check_generation_is(self, generation: int | None) -> None:
+        """Raises Fenced if this is not the generation that the driver is in."""
+        with self._lock:
+            current = self._membership.generation
+            if generation != current:
+                raise Fenced(
+                    f"member {self.member_id} has begun generation {current}",
+                    why="the checkpoint was read before it",
+                    do="run the job again",
+                    group=self._membership.joining.group,
+                    member=self.member_id,
+                    generation=current,
+                )
 
     def exclusively(self, request: Callable[[], T]) -> T:
         """Runs a request to the backend while no other request is in flight."""

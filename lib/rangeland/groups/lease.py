@@ -29,7 +29,8 @@ from rangeland.wording import count_noun
 ABSENT = GroupView(GroupState.ABSENT)
 POLL_S = 0.5
 TRIES = 3
-"""Each failure takes a rebalance just before the commit: three in a row are no accident."""
+"""Each failure takes a rebalance between the look at the checkpoint and the commit: three in a row
+are no accident."""
 GRACE_S = 5
 """The time that the remaining members have to rebalance after a session timeout."""
 Report = Callable[[str], None]
@@ -141,7 +142,7 @@ class GroupLease:
         self._step(f"mirroring the checkpoint to the group {self.group}")
         mirror_again = partial(self._mirror_newest, checkpoint_now, earlier)
         try:
-            checkpoint = mirror_again(self._of_the_group(checkpoint_now()))
+            checkpoint = mirror_again()
             if to_the_end:
                 self._wait_for_others(checkpoint, mirror_again)
         except RangelandError as error:
@@ -151,23 +152,27 @@ class GroupLease:
             )
 
     def _mirror_newest(
-        self, checkpoint_now: CheckpointNow, earlier: EarlierMarks, checkpoint: dict[Partition, int]
+        self, checkpoint_now: CheckpointNow, earlier: EarlierMarks
     ) -> dict[Partition, int]:
-        """Mirrors this checkpoint, or a newer one if this driver was not a member for a while:
-        others may have landed meanwhile. Returns the mirrored checkpoint."""
-        for _ in range(TRIES - 1):
+        """Mirrors the checkpoint and returns it. It is read in the generation in which it is
+        committed: whoever had the partitions before may have landed and mirrored more."""
+        for tries_left in reversed(range(TRIES)):
+            generation = self._join_generation()
+            checkpoint = self._of_the_group(checkpoint_now())
             try:
-                self._mirror_once(checkpoint, earlier)
-                return checkpoint
+                self._mirror_once(checkpoint, earlier, generation)
+                break
             except Fenced:
-                checkpoint = self._of_the_group(checkpoint_now())
-        self._mirror_once(checkpoint, earlier)
+                if not tries_left:
+                    raise
         return checkpoint
 
-    def _mirror_once(self, checkpoint: dict[Partition, int], earlier: EarlierMarks) -> None:
+    def _mirror_once(
+        self, checkpoint: dict[Partition, int], earlier: EarlierMarks, generation: int | None
+    ) -> None:
         if not checkpoint:
             return
-        mirrored = self._commit(checkpoint)
+        mirrored = self._commit(checkpoint, generation)
         if mirrored.changed or mirrored.differing:
             earlier_marks = earlier() if mirrored.differed_before else ()
             for text in notices(self.group, mirrored, earlier_marks):
@@ -176,7 +181,7 @@ class GroupLease:
     def _wait_for_others(
         self,
         checkpoint: dict[Partition, int],
-        mirror_again: Callable[[dict[Partition, int]], dict[Partition, int]],
+        mirror_again: Callable[[], dict[Partition, int]],
     ) -> None:
         """Waits until others have mirrored their partitions, or have left them to this driver."""
         missing = self._not_mirrored(checkpoint)
@@ -193,7 +198,7 @@ class GroupLease:
                 )
                 return
             time.sleep(POLL_S)
-            checkpoint = mirror_again(checkpoint)
+            checkpoint = mirror_again()
             missing = self._not_mirrored(checkpoint)
 
     def _of_the_group(self, checkpoint: Mapping[Partition, int]) -> dict[Partition, int]:
@@ -218,19 +223,31 @@ class GroupLease:
         offsets = heartbeat.exclusively(lambda: self.backend.offsets(self.group, foreign))
         return [p for p in foreign if (at := offsets.get(p)) is None or at < checkpoint[p]]
 
-    def _commit(self, checkpoint: Mapping[Partition, int]) -> MirroredOffsets:
+    def _join_generation(self) -> int | None:
+        """The generation of this driver once it has taken part in a rebalance, if there is one;
+        None if it is not a member."""
+        heartbeat = self._reliable_heartbeat
+        if heartbeat is None:
+            return None
+        heartbeat.join_rebalance()
+        return heartbeat.generation
+
+    def _commit(
+        self, checkpoint: Mapping[Partition, int], generation: int | None
+    ) -> MirroredOffsets:
         heartbeat = self._reliable_heartbeat
         if heartbeat is None:
             return mirror(
                 self.backend, self.group, checkpoint, lambda o: self.backend.commit(self.group, o)
             )
-        heartbeat.join_rebalance()
-        owned = {p: offset for p, offset in checkpoint.items() if p in heartbeat.owned}
-        mirrored = heartbeat.exclusively(
-            lambda: mirror(self.backend, self.group, owned, heartbeat.commit)
-        )
+
+        def mirror_owned() -> MirroredOffsets:
+            heartbeat.check_generation_is(generation)
+            owned = {p: offset for p, offset in checkpoint.items() if p in heartbeat.owned}
+            return mirror(self.backend, self.group, owned, heartbeat.commit)
+
         # If a partition has changed hands, its new owner mirrors it.
-        return mirrored.of(heartbeat.owned)
+        return heartbeat.exclusively(mirror_owned).of(heartbeat.owned)
 
 
 @contextmanager

@@ -8,7 +8,8 @@ own position.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
@@ -28,6 +29,9 @@ from rangeland.query_results import MirroredPartition, MirrorResult, MirrorState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+TRIES = 3
+"""Each takes a landing of the job between two looks at its checkpoint."""
 
 
 def group_of(job: Job) -> Group:
@@ -55,44 +59,71 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     survey = survey_of(job, request_for_range(job, position.topics), settings=cluster)
     cluster = cluster.with_versions_of(survey)
     logs = survey.logs
-    checkpoint = offsets_to_commit(position.checkpoint, logs)
+
+    def checkpoint_now() -> dict[Partition, int]:
+        target.ledger.refresh()
+        return offsets_to_commit(target.history.position(job.application).checkpoint, logs)
+
     progress.step(f"mirroring the checkpoint to the group {group.id}")
-    mirrored, backend = push_offsets(job, cluster, checkpoint)
+    mirrored, backend = push_offsets(job, cluster, checkpoint_now)
     state: MirrorState = "mirrored" if mirrored.changed else "unchanged"
     return MirrorResult(
         job=job.name,
         group=group.id,
         backend=backend,
-        state=state if checkpoint else "nothing-landed",
+        state=state if mirrored.checkpoint else "nothing-landed",
         partitions=_mirrored_partitions(mirrored, logs),
         seconds=time.monotonic() - started,
     )
 
 
 def push_offsets(
-    job: Job, cluster: ClusterSettings, checkpoint: dict[Partition, int]
+    job: Job, cluster: ClusterSettings, checkpoint_now: Callable[[], dict[Partition, int]]
 ) -> tuple[MirroredOffsets, str]:
-    """Commits these offsets to the job's group, and returns what changed with the name of the
-    group's backend. Raises as ``push`` does."""
+    """Commits the current checkpoint to the job's group, and returns what changed with the name of
+    the group's backend. Raises as ``push`` does."""
     backend = open_backend(job, cluster)
     try:
-        return _push(backend, group_of(job).id, checkpoint), backend.name
+        return _push(backend, group_of(job).id, checkpoint_now), backend.name
     finally:
         backend.close()
 
 
-def _push(backend: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirroredOffsets:
-    check_group_is_empty(group, backend.view(group))
-    mirrored = mirror(backend, group, checkpoint, lambda offsets: backend.commit(group, offsets))
+def _push(
+    backend: GroupBackend, group: str, checkpoint_now: Callable[[], dict[Partition, int]]
+) -> MirroredOffsets:
+    """Commits the checkpoint, and once more if it has moved meanwhile: a run that has landed and
+    mirrored in between would be set back. Raises Conflict if it moves each time."""
+    before: dict[Partition, int | None] = {}
+    checkpoint = checkpoint_now()
+    for _ in range(TRIES):
+        check_group_is_empty(group, backend.view(group))
+        mirrored = mirror(backend, group, checkpoint, lambda o: backend.commit(group, o))
+        before = {**mirrored.before, **before}
+        is_written = bool(mirrored.changed or mirrored.differing)
+        newest = checkpoint_now() if is_written else checkpoint
+        if newest == checkpoint:
+            _check_group_has_checkpoint(group, mirrored)
+            return replace(mirrored, before=before)
+        checkpoint = newest
+    raise Conflict(
+        f"the checkpoint moved each of the {TRIES} times that it was mirrored to the group {group}",
+        why="runs of this job land at the same time",
+        do="wait for them to end: they mirror the checkpoint themselves",
+        group=group,
+    )
+
+
+def _check_group_has_checkpoint(group: str, mirrored: MirroredOffsets) -> None:
+    """Raises Conflict if the group does not have the offsets that were committed."""
     if mirrored.differing:
         p = mirrored.differing[0]
         raise Conflict(
             f"the group {group} is at {mirrored.after.get(p)} of {p} after the checkpoint "
-            f"{checkpoint[p]} was committed",
+            f"{mirrored.checkpoint[p]} was committed",
             why="another client commits to it",
             do="find that client, give the job its own group, or try again",
         )
-    return mirrored
 
 
 def check_group_is_empty(group: str, view: GroupView) -> None:

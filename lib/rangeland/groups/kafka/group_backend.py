@@ -44,10 +44,11 @@ from rangeland.model import Partition
 PATIENCE_MS: Final = 30_000
 """How long a coordinator may be moving or loading before a request fails."""
 
+_DEAD: Final = "Dead"
 _STATES: Final = {
     "Empty": GroupState.EMPTY,
     "Stable": GroupState.STABLE,
-    "Dead": GroupState.ABSENT,
+    _DEAD: GroupState.ABSENT,
     "PreparingRebalance": GroupState.REBALANCING,
     "CompletingRebalance": GroupState.REBALANCING,
     "AwaitingSync": GroupState.REBALANCING,
@@ -112,11 +113,13 @@ class KafkaGroups:
             except UnsupportedRequest:
                 # Before 0.9, coordinators kept offsets but no members.
                 return GroupView(GroupState.ABSENT)
-            if code.group_meaning is GroupMeaning.NO_SUCH_GROUP:
+            (described,) = response.groups
+            # Before 4.0, a group that is not of the classic protocol has no code, only this state.
+            is_dead = code.meaning is ErrorMeaning.OK and described.group_state == _DEAD
+            if is_dead or code.group_meaning is GroupMeaning.NO_SUCH_GROUP:
                 return self._newer_view(group)
         if code.meaning is not ErrorMeaning.OK:
             raise coordinator_error(code, group, "its members were asked for")
-        (described,) = response.groups
         is_consumers = described.protocol_type == m.PROTOCOL_TYPE
         members = tuple(self._member(group, x, is_consumers) for x in described.members)
         return GroupView(_STATES.get(described.group_state, GroupState.REBALANCING), members)
@@ -156,8 +159,11 @@ class KafkaGroups:
 
     def _newer_view(self, group: str) -> GroupView:
         request = BrokerRequest(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
-        response, code = self._ask(group, request, _code_of)
         # A broker that does not know the newer protocol has no groups of it.
+        try:
+            response, code = self._ask(group, request, _code_of)
+        except UnsupportedRequest:
+            return GroupView(GroupState.ABSENT)
         if code.group_meaning is GroupMeaning.NO_SUCH_GROUP or code == UNSUPPORTED_VERSION:
             return GroupView(GroupState.ABSENT)
         if code.meaning is not ErrorMeaning.OK:

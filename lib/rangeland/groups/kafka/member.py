@@ -219,6 +219,7 @@ class KafkaMember(Membership):
         with self._lock:
             if not self._holds:
                 raise self._fenced_error("it is no longer a member")
+            self._check_owned(offsets, self._held)
             if not offsets:
                 return
             group = self.joining.group
