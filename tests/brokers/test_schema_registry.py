@@ -26,10 +26,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
-    SubjectWriters,
     TopicField,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.errors import AccessDenied, JobFileError, Unreachable
 from rangeland.model import Partition
 from rangeland.schema_registry import executor_schemas

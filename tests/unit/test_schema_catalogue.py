@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from rangeland.decode.payload.avro.avro_schema import parse_avro_schema
+from rangeland.decode.payload.schema_ids.record_names import record_name
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     ReferencedSchema,
     RegisteredSchema,
     SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
-    SubjectWriters,
     TopicField,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.schema_registry import executor_schemas, missing_ids
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
@@ -31,7 +32,6 @@ from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.schema_references import MAX_REFERENCES, resolve_references
 from rangeland.schema_registry.subject_names import (
     SubjectNameStrategy,
-    record_name,
     subject_name,
 )
 from rangeland.schema_registry.unknown_ids import NEXT_IDS

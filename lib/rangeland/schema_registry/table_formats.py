@@ -28,7 +28,6 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaCatalogue,
     SchemaFormat,
-    SubjectWriters,
     TopicField,
 )
 from rangeland.decode.payload.schema_ids.subject_formats import (
@@ -36,6 +35,7 @@ from rangeland.decode.payload.schema_ids.subject_formats import (
     TypeConflict,
     merge_types,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.errors import JobFileError, TableRefused
 from rangeland.schema_registry.proto_compiler import compile_proto
 from rangeland.schema_registry.registry_settings import FIELD
