@@ -21,6 +21,7 @@ from rangeland.schema_registry import registry_client
 from rangeland.schema_registry.registry_client import (
     FIRST_RESPONSE_MS,
     MAX_REDIRECTS,
+    Absence,
     RegistryClient,
 )
 from rangeland.schema_registry.registry_responses import SchemaResponse
@@ -165,9 +166,28 @@ def test_an_unknown_subject_or_version(code: int) -> None:
         assert asked.version(SubjectVersion("orders-value", 1)) is None
 
 
-def test_an_id_without_a_subject() -> None:
-    with scripted([UNKNOWN]) as server:
+def test_an_id_whose_subjects_were_deleted_has_no_versions() -> None:
+    with scripted([response([])]) as server:
         assert client(server.url).versions(7) == ()
+        assert len(server.paths) == 1
+
+
+def test_a_copy_that_lacks_the_versions_of_a_known_id_is_late() -> None:
+    listed = response([{"subject": "a", "version": 2}])
+    with scripted([UNKNOWN, UNKNOWN, UNKNOWN, listed]) as server:
+        assert client(server.url, no_progress_ms=30_000).versions(7) == (SubjectVersion("a", 2),)
+    clock = Clock()
+    with scripted([UNKNOWN]) as server:
+        asked = client(server.url, clock=clock, no_progress_ms=30_000)
+        raised = failed(lambda: asked.versions(7), Unreachable)
+    assert raised.what == "the schema registry did not answer for the subjects of schema id 7"
+    assert "it reports that this does not exist, although it has the schema" in raised.why
+    assert clock.pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
+
+
+def test_an_id_that_may_be_unknown_has_no_versions() -> None:
+    with scripted([UNKNOWN]) as server:
+        assert client(server.url).versions(7, Absence.BELIEVED_ONCE_CONFIRMED) == ()
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,7 @@ def of_registry() -> Mapping[str, Reply]:
         "/subjects/none-value/versions/latest": error(404, 40401),
         "/subjects/One/versions/latest": error(404, 40401),
         "/subjects/shop.Two/versions/latest": error(404, 40401),
+        "/subjects/orders-shop.Two/versions/latest": error(404, 40401),
     }
 
 
@@ -317,6 +318,32 @@ def test_subjects_are_named_after_the_records_that_were_seen(server: ScriptedSer
         "/subjects/One/versions/latest",
         "/subjects/shop.Two/versions/latest",
     ]
+
+
+@pytest.mark.parametrize("strategy", SubjectNameStrategy)
+def test_an_id_whose_versions_a_copy_lacks_is_only_placed_by_the_name_of_its_record(
+    strategy: SubjectNameStrategy,
+) -> None:
+    replies = {**of_registry(), "/schemas/ids/2/versions": error(404, 40403)}
+    with scripted(replies) as server:
+        settings = RegistrySettings((server.url,), no_progress_ms=1)
+        tasks = ExecutorSchemas(
+            SchemaCatalogue(made_as="run", records_name_subjects=strategy.names_the_record),
+            settings,
+        )
+        if strategy.names_the_record:
+            found = catalogue(server, [2], strategy)
+            assert found.versions == {2: ()}
+            assert found.records_name_subjects
+            assert tasks.of_id(2).versions == ()
+        else:
+            asked = RegistryClient(settings)
+            for ask in (
+                lambda: make_catalogue(asked, strategy, {VALUES: [2]}),
+                lambda: tasks.of_id(2),
+            ):
+                with pytest.raises(Unreachable, match="although it has the schema"):
+                    ask()
 
 
 def test_two_catalogues_are_of_different_runs(server: ScriptedServer) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import struct
+from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -211,6 +212,30 @@ def test_what_has_no_schema_or_another_format_is_refused() -> None:
     made = tables(TOPIC, BOTH, {"orders": ()})
     with pytest.raises(JobFileError, match="it is avro, and the job file says json"):
         made.without_schema("value", "json", "", UnknownFields.DROP)
+
+
+@pytest.mark.parametrize(("strategy", "prefix"), [(RECORD, ""), (BOTH_NAMES, "all-")])
+def test_a_schema_without_subjects_has_that_of_its_name(
+    strategy: SubjectNameStrategy, prefix: str
+) -> None:
+    """Its subject was deleted: it is never read as another record type."""
+    made = tables(strategy, {1: f"{prefix}Order", 2: f"{prefix}Bill"}, {"all": (1, 2)})
+    bare = replace(made.catalogue, versions={})
+    both = registered(replace(made, catalogue=bare))
+    found = decoded(both, "all", [FIRST, SECOND])
+    assert found.values.to_pylist() == WANTED
+    assert list(found.undecodable) == []
+    made = replace(made, catalogue=bare, seen={TopicField("all", "value"): (1,)})
+    with pytest.raises(JobFileError, match=f"schema 2, which belongs to {prefix}Bill"):
+        decoded(registered(made), "all", [FIRST, SECOND])
+
+
+def test_a_schema_without_subjects_and_name_is_of_no_subject() -> None:
+    made = tables(RECORD, {1: "Order", 2: "Bill"}, {"all": (1, 2)})
+    unnamed = RegisteredSchema(SchemaFormat.AVRO, json.dumps(["null", ORDER]))
+    catalogue = replace(made.catalogue, schemas={**made.catalogue.schemas, 3: unnamed})
+    with pytest.raises(JobFileError, match="schema 3, which has neither a subject nor a name"):
+        decoded(registered(replace(made, catalogue=catalogue)), "all", [b"\0\0\0\0\x03\0"])
 
 
 TEXT, LONG = pa.string(), pa.int64()

@@ -3,7 +3,8 @@
 Requests that fail because a server is down, starting, busy or not a registry are retried within
 ``no_progress_ms``; then ``Unreachable`` is raised. A refused login and a missing right are
 ``AccessDenied``; an untrusted certificate is an error in the job file. If all addresses report
-twice that something does not exist, that is believed; for ids, ``missing_ids`` needs more.
+twice that something does not exist, that is believed, unless something else shows that it exists: a
+copy that is late is then a failure like others. For ids, ``missing_ids`` needs more.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -67,6 +69,14 @@ class _Failed:
     why: str
 
 
+class Absence(Enum):
+    """What it means that all addresses report that something does not exist."""
+
+    BELIEVED_AT_ONCE = "the caller decides what it means"
+    BELIEVED_ONCE_CONFIRMED = "it may not exist"
+    CONTRADICTED = "something else shows that it exists, so a late copy has answered"
+
+
 class RegistryClient:
     """Asks a schema registry. Methods raise Unreachable, AccessDenied and JobFileError; None means
     that something does not exist. ``first_response_ms``: the time for the very first response, if
@@ -100,13 +110,19 @@ class RegistryClient:
         means."""
         path = f"/schemas/ids/{schema_id}"
         what = f"schema id {schema_id}"
-        return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)
+        return self._ask(
+            path, what, read_schema, {UNKNOWN_SCHEMA}, absence=Absence.BELIEVED_AT_ONCE
+        )
 
-    def versions(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """The places where the id is registered; empty if its subjects were deleted."""
+    def versions(
+        self, schema_id: int, absence: Absence = Absence.CONTRADICTED
+    ) -> tuple[SubjectVersion, ...]:
+        """The places where the id is registered; empty if its subjects were deleted. By default the
+        registry has just returned its schema."""
         what = f"the subjects of schema id {schema_id}"
         path = f"/schemas/ids/{schema_id}/versions"
-        return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}) or ()
+        exists = "it has the schema"
+        return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}, exists, absence) or ()
 
     def version(self, at: SubjectVersion) -> VersionResponse | None:
         return self._version(at.subject, str(at.version))
@@ -127,9 +143,10 @@ class RegistryClient:
         what: str,
         read: Callable[[bytes], Value],
         absent: set[int],
-        *,
-        at_once: bool = False,
+        exists: str = "",
+        absence: Absence = Absence.BELIEVED_ONCE_CONFIRMED,
     ) -> Value | None:
+        """``exists``: how it is known to exist, if its absence is a contradiction."""
         started = self._now()
         pause_s = FIRST_PAUSE_S
         was_absent = False
@@ -146,7 +163,9 @@ class RegistryClient:
                     self._urls.remove(url)
                     self._urls.insert(0, url)
                     return result
-            if not failures and (was_absent or at_once):
+                if absence is Absence.CONTRADICTED:
+                    failures[url] = f"it reports that this does not exist, although {exists}"
+            if not failures and (was_absent or absence is Absence.BELIEVED_AT_ONCE):
                 return None
             was_absent = not failures
             pause_s = CONFIRM_AFTER_S if was_absent else min(2 * pause_s, LONGEST_PAUSE_S)

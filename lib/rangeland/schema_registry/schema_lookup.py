@@ -17,7 +17,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import JobFileError
-from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_client import Absence, RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse, VersionResponse
 from rangeland.schema_registry.schema_references import resolve_references
 from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
@@ -75,12 +75,20 @@ def make_catalogue(
         for schema in (None, *(usable[n] for n in numbers if n in usable))
     }
     latest = {subject: schemas.latest(subject) for subject in sorted(filter(None, subjects))}
+    absence = absence_of_versions(strategy.names_the_record)
     return SchemaCatalogue(
         schemas=known,
-        versions={n: registry.versions(n) for n in usable},
+        versions={n: registry.versions(n, absence) for n in usable},
+        records_name_subjects=strategy.names_the_record,
         latest={subject: schema for subject, schema in latest.items() if schema is not None},
         made_as=uuid.uuid4().hex,
     )
+
+
+def absence_of_versions(records_name_subjects: bool) -> Absence:
+    """What it means that the registry has an id, and no versions of it: where records name their
+    subjects, the run can do without; else a copy is late."""
+    return Absence.BELIEVED_ONCE_CONFIRMED if records_name_subjects else Absence.CONTRADICTED
 
 
 def _unusable_schema_error(

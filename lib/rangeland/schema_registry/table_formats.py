@@ -95,7 +95,8 @@ class TableFormats:
             for topic, subjects in topics.items()
         }
         ids = {subject: latest[subject].id for subject in formats}
-        return SubjectFormats(name, kind, by_topic, ids)
+        own = {topic: own_prefix(self.strategy, topic) for topic in topics}
+        return SubjectFormats(name, kind, by_topic, ids, own)
 
     def _subjects(self, field: RecordField) -> dict[str, list[str]]:
         """The subjects of each topic."""

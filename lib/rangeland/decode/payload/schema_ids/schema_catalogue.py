@@ -100,6 +100,9 @@ class SchemaCatalogue:
     """The subjects that an id is registered under."""
     latest: Mapping[str, LatestSchema] = field(default_factory=dict)
     """The latest schema of each subject. A subject that is missing here does not exist."""
+    records_name_subjects: bool = False
+    """Whether a schema's name says which subject its records have, even if its versions are not
+    known."""
     made_as: str = ""
     """Distinguishes this catalogue from those of other runs."""
 

@@ -26,6 +26,7 @@ from rangeland.decode.payload.payload_decoder import (
 from rangeland.decode.payload.row_format import nullable_type
 from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import FoundSchema, SubjectVersion
+from rangeland.decode.payload.schema_ids.subject_writers import subjects_of
 from rangeland.errors import Bug
 
 
@@ -48,6 +49,8 @@ class SubjectFormats(PayloadFormat):
     """The formats of each topic, by subject."""
     latest: Mapping[str, int] = field(default_factory=dict)
     """The ids of the schemas that they were made from, by subject."""
+    own: Mapping[str, str | None] = field(default_factory=dict)
+    """The prefix of a topic's subjects, if records name them."""
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -75,22 +78,30 @@ class SubjectFormats(PayloadFormat):
 
     def decoder(self) -> PayloadDecoder:
         ((topic, formats),) = self.topics.items()
-        return SubjectsDecoder(topic, formats, self.kind)
+        return SubjectsDecoder(topic, formats, self.kind, self.own.get(topic))
 
 
 class SubjectsDecoder(PayloadDecoder):
-    """Decodes the payloads of one topic."""
+    """Decodes the payloads of one topic. ``own``: the prefix of its subjects, if records name
+    them."""
 
-    def __init__(self, topic: str, formats: Mapping[str, PayloadFormat], kind: pa.DataType) -> None:
+    def __init__(
+        self,
+        topic: str,
+        formats: Mapping[str, PayloadFormat],
+        kind: pa.DataType,
+        own: str | None = None,
+    ) -> None:
         self.arrow_type = kind
         self._topic = topic
+        self._own = own
         self._decoders = {subject: one.decoder() for subject, one in formats.items()}
         self._subjects: dict[int, str] = {}
 
     def add_schema(self, schema_id: int, found: FoundSchema) -> None:
         """Adds a schema to the decoder of its subject. If none has it, the first one reports the
         reason."""
-        subjects = (version.subject for version in found.versions)
+        subjects = subjects_of(found, self._own)
         own = (subject for subject in subjects if subject in self._decoders)
         self._subjects[schema_id] = next(own, next(iter(self._decoders)))
         self._decoders[self._subjects[schema_id]].add_schema(schema_id, found)

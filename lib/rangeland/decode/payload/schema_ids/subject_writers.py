@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rangeland.decode.payload.schema_ids.record_names import record_name
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     FoundSchema,
     RegisteredSchema,
@@ -26,19 +27,47 @@ class SubjectWriters:
         others is refused. Raises JobFileError, whatever the policy, for a schema of the topic that
         the driver has not seen: its records are sound, and must not count as undecodable, but the
         table has no columns for them."""
-        subjects = {at.subject for at in found.versions}
-        if isinstance(found.schema, UnusableSchema) or not self.subject or not subjects:
+        if isinstance(found.schema, UnusableSchema) or not self.subject:
             return found.schema
-        if self.subject in subjects:
+        subjects = subjects_of(found, self.own)
+        if self.subject in subjects or (self.own is None and not subjects):
             return found.schema
-        shown = ", ".join(sorted(subjects)[:3])
-        if self.own is not None and any(name.startswith(self.own) for name in subjects):
-            raise JobFileError(
-                f"the table has no columns for schema {schema_id}, which is registered as {shown}",
-                why="the columns come from the subjects of the oldest and the newest records, and "
-                "this one only occurs between them",
-                do="name a schema that has the fields of all subjects in the job file, under "
-                "decode.value.schema or decode.key.schema",
-                id=schema_id,
-            )
+        own = self.own
+        if own is not None and (not subjects or any(name.startswith(own) for name in subjects)):
+            raise _no_columns_error(schema_id, found, subjects)
+        shown = _shown(subjects)
         return UnusableSchema(f"schema {schema_id} is registered as {shown}, not {self.subject}")
+
+
+def subjects_of(found: FoundSchema, own: str | None) -> list[str]:
+    """The subjects that a schema is registered under. If they were deleted, the one that producers
+    give it by the name of its record, where ``own`` is the prefix of such subjects; else none."""
+    if found.versions:
+        return [version.subject for version in found.versions]
+    if own is None or isinstance(found.schema, UnusableSchema):
+        return []
+    name = record_name(found.schema)
+    return [] if name is None else [f"{own}{name}"]
+
+
+def _shown(subjects: list[str]) -> str:
+    return ", ".join(sorted(set(subjects))[:3])
+
+
+def _no_columns_error(schema_id: int, found: FoundSchema, subjects: list[str]) -> JobFileError:
+    among = "the subjects of the oldest and the newest records"
+    why = f"the columns come from {among} that are registered, and this is none of them"
+    if found.versions:
+        which = f"is registered as {_shown(subjects)}"
+        why = f"the columns come from {among}, and this one only occurs between them"
+    elif subjects:
+        which = f"belongs to {_shown(subjects)} by the name of its record"
+    else:
+        which = "has neither a subject nor a name"
+    return JobFileError(
+        f"the table has no columns for schema {schema_id}, which {which}",
+        why=why,
+        do="name a schema that has the fields of all subjects in the job file, under "
+        "decode.value.schema or decode.key.schema",
+        id=schema_id,
+    )
