@@ -92,7 +92,9 @@ class CopyClient(RegistryClient):
         found = self._copy.answer(schema_id - FIRST_ID + 1)
         return () if found is None else (found.at,)
 
-    def latest(self, subject: str) -> VersionResponse | None:
+    def latest(
+        self, subject: str, absence: Absence = Absence.BELIEVED_ONCE_CONFIRMED
+    ) -> VersionResponse | None:
         return self._copy.answer(self._copy.visible) if subject == SUBJECT else None
 
 

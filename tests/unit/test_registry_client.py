@@ -18,6 +18,7 @@ from rangeland.connection.http_client import HttpFailed, HttpLimits, http_get
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.schema_registry import registry_client
+from rangeland.schema_registry.missing_ids import CONFIRM_S, CONFIRMATIONS
 from rangeland.schema_registry.registry_client import (
     FIRST_RESPONSE_MS,
     MAX_REDIRECTS,
@@ -97,7 +98,7 @@ def test_a_subject_is_quoted_in_the_path() -> None:
     with scripted([response(content)]) as server:
         asked = client(server.url)
         found = asked.latest("a/b c")
-        assert asked.version(SubjectVersion("a/b c", 2)) == found
+        assert asked.referenced(SubjectVersion("a/b c", 2)) == found
         assert server.paths == [
             "/subjects/a%2Fb%20c/versions/latest",
             "/subjects/a%2Fb%20c/versions/2",
@@ -115,13 +116,52 @@ def test_the_versions_of_an_id_are_sorted() -> None:
 # --- what does not exist --------------------------------------------------------------------
 
 
-def test_an_unknown_subject_is_asked_for_everywhere_and_again_before_it_is_believed() -> None:
+def test_an_unknown_subject_is_asked_for_everywhere_and_confirmed_as_ids_are() -> None:
     clock = Clock()
     unknown = error(404, 40401)
     with scripted([unknown]) as one, scripted([unknown]) as two:
-        assert client(one.url, two.url, clock=clock).latest("orders-value") is None
-        assert len(one.paths) == len(two.paths) == 2
-    assert clock.pauses == [registry_client.CONFIRM_AFTER_S]
+        asked = client(one.url, two.url, clock=clock)
+        assert asked.latest("orders-value") is None
+        assert clock.pauses == [1.0, 2.0, 2.0]
+        assert clock.s == CONFIRM_S
+        assert len(one.paths) == len(two.paths) == 3 + 1 + CONFIRMATIONS
+        assert asked.latest("bills-value") is None  # it has been due for as long
+        assert clock.s == CONFIRM_S
+        assert len(one.paths) == len(two.paths) == 3 + 2 * (1 + CONFIRMATIONS)
+
+
+def test_a_subject_that_only_the_last_confirmation_shows_is_found() -> None:
+    found = {"subject": "a", "version": 1, "id": 5, "schema": '"int"'}
+    with scripted([*[error(404, 40401)] * (3 + CONFIRMATIONS), response(found)]) as server:
+        assert client(server.url).latest("a") is not None
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (
+            lambda asked: asked.referenced(SubjectVersion("a", 1)),
+            "although a registered schema refers to it",
+        ),
+        (
+            lambda asked: asked.latest("a", Absence.CONTRADICTED),
+            "although an id is registered there",
+        ),
+    ],
+)
+def test_a_copy_that_lacks_what_is_known_to_exist_is_late(
+    ask: Callable[[RegistryClient], object], why: str
+) -> None:
+    found = response({"subject": "a", "version": 1, "id": 5, "schema": '"int"'})
+    unknown = error(404, 40402)
+    clock = Clock()
+    with scripted([*[unknown] * 5, found]) as server:
+        asked = client(server.url, clock=clock, no_progress_ms=120_000)
+        assert ask(asked) is not None
+        assert clock.s > CONFIRM_S
+    with scripted([unknown]) as server:
+        raised = failed(lambda: ask(client(server.url, clock=clock)), Unreachable)
+    assert why in raised.why
 
 
 def test_an_unknown_id_is_asked_for_everywhere() -> None:
@@ -153,17 +193,15 @@ def test_an_unknown_id_is_not_believed_while_an_address_is_silent() -> None:
 
 def test_an_absence_that_is_not_confirmed_starts_over() -> None:
     unknown = error(404, 40401)
-    with scripted([unknown, error(503, 50301), unknown, unknown]) as server:
-        assert client(server.url).latest("orders-value") is None
-        assert len(server.paths) == 4
+    with scripted([*[unknown] * 4, error(503, 50301), unknown]) as server:
+        assert client(server.url, no_progress_ms=30_000).latest("orders-value") is None
+        assert len(server.paths) == 3 + 2 + 1 + CONFIRMATIONS
 
 
 @pytest.mark.parametrize("code", [40401, 40402])
-def test_an_unknown_subject_or_version(code: int) -> None:
+def test_an_unknown_subject(code: int) -> None:
     with scripted([error(404, code)]) as server:
-        asked = client(server.url)
-        assert asked.latest("orders-value") is None
-        assert asked.version(SubjectVersion("orders-value", 1)) is None
+        assert client(server.url).latest("orders-value") is None
 
 
 def test_an_id_whose_subjects_were_deleted_has_no_versions() -> None:

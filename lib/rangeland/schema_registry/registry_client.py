@@ -3,8 +3,8 @@
 Requests that fail because a server is down, starting, busy or not a registry are retried within
 ``no_progress_ms``; then ``Unreachable`` is raised. A refused login and a missing right are
 ``AccessDenied``; an untrusted certificate is an error in the job file. If all addresses report
-twice that something does not exist, that is believed, unless something else shows that it exists: a
-copy that is late is then a failure like others. For ids, ``missing_ids`` needs more.
+that something does not exist, for as long and as often as ``missing_ids`` has it, that is believed,
+unless something else shows that it exists: a copy that is late is then a failure like others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.http_client import HttpFailed, HttpLimits, HttpResponse, http_get
 from rangeland.connection.tls import tls_context
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
-from rangeland.errors import AccessDenied, JobFileError, Unreachable
+from rangeland.errors import AccessDenied, Bug, JobFileError, Unreachable
+from rangeland.schema_registry.missing_ids import CONFIRMATIONS, left_to_confirm_s
 from rangeland.schema_registry.registry_responses import (
     MAX_RESPONSE_BYTES,
     UNKNOWN_SCHEMA,
@@ -48,8 +49,6 @@ FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 8.0
 """The longest pause between attempts: a run then notices within seconds that the registry is
 back."""
-CONFIRM_AFTER_S: Final = 1.0
-"""The time for a late copy of the registry to catch up, or for another one to answer."""
 MAX_REDIRECTS: Final = 3
 """How many redirects are followed: a proxy and a moved registry need two, and more are a circle."""
 MOVED: Final = (301, 302, 303, 307, 308)
@@ -67,6 +66,19 @@ class _Absent:
 @dataclass(frozen=True, slots=True)
 class _Failed:
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _NoValue:
+    """The addresses, none of which had the value."""
+
+    absences: list[str]
+    failures: Mapping[str, str]
+
+    def contradicted(self, exists: str) -> _NoValue:
+        """Copies that do not have what exists are late, which is a failure like others."""
+        why = f"it reports that this does not exist, although {exists}"
+        return _NoValue([], {**self.failures, **dict.fromkeys(self.absences, why)})
 
 
 class Absence(Enum):
@@ -103,6 +115,7 @@ class RegistryClient:
         self._now = now
         self._pause = pause
         self._has_responded = False
+        self._missing_since: float | None = None
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaResponse | None:
@@ -124,16 +137,28 @@ class RegistryClient:
         exists = "it has the schema"
         return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}, exists, absence) or ()
 
-    def version(self, at: SubjectVersion) -> VersionResponse | None:
-        return self._version(at.subject, str(at.version))
+    def referenced(self, at: SubjectVersion) -> VersionResponse:
+        """A version that a registered schema refers to: no registry has one without the other."""
+        exists = "a registered schema refers to it"
+        found = self._version(at.subject, str(at.version), exists, Absence.CONTRADICTED)
+        if found is None:
+            raise Bug(f"the absence of {at} was believed")
+        return found
 
-    def latest(self, subject: str) -> VersionResponse | None:
-        return self._version(subject, "latest")
+    def latest(
+        self, subject: str, absence: Absence = Absence.BELIEVED_ONCE_CONFIRMED
+    ) -> VersionResponse | None:
+        """The latest version of a subject; None if it does not exist. Its absence is a
+        contradiction if the registry has listed one of its versions."""
+        return self._version(subject, "latest", "an id is registered there", absence)
 
-    def _version(self, subject: str, version: str) -> VersionResponse | None:
+    def _version(
+        self, subject: str, version: str, exists: str, absence: Absence
+    ) -> VersionResponse | None:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
         what = f"version {version} of {subject}"
-        return self._ask(path, what, read_version, {UNKNOWN_SUBJECT, UNKNOWN_VERSION})
+        unknown = {UNKNOWN_SUBJECT, UNKNOWN_VERSION}
+        return self._ask(path, what, read_version, unknown, exists, absence)
 
     # --- asking all addresses -----------------------------------------------------------
 
@@ -149,30 +174,55 @@ class RegistryClient:
         """``exists``: how it is known to exist, if its absence is a contradiction."""
         started = self._now()
         pause_s = FIRST_PAUSE_S
-        was_absent = False
+        confirmed = 0
         while True:
-            failures: dict[str, str] = {}
-            for url in list(self._urls):
-                left_s = max(1.0, self._left_s(started))
-                result = self._ask_one(url, path, read, absent, left_s)
-                if isinstance(result, _Failed):
-                    failures[url] = result.why
-                    continue
-                self._has_responded = True
-                if not isinstance(result, _Absent):
-                    self._urls.remove(url)
-                    self._urls.insert(0, url)
-                    return result
-                if absence is Absence.CONTRADICTED:
-                    failures[url] = f"it reports that this does not exist, although {exists}"
-            if not failures and (was_absent or absence is Absence.BELIEVED_AT_ONCE):
+            result = self._ask_all(path, read, absent, started)
+            if not isinstance(result, _NoValue):
+                return result
+            if absence is Absence.CONTRADICTED:
+                result = result.contradicted(exists)
+            if result.failures:
+                confirmed = 0
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                if self._left_s(started) < pause_s:
+                    raise _silent_error(what, result.failures, self._now() - started)
+            elif absence is Absence.BELIEVED_AT_ONCE or confirmed == CONFIRMATIONS:
                 return None
-            was_absent = not failures
-            pause_s = CONFIRM_AFTER_S if was_absent else min(2 * pause_s, LONGEST_PAUSE_S)
-            if failures and self._left_s(started) < pause_s:
-                raise _silent_error(what, failures, self._now() - started)
+            elif (left_s := self._left_to_confirm_s()) > 0:
+                pause_s = min(2 * pause_s, left_s)
+            else:
+                confirmed += 1
+                continue
             logger.info("Asking the schema registry for %s again in %.1f s", what, pause_s)
             self._pause(pause_s)
+
+    def _ask_all(
+        self, path: str, read: Callable[[bytes], Value], absent: set[int], started: float
+    ) -> Value | _NoValue:
+        """Asks all addresses, until one has the value."""
+        absences: list[str] = []
+        failures: dict[str, str] = {}
+        for url in list(self._urls):
+            left_s = max(1.0, self._left_s(started))
+            result = self._ask_one(url, path, read, absent, left_s)
+            if isinstance(result, _Failed):
+                failures[url] = result.why
+                continue
+            self._has_responded = True
+            if isinstance(result, _Absent):
+                absences.append(url)
+                continue
+            self._urls.remove(url)
+            self._urls.insert(0, url)
+            return result
+        return _NoValue(absences, failures)
+
+    def _left_to_confirm_s(self) -> float:
+        """What is first missing later has been due for just as long."""
+        now = self._now()
+        if self._missing_since is None:
+            self._missing_since = now
+        return left_to_confirm_s(now - self._missing_since)
 
     def _left_s(self, started: float) -> float:
         limit_ms = self._settings.no_progress_ms

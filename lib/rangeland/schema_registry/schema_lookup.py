@@ -38,9 +38,9 @@ class RegistrySchemas:
     def whole(self, response: SchemaResponse) -> RegisteredSchema | UnusableSchema:
         return resolve_references(response, self._fetch)
 
-    def latest(self, subject: str) -> LatestSchema | None:
+    def latest(self, subject: str, absence: Absence) -> LatestSchema | None:
         """The latest schema of a subject. Raises JobFileError for one that cannot be used."""
-        response = self._registry.latest(subject)
+        response = self._registry.latest(subject, absence)
         if response is None:
             return None
         schema = self.whole(response.schema)
@@ -48,9 +48,8 @@ class RegistrySchemas:
             raise _unusable_schema_error(subject, response, schema)
         return LatestSchema(response.id, response.at.version, schema)
 
-    def _fetch_version(self, at: SubjectVersion) -> SchemaResponse | None:
-        response = self._registry.version(at)
-        return None if response is None else response.schema
+    def _fetch_version(self, at: SubjectVersion) -> SchemaResponse:
+        return self._registry.referenced(at).schema
 
 
 def make_catalogue(
@@ -74,11 +73,19 @@ def make_catalogue(
         if topic_field.field in with_latest
         for schema in (None, *(usable[n] for n in numbers if n in usable))
     }
-    latest = {subject: schemas.latest(subject) for subject in sorted(filter(None, subjects))}
     absence = absence_of_versions(strategy.names_the_record)
+    versions = {n: registry.versions(n, absence) for n in usable}
+    existing = {at.subject for listed in versions.values() for at in listed}
+    latest = {
+        subject: schemas.latest(
+            subject,
+            Absence.CONTRADICTED if subject in existing else Absence.BELIEVED_ONCE_CONFIRMED,
+        )
+        for subject in sorted(filter(None, subjects))
+    }
     return SchemaCatalogue(
         schemas=known,
-        versions={n: registry.versions(n, absence) for n in usable},
+        versions=versions,
         records_name_subjects=strategy.names_the_record,
         latest={subject: schema for subject, schema in latest.items() if schema is not None},
         made_as=uuid.uuid4().hex,

@@ -96,7 +96,12 @@ class TableFormats:
         }
         ids = {subject: latest[subject].id for subject in formats}
         own = {topic: own_prefix(self.strategy, topic) for topic in topics}
-        return SubjectFormats(name, kind, by_topic, ids, own)
+        lacking = {
+            topic: subjects[0]
+            for topic, subjects in topics.items()
+            if own[topic] is None and not by_topic[topic]
+        }
+        return SubjectFormats(name, kind, by_topic, ids, own, lacking)
 
     def _subjects(self, field: RecordField) -> dict[str, list[str]]:
         """The subjects of each topic."""
