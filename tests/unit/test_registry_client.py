@@ -411,6 +411,56 @@ def test_a_login_may_be_wrong_and_a_right_is_up_to_the_operator_of_the_registry(
     assert SECRET not in str(raised) + repr(raised.facts)
 
 
+REFUSED = error(401, 40101)
+
+
+@pytest.mark.parametrize("refused", [REFUSED, error(403, 40301)])
+def test_an_address_that_refuses_leaves_the_others(refused: Reply) -> None:
+    with scripted([refused]) as one, scripted([GOOD]) as two:
+        assert client(one.url, two.url).schema(7) is not None
+        assert len(one.paths) == len(two.paths) == 1
+
+
+def test_a_login_that_all_addresses_refuse_is_refused_at_once() -> None:
+    clock = Clock()
+    with scripted([REFUSED]) as one, scripted([REFUSED]) as two:
+        raised = failed(lambda: client(one.url, two.url, clock=clock).schema(7), AccessDenied)
+        assert len(one.paths) == len(two.paths) == 1
+    assert raised.facts["url"] == one.url
+    assert clock.pauses == []
+
+
+@pytest.mark.parametrize("other", [error(503, 50301), UNKNOWN])
+def test_a_login_that_only_one_address_refuses_is_not_refused(other: Reply) -> None:
+    with scripted([REFUSED]) as one, scripted([other]) as two:
+        raised = failed(lambda: client(one.url, two.url).schema(7), Unreachable)
+        assert len(one.paths) == len(two.paths) > 1
+    assert f"{one.url}: it answered 401, a login is needed" in raised.why
+
+
+@pytest.mark.parametrize("accepted", [GOOD, UNKNOWN])
+def test_a_login_that_was_accepted_before_is_only_refused_once_time_is_up(accepted: Reply) -> None:
+    login: dict[str, Any] = {"username": "me", "password": SECRET, "no_progress_ms": 30_000}
+    with scripted([accepted, REFUSED, GOOD]) as server:
+        client(server.url, **login).schema(6)
+        assert client(server.url, **login).schema(7) is not None
+    clock = Clock()
+    with scripted([accepted, REFUSED]) as server:
+        client(server.url, **login).schema(6)
+        again = client(server.url, clock=clock, first_response_ms=FIRST_RESPONSE_MS, **login)
+        failed(lambda: again.schema(7), AccessDenied)
+        assert clock.pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
+        other = client(server.url, clock=clock, **{**login, "password": "other"})
+        failed(lambda: other.schema(7), AccessDenied)
+        assert clock.s == 23.0
+
+
+@pytest.fixture(autouse=True)
+def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ports are used again, and then a server would not be new."""
+    monkeypatch.setattr(registry_client, "_accepted_logins", set())
+
+
 @pytest.mark.parametrize("token", ["Zq8 Zq9", "Zq8\r\nX: y", "Zq8\u00e9"])
 def test_a_token_that_cannot_be_sent_is_not_repeated(token: str) -> None:
     raised = failed(lambda: client("http://127.0.0.1:1", token=token), JobFileError)

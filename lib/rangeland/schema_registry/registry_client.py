@@ -2,7 +2,8 @@
 
 Requests that fail because a server is down, starting, busy or not a registry are retried within
 ``no_progress_ms``; then ``Unreachable`` is raised. A refused login and a missing right are
-``AccessDenied``; an untrusted certificate is an error in the job file. If all addresses report
+``AccessDenied`` if all addresses refuse: at once, unless they have accepted the login before, since
+then it may pass. An untrusted certificate is an error in the job file. If all addresses report
 that something does not exist, for as long and as often as ``missing_ids`` has it, that is believed,
 unless something else shows that it exists: a copy that is late is then a failure like others.
 """
@@ -14,7 +15,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
@@ -57,6 +58,9 @@ _HEADER: Final = re.compile(r"[\x21-\x7e]+")
 
 Value = TypeVar("Value")
 
+_accepted_logins: set[int] = set()
+"""Hashes of the addresses and logins that a registry has accepted in this process."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
@@ -66,6 +70,7 @@ class _Absent:
 @dataclass(frozen=True, slots=True)
 class _Failed:
     why: str
+    refusal: AccessDenied | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +79,19 @@ class _NoValue:
 
     absences: list[str]
     failures: Mapping[str, str]
+    refusals: list[AccessDenied]
+
+    @property
+    def refusal(self) -> AccessDenied | None:
+        """That of the first address, if all have refused this client."""
+        is_unanimous = len(self.refusals) == len(self.failures) + len(self.absences)
+        return self.refusals[0] if self.refusals and is_unanimous else None
 
     def contradicted(self, exists: str) -> _NoValue:
         """Copies that do not have what exists are late, which is a failure like others."""
         why = f"it reports that this does not exist, although {exists}"
-        return _NoValue([], {**self.failures, **dict.fromkeys(self.absences, why)})
+        failures = {**self.failures, **dict.fromkeys(self.absences, why)}
+        return replace(self, absences=[], failures=failures)
 
 
 class Absence(Enum):
@@ -111,6 +124,7 @@ class RegistryClient:
         self._urls = [url.rstrip("/") for url in settings.urls]
         self._context = tls_context(settings.tls or TlsSettings(), f"{FIELD}.tls")
         self._login = _authorization(settings)
+        self._login_hash = hash((settings.urls, *self._login.values()))
         self._first_response_ms = first_response_ms
         self._now = now
         self._pause = pause
@@ -184,7 +198,10 @@ class RegistryClient:
             if result.failures:
                 confirmed = 0
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-                if self._left_s(started) < pause_s:
+                is_over = self._left_s(started) < pause_s
+                if result.refusal is not None and (is_over or not self._was_accepted):
+                    raise result.refusal
+                if is_over:
                     raise _silent_error(what, result.failures, self._now() - started)
             elif absence is Absence.BELIEVED_AT_ONCE or confirmed == CONFIRMATIONS:
                 return None
@@ -202,20 +219,29 @@ class RegistryClient:
         """Asks all addresses, until one has the value."""
         absences: list[str] = []
         failures: dict[str, str] = {}
+        refusals: list[AccessDenied] = []
         for url in list(self._urls):
             left_s = max(1.0, self._left_s(started))
             result = self._ask_one(url, path, read, absent, left_s)
             if isinstance(result, _Failed):
                 failures[url] = result.why
+                if result.refusal is not None:
+                    refusals.append(result.refusal)
+                    self._has_responded |= self._was_accepted
                 continue
             self._has_responded = True
+            _accepted_logins.add(self._login_hash)
             if isinstance(result, _Absent):
                 absences.append(url)
                 continue
             self._urls.remove(url)
             self._urls.insert(0, url)
             return result
-        return _NoValue(absences, failures)
+        return _NoValue(absences, failures, refusals)
+
+    @property
+    def _was_accepted(self) -> bool:
+        return self._login_hash in _accepted_logins
 
     def _left_to_confirm_s(self) -> float:
         """What is first missing later has been due for just as long."""
@@ -286,25 +312,30 @@ def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Fai
     if response.status == 404 and code in absent:
         return _Absent()
     if response.status in (401, 403):
-        needs_login = response.status == 401
-        raise AccessDenied(
-            f"the schema registry {url} refused this client",
-            why=f"it answered {response.status}"
-            + (", a login is needed" if needs_login else ", without permission"),
-            do=f"check {FIELD}: username and password, or token"
-            if needs_login
-            else f"have {OPERATOR} let the user of {FIELD} read its schemas",
-            operator=OPERATOR,
-            login_is_in_doubt=needs_login,
-            url=url,
-            status=response.status,
-        )
+        refusal = _refusal_error(url, response.status)
+        return _Failed(refusal.why, refusal)
     if response.status == 404:
         return _Failed(
             "it answered 404, and not as a schema registry does; its URL may need a path, such as "
             "/apis/ccompat/v7 for Apicurio"
         )
     return _Failed(f"it answered {response.status}" + (f" (error code {code})" if code else ""))
+
+
+def _refusal_error(url: str, status: int) -> AccessDenied:
+    needs_login = status == 401
+    return AccessDenied(
+        f"the schema registry {url} refused this client",
+        why=f"it answered {status}"
+        + (", a login is needed" if needs_login else ", without permission"),
+        do=f"check {FIELD}: username and password, or token"
+        if needs_login
+        else f"have {OPERATOR} let the user of {FIELD} read its schemas",
+        operator=OPERATOR,
+        login_is_in_doubt=needs_login,
+        url=url,
+        status=status,
+    )
 
 
 def _silent_error(what: str, failures: Mapping[str, str], after_s: float) -> Unreachable:

@@ -59,7 +59,7 @@ class RegisteredSchema:
 @dataclass(frozen=True, slots=True)
 class UnusableSchema:
     """Records with this id are undecodable, for this reason: the registry does not have the id, and
-    it is certain that it is not late, or what the schema refers to is not there."""
+    it is certain that it is not late, or it cannot be read with what it refers to."""
 
     reason: str
 
