@@ -171,7 +171,7 @@ def test_unknown_ids_subjects_and_versions(registry: ApicurioRegistry, topic: st
     assert asked.latest(topic) is None
     registry.register(topic, record("Order", id="long"))
     with pytest.raises(Unreachable, match="although a registered schema refers to it"):
-        asked.referenced(SubjectVersion(topic, 99))
+        asked.referenced_version(SubjectVersion(topic, 99))
     assert catalogue(registry, 2_000_000_000).schemas == {}
 
 

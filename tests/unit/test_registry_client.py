@@ -98,7 +98,7 @@ def test_a_subject_is_quoted_in_the_path() -> None:
     with scripted([response(content)]) as server:
         asked = client(server.url)
         found = asked.latest("a/b c")
-        assert asked.referenced(SubjectVersion("a/b c", 2)) == found
+        assert asked.referenced_version(SubjectVersion("a/b c", 2)) == found
         assert server.paths == [
             "/subjects/a%2Fb%20c/versions/latest",
             "/subjects/a%2Fb%20c/versions/2",
@@ -140,7 +140,7 @@ def test_a_subject_that_only_the_last_confirmation_shows_is_found() -> None:
     ("ask", "why"),
     [
         (
-            lambda asked: asked.referenced(SubjectVersion("a", 1)),
+            lambda asked: asked.referenced_version(SubjectVersion("a", 1)),
             "although a registered schema refers to it",
         ),
         (

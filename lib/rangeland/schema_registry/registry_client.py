@@ -82,12 +82,12 @@ class _NoValue:
     refusals: list[AccessDenied]
 
     @property
-    def refusal(self) -> AccessDenied | None:
+    def refusal_error(self) -> AccessDenied | None:
         """That of the first address, if all have refused this client."""
         is_unanimous = len(self.refusals) == len(self.failures) + len(self.absences)
         return self.refusals[0] if self.refusals and is_unanimous else None
 
-    def contradicted(self, exists: str) -> _NoValue:
+    def with_late_copies(self, exists: str) -> _NoValue:
         """Copies that do not have what exists are late, which is a failure like others."""
         why = f"it reports that this does not exist, although {exists}"
         failures = {**self.failures, **dict.fromkeys(self.absences, why)}
@@ -151,7 +151,7 @@ class RegistryClient:
         exists = "it has the schema"
         return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}, exists, absence) or ()
 
-    def referenced(self, at: SubjectVersion) -> VersionResponse:
+    def referenced_version(self, at: SubjectVersion) -> VersionResponse:
         """A version that a registered schema refers to: no registry has one without the other."""
         exists = "a registered schema refers to it"
         found = self._version(at.subject, str(at.version), exists, Absence.CONTRADICTED)
@@ -194,13 +194,13 @@ class RegistryClient:
             if not isinstance(result, _NoValue):
                 return result
             if absence is Absence.CONTRADICTED:
-                result = result.contradicted(exists)
+                result = result.with_late_copies(exists)
             if result.failures:
                 confirmed = 0
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
                 is_over = self._left_s(started) < pause_s
-                if result.refusal is not None and (is_over or not self._was_accepted):
-                    raise result.refusal
+                if result.refusal_error is not None and (is_over or not self._was_accepted):
+                    raise result.refusal_error
                 if is_over:
                     raise _silent_error(what, result.failures, self._now() - started)
             elif absence is Absence.BELIEVED_AT_ONCE or confirmed == CONFIRMATIONS:

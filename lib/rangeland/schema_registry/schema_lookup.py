@@ -49,7 +49,7 @@ class RegistrySchemas:
         return LatestSchema(response.id, response.at.version, schema)
 
     def _fetch_version(self, at: SubjectVersion) -> SchemaResponse:
-        return self._registry.referenced(at).schema
+        return self._registry.referenced_version(at).schema
 
 
 def make_catalogue(
