@@ -26,15 +26,15 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
-    SubjectWriters,
     TopicField,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.errors import AccessDenied, JobFileError, Unreachable
 from rangeland.model import Partition
 from rangeland.schema_registry import executor_schemas
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
-from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_client import Absence, RegistryClient
 from rangeland.schema_registry.registry_settings import LONG_AGO, RegistrySettings
 from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
@@ -167,10 +167,11 @@ def test_an_id_of_another_subject(registry: ApicurioRegistry, topic: str) -> Non
 def test_unknown_ids_subjects_and_versions(registry: ApicurioRegistry, topic: str) -> None:
     asked = client(registry.url)
     assert asked.schema(2_000_000_000) is None
-    assert asked.versions(2_000_000_000) == ()
+    assert asked.versions(2_000_000_000, Absence.BELIEVED_ONCE_CONFIRMED) == ()
     assert asked.latest(topic) is None
     registry.register(topic, record("Order", id="long"))
-    assert asked.version(SubjectVersion(topic, 99)) is None
+    with pytest.raises(Unreachable, match="although a registered schema refers to it"):
+        asked.referenced_version(SubjectVersion(topic, 99))
     assert catalogue(registry, 2_000_000_000).schemas == {}
 
 

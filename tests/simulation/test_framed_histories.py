@@ -25,7 +25,7 @@ from rangeland.queries.verify_and_find import verify
 from rangeland.run import redrive
 from rangeland.schema_registry import executor_schemas
 from rangeland.schema_registry.missing_ids import LATE_MS
-from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_client import Absence, RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse, VersionResponse
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.typed_lake import Place, TypedLake, place_of
@@ -86,11 +86,15 @@ class CopyClient(RegistryClient):
         found = self._copy.answer(schema_id - FIRST_ID + 1)
         return None if found is None else found.schema
 
-    def versions(self, schema_id: int) -> tuple[SubjectVersion, ...]:
+    def versions(
+        self, schema_id: int, absence: Absence = Absence.CONTRADICTED
+    ) -> tuple[SubjectVersion, ...]:
         found = self._copy.answer(schema_id - FIRST_ID + 1)
         return () if found is None else (found.at,)
 
-    def latest(self, subject: str) -> VersionResponse | None:
+    def latest(
+        self, subject: str, absence: Absence = Absence.BELIEVED_ONCE_CONFIRMED
+    ) -> VersionResponse | None:
         return self._copy.answer(self._copy.visible) if subject == SUBJECT else None
 
 

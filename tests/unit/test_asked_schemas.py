@@ -18,9 +18,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
-    SubjectWriters,
     TopicField,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, JobFileError
 from rangeland.fetch.read_settings import ReadSettings

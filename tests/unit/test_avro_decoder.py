@@ -18,9 +18,9 @@ from rangeland.decode.payload.payload_decoder import DecodedPayloads, PayloadSch
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    SubjectWriters,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from tests.fakes.schemas import decode_framed
 
 

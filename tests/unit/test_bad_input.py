@@ -27,9 +27,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     FoundSchema,
     RegisteredSchema,
     SchemaFormat,
-    SubjectWriters,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk

@@ -27,8 +27,8 @@ from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    SubjectWriters,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
 from rangeland.fetch.typed_chunks import TypedChunks

@@ -19,9 +19,9 @@ from rangeland.decode.payload.schema_ids.confluent_framing import encode_indexes
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    SubjectWriters,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from tests.fakes.schemas import decode_framed
 
 F = pb.FieldDescriptorProto

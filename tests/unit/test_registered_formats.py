@@ -21,9 +21,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     ReferencedSchema,
     RegisteredSchema,
     SchemaFormat,
-    SubjectWriters,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.schema_registry.table_formats import MAIN_FILE, registered_format
 from tests.fakes.schemas import decode_framed
 

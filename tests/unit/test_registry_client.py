@@ -18,9 +18,11 @@ from rangeland.connection.http_client import HttpFailed, HttpLimits, http_get
 from rangeland.decode.payload.schema_ids.schema_catalogue import SchemaFormat, SubjectVersion
 from rangeland.errors import AccessDenied, JobFileError, RangelandError, Unreachable
 from rangeland.schema_registry import registry_client
+from rangeland.schema_registry.missing_ids import CONFIRM_S, CONFIRMATIONS
 from rangeland.schema_registry.registry_client import (
     FIRST_RESPONSE_MS,
     MAX_REDIRECTS,
+    Absence,
     RegistryClient,
 )
 from rangeland.schema_registry.registry_responses import SchemaResponse
@@ -96,7 +98,7 @@ def test_a_subject_is_quoted_in_the_path() -> None:
     with scripted([response(content)]) as server:
         asked = client(server.url)
         found = asked.latest("a/b c")
-        assert asked.version(SubjectVersion("a/b c", 2)) == found
+        assert asked.referenced_version(SubjectVersion("a/b c", 2)) == found
         assert server.paths == [
             "/subjects/a%2Fb%20c/versions/latest",
             "/subjects/a%2Fb%20c/versions/2",
@@ -114,13 +116,52 @@ def test_the_versions_of_an_id_are_sorted() -> None:
 # --- what does not exist --------------------------------------------------------------------
 
 
-def test_an_unknown_subject_is_asked_for_everywhere_and_again_before_it_is_believed() -> None:
+def test_an_unknown_subject_is_asked_for_everywhere_and_confirmed_as_ids_are() -> None:
     clock = Clock()
     unknown = error(404, 40401)
     with scripted([unknown]) as one, scripted([unknown]) as two:
-        assert client(one.url, two.url, clock=clock).latest("orders-value") is None
-        assert len(one.paths) == len(two.paths) == 2
-    assert clock.pauses == [registry_client.CONFIRM_AFTER_S]
+        asked = client(one.url, two.url, clock=clock)
+        assert asked.latest("orders-value") is None
+        assert clock.pauses == [1.0, 2.0, 2.0]
+        assert clock.s == CONFIRM_S
+        assert len(one.paths) == len(two.paths) == 3 + 1 + CONFIRMATIONS
+        assert asked.latest("bills-value") is None  # it has been due for as long
+        assert clock.s == CONFIRM_S
+        assert len(one.paths) == len(two.paths) == 3 + 2 * (1 + CONFIRMATIONS)
+
+
+def test_a_subject_that_only_the_last_confirmation_shows_is_found() -> None:
+    found = {"subject": "a", "version": 1, "id": 5, "schema": '"int"'}
+    with scripted([*[error(404, 40401)] * (3 + CONFIRMATIONS), response(found)]) as server:
+        assert client(server.url).latest("a") is not None
+
+
+@pytest.mark.parametrize(
+    ("ask", "why"),
+    [
+        (
+            lambda asked: asked.referenced_version(SubjectVersion("a", 1)),
+            "although a registered schema refers to it",
+        ),
+        (
+            lambda asked: asked.latest("a", Absence.CONTRADICTED),
+            "although an id is registered there",
+        ),
+    ],
+)
+def test_a_copy_that_lacks_what_is_known_to_exist_is_late(
+    ask: Callable[[RegistryClient], object], why: str
+) -> None:
+    found = response({"subject": "a", "version": 1, "id": 5, "schema": '"int"'})
+    unknown = error(404, 40402)
+    clock = Clock()
+    with scripted([*[unknown] * 5, found]) as server:
+        asked = client(server.url, clock=clock, no_progress_ms=120_000)
+        assert ask(asked) is not None
+        assert clock.s > CONFIRM_S
+    with scripted([unknown]) as server:
+        raised = failed(lambda: ask(client(server.url, clock=clock)), Unreachable)
+    assert why in raised.why
 
 
 def test_an_unknown_id_is_asked_for_everywhere() -> None:
@@ -152,22 +193,39 @@ def test_an_unknown_id_is_not_believed_while_an_address_is_silent() -> None:
 
 def test_an_absence_that_is_not_confirmed_starts_over() -> None:
     unknown = error(404, 40401)
-    with scripted([unknown, error(503, 50301), unknown, unknown]) as server:
-        assert client(server.url).latest("orders-value") is None
-        assert len(server.paths) == 4
+    with scripted([*[unknown] * 4, error(503, 50301), unknown]) as server:
+        assert client(server.url, no_progress_ms=30_000).latest("orders-value") is None
+        assert len(server.paths) == 3 + 2 + 1 + CONFIRMATIONS
 
 
 @pytest.mark.parametrize("code", [40401, 40402])
-def test_an_unknown_subject_or_version(code: int) -> None:
+def test_an_unknown_subject(code: int) -> None:
     with scripted([error(404, code)]) as server:
-        asked = client(server.url)
-        assert asked.latest("orders-value") is None
-        assert asked.version(SubjectVersion("orders-value", 1)) is None
+        assert client(server.url).latest("orders-value") is None
 
 
-def test_an_id_without_a_subject() -> None:
-    with scripted([UNKNOWN]) as server:
+def test_an_id_whose_subjects_were_deleted_has_no_versions() -> None:
+    with scripted([response([])]) as server:
         assert client(server.url).versions(7) == ()
+        assert len(server.paths) == 1
+
+
+def test_a_copy_that_lacks_the_versions_of_a_known_id_is_late() -> None:
+    listed = response([{"subject": "a", "version": 2}])
+    with scripted([UNKNOWN, UNKNOWN, UNKNOWN, listed]) as server:
+        assert client(server.url, no_progress_ms=30_000).versions(7) == (SubjectVersion("a", 2),)
+    clock = Clock()
+    with scripted([UNKNOWN]) as server:
+        asked = client(server.url, clock=clock, no_progress_ms=30_000)
+        raised = failed(lambda: asked.versions(7), Unreachable)
+    assert raised.what == "the schema registry did not answer for the subjects of schema id 7"
+    assert "it reports that this does not exist, although it has the schema" in raised.why
+    assert clock.pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
+
+
+def test_an_id_that_may_be_unknown_has_no_versions() -> None:
+    with scripted([UNKNOWN]) as server:
+        assert client(server.url).versions(7, Absence.BELIEVED_ONCE_CONFIRMED) == ()
 
 
 @pytest.mark.parametrize(
@@ -351,6 +409,56 @@ def test_a_login_may_be_wrong_and_a_right_is_up_to_the_operator_of_the_registry(
     assert (raised.exit_code, raised.acts) == (78, acts)
     assert "decode.registry" in raised.do
     assert SECRET not in str(raised) + repr(raised.facts)
+
+
+REFUSED = error(401, 40101)
+
+
+@pytest.mark.parametrize("refused", [REFUSED, error(403, 40301)])
+def test_an_address_that_refuses_leaves_the_others(refused: Reply) -> None:
+    with scripted([refused]) as one, scripted([GOOD]) as two:
+        assert client(one.url, two.url).schema(7) is not None
+        assert len(one.paths) == len(two.paths) == 1
+
+
+def test_a_login_that_all_addresses_refuse_is_refused_at_once() -> None:
+    clock = Clock()
+    with scripted([REFUSED]) as one, scripted([REFUSED]) as two:
+        raised = failed(lambda: client(one.url, two.url, clock=clock).schema(7), AccessDenied)
+        assert len(one.paths) == len(two.paths) == 1
+    assert raised.facts["url"] == one.url
+    assert clock.pauses == []
+
+
+@pytest.mark.parametrize("other", [error(503, 50301), UNKNOWN])
+def test_a_login_that_only_one_address_refuses_is_not_refused(other: Reply) -> None:
+    with scripted([REFUSED]) as one, scripted([other]) as two:
+        raised = failed(lambda: client(one.url, two.url).schema(7), Unreachable)
+        assert len(one.paths) == len(two.paths) > 1
+    assert f"{one.url}: it answered 401, a login is needed" in raised.why
+
+
+@pytest.mark.parametrize("accepted", [GOOD, UNKNOWN])
+def test_a_login_that_was_accepted_before_is_only_refused_once_time_is_up(accepted: Reply) -> None:
+    login: dict[str, Any] = {"username": "me", "password": SECRET, "no_progress_ms": 30_000}
+    with scripted([accepted, REFUSED, GOOD]) as server:
+        client(server.url, **login).schema(6)
+        assert client(server.url, **login).schema(7) is not None
+    clock = Clock()
+    with scripted([accepted, REFUSED]) as server:
+        client(server.url, **login).schema(6)
+        again = client(server.url, clock=clock, first_response_ms=FIRST_RESPONSE_MS, **login)
+        failed(lambda: again.schema(7), AccessDenied)
+        assert clock.pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
+        other = client(server.url, clock=clock, **{**login, "password": "other"})
+        failed(lambda: other.schema(7), AccessDenied)
+        assert clock.s == 23.0
+
+
+@pytest.fixture(autouse=True)
+def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ports are used again, and then a server would not be new."""
+    monkeypatch.setattr(registry_client, "_accepted_logins", set())
 
 
 @pytest.mark.parametrize("token", ["Zq8 Zq9", "Zq8\r\nX: y", "Zq8\u00e9"])

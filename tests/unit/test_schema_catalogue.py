@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from rangeland.decode.payload.avro.avro_schema import parse_avro_schema
+from rangeland.decode.payload.schema_ids.record_names import record_name
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     ReferencedSchema,
     RegisteredSchema,
     SchemaCatalogue,
     SchemaFormat,
     SubjectVersion,
-    SubjectWriters,
     TopicField,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.schema_registry import executor_schemas, missing_ids
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
@@ -31,7 +32,6 @@ from rangeland.schema_registry.schema_lookup import make_catalogue
 from rangeland.schema_registry.schema_references import MAX_REFERENCES, resolve_references
 from rangeland.schema_registry.subject_names import (
     SubjectNameStrategy,
-    record_name,
     subject_name,
 )
 from rangeland.schema_registry.unknown_ids import NEXT_IDS
@@ -47,7 +47,7 @@ def schema(kind: SchemaFormat, content: object, *subjects: str) -> SchemaRespons
 
 
 def made_of(root: SchemaResponse, **others: SchemaResponse) -> RegisteredSchema | UnusableSchema:
-    return resolve_references(root, lambda at: others.get(at.subject))
+    return resolve_references(root, lambda at: others[at.subject])
 
 
 def record(name: str, **more: Any) -> dict[str, Any]:
@@ -87,11 +87,6 @@ def test_a_cycle_is_refused_and_shown() -> None:
 def test_a_schema_that_refers_to_itself() -> None:
     own = schema(JSON, "a", "a")
     assert isinstance(made_of(own, a=own), UnusableSchema)
-
-
-def test_what_is_not_there_is_named() -> None:
-    found = made_of(schema(JSON, "root", "a"))
-    assert found == UnusableSchema("it refers to version 1 of a, which the registry does not have")
 
 
 def test_references_are_bounded() -> None:
@@ -252,7 +247,7 @@ AT = {"subject": "addr", "version": 1}
 def of_registry() -> Mapping[str, Reply]:
     one = {"schema": json.dumps(record("One"))}
     two = {"schema": json.dumps(TWO), "references": [{"name": "shop.Addr", **AT}]}
-    lost = {"schema": "1", "schemaType": "JSON", "references": [{"name": "x", **AT, "version": 9}]}
+    lost = {"schema": "{", "references": [{"name": "x", **AT}]}
     return {
         "/schemas/ids/1": response(one),
         "/schemas/ids/1/versions": response([{"subject": "orders-value", "version": 1}]),
@@ -264,7 +259,6 @@ def of_registry() -> Mapping[str, Reply]:
         "/schemas/ids/5": response(one),
         **{f"/schemas/ids/{4 + step}": error(404, 40403) for step in NEXT_IDS if step > 1},
         "/subjects/addr/versions/1": response({**AT, "id": 9, "schema": json.dumps(ADDRESS)}),
-        "/subjects/addr/versions/9": error(404, 40402),
         "/subjects/orders-value/versions/latest": response(
             {"subject": "orders-value", "version": 2, "id": 2, **two}
         ),
@@ -274,6 +268,7 @@ def of_registry() -> Mapping[str, Reply]:
         "/subjects/none-value/versions/latest": error(404, 40401),
         "/subjects/One/versions/latest": error(404, 40401),
         "/subjects/shop.Two/versions/latest": error(404, 40401),
+        "/subjects/orders-shop.Two/versions/latest": error(404, 40401),
     }
 
 
@@ -298,9 +293,7 @@ def catalogue(
 def test_a_catalogue_has_ids_versions_and_latest_schemas(server: ScriptedServer) -> None:
     found = catalogue(server, [2, 1, 3, 4, 2], none=[1])
     assert set(found.schemas) == {1, 2, 3}
-    assert found.schemas[3] == UnusableSchema(
-        "it refers to version 9 of addr, which the registry does not have"
-    )
+    assert isinstance(found.schemas[3], UnusableSchema)
     assert found.versions[2] == (SubjectVersion("orders-value", 2),)
     assert set(found.latest) == {"orders-value"}
     assert found.latest["orders-value"].schema == found.schemas[2]
@@ -317,6 +310,52 @@ def test_subjects_are_named_after_the_records_that_were_seen(server: ScriptedSer
         "/subjects/One/versions/latest",
         "/subjects/shop.Two/versions/latest",
     ]
+
+
+def test_a_copy_that_lacks_a_reference_is_no_verdict_on_the_schema() -> None:
+    late, there = error(404, 40402), response({**AT, "id": 9, "schema": json.dumps(ADDRESS)})
+    two, listed = (of_registry()[f"/schemas/ids/2{path}"] for path in ("", "/versions"))
+    with scripted([two, late, two, late, there, listed]) as server:
+        impatient = RegistrySettings((server.url,), no_progress_ms=1)
+        with pytest.raises(Unreachable, match="did not answer for version 1 of addr"):
+            ExecutorSchemas(SchemaCatalogue(made_as="run-1"), impatient).of_id(2)
+        patient = RegistrySettings((server.url,))
+        found = ExecutorSchemas(SchemaCatalogue(made_as="run-2"), patient).of_id(2)
+    assert isinstance(found.schema, RegisteredSchema)
+
+
+def test_a_copy_that_lacks_a_subject_of_a_known_id_is_late() -> None:
+    replies = {**of_registry(), "/subjects/orders-value/versions/latest": error(404, 40401)}
+    with scripted(replies) as server:
+        asked = RegistryClient(RegistrySettings((server.url,), no_progress_ms=1))
+        with pytest.raises(Unreachable, match="although an id is registered there"):
+            make_catalogue(asked, SubjectNameStrategy.TOPIC, {VALUES: [2]})
+
+
+@pytest.mark.parametrize("strategy", SubjectNameStrategy)
+def test_an_id_whose_versions_a_copy_lacks_is_only_placed_by_the_name_of_its_record(
+    strategy: SubjectNameStrategy,
+) -> None:
+    replies = {**of_registry(), "/schemas/ids/2/versions": error(404, 40403)}
+    with scripted(replies) as server:
+        settings = RegistrySettings((server.url,), no_progress_ms=1)
+        tasks = ExecutorSchemas(
+            SchemaCatalogue(made_as="run", records_name_subjects=strategy.names_the_record),
+            settings,
+        )
+        if strategy.names_the_record:
+            found = catalogue(server, [2], strategy)
+            assert found.versions == {2: ()}
+            assert found.records_name_subjects
+            assert tasks.of_id(2).versions == ()
+        else:
+            asked = RegistryClient(settings)
+            for ask in (
+                lambda: make_catalogue(asked, strategy, {VALUES: [2]}),
+                lambda: tasks.of_id(2),
+            ):
+                with pytest.raises(Unreachable, match="although it has the schema"):
+                    ask()
 
 
 def test_two_catalogues_are_of_different_runs(server: ScriptedServer) -> None:

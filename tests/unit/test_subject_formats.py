@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import struct
+from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -32,7 +33,7 @@ from rangeland.decode.payload.schema_ids.subject_formats import (
     fit_values,
     merge_types,
 )
-from rangeland.errors import JobFileError, TableRefused
+from rangeland.errors import JobFileError, TableRefused, Unreachable
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
 from rangeland.schema_registry.subject_names import SubjectNameStrategy
 from rangeland.schema_registry.table_formats import TableFormats
@@ -157,9 +158,9 @@ def test_what_takes_much_memory_is_decoded_in_pieces(monkeypatch: pytest.MonkeyP
     )
 )
 def test_any_bytes_are_decoded_or_named(payloads: list[bytes | None]) -> None:
-    for topic, seen in (("all", (1, 2)), ("none", ())):
+    for topic, seen, sound in (("all", (1, 2), [FIRST, SECOND]), ("none", (), [])):
         formats = registered(tables(RECORD, {1: "Order", 2: "Bill"}, {"all": (1, 2), topic: seen}))
-        whole = [*payloads, FIRST, SECOND]
+        whole = [*payloads, *sound]
         found = decoded(formats, topic, whole)
         bad = {one.row for one in found.undecodable}
         values = found.values.to_pylist()
@@ -167,7 +168,7 @@ def test_any_bytes_are_decoded_or_named(payloads: list[bytes | None]) -> None:
         assert bad == {row for row, it in enumerate(whole) if it is not None} - {
             row for row, value in enumerate(values) if value is not None
         }
-        assert values[-2:] == (WANTED if seen else [None, None])
+        assert values[len(payloads) :] == (WANTED if sound else [])
 
 
 def test_a_subject_of_the_topic_that_was_not_seen_is_no_fault_of_the_record() -> None:
@@ -211,6 +212,68 @@ def test_what_has_no_schema_or_another_format_is_refused() -> None:
     made = tables(TOPIC, BOTH, {"orders": ()})
     with pytest.raises(JobFileError, match="it is avro, and the job file says json"):
         made.without_schema("value", "json", "", UnknownFields.DROP)
+
+
+@pytest.mark.parametrize(("strategy", "prefix"), [(RECORD, ""), (BOTH_NAMES, "all-")])
+def test_a_schema_without_subjects_has_that_of_its_name(
+    strategy: SubjectNameStrategy, prefix: str
+) -> None:
+    """Its subject was deleted: it is never read as another record type."""
+    made = tables(strategy, {1: f"{prefix}Order", 2: f"{prefix}Bill"}, {"all": (1, 2)})
+    bare = replace(made.catalogue, versions={})
+    both = registered(replace(made, catalogue=bare))
+    found = decoded(both, "all", [FIRST, SECOND])
+    assert found.values.to_pylist() == WANTED
+    assert list(found.undecodable) == []
+    made = replace(made, catalogue=bare, seen={TopicField("all", "value"): (1,)})
+    with pytest.raises(JobFileError, match=f"schema 2, which belongs to {prefix}Bill"):
+        decoded(registered(made), "all", [FIRST, SECOND])
+
+
+def with_empty(
+    strategy: SubjectNameStrategy, subjects: dict[int, str], versions: tuple[SubjectVersion, ...]
+) -> RowFormat:
+    """The registry has no schema for the topic ``empty``, and id 2 is registered there."""
+    made = tables(strategy, subjects, {"orders": (1,), "empty": ()})
+    known = replace(made.catalogue, versions={**made.catalogue.versions, 2: versions})
+    return registered(replace(made, catalogue=known))
+
+
+def test_a_sound_record_of_a_topic_without_a_schema_is_no_fault_of_the_record() -> None:
+    other = SubjectVersion("bills-value", 1)
+    own = SubjectVersion("empty-value", 1)
+    with pytest.raises(Unreachable, match="no schema for empty when the run began") as raised:
+        decoded(with_empty(TOPIC, BOTH, (other, own)), "empty", [SECOND])
+    assert raised.value.why == "schema 2, which a record names, is registered as empty-value"
+    with pytest.raises(JobFileError, match="no columns for schema 2, which is registered nowhere"):
+        decoded(with_empty(TOPIC, BOTH, ()), "empty", [SECOND])
+    both = {1: "orders-Order", 2: "empty-Bill"}
+    for versions in ((), (SubjectVersion("empty-Bill", 1),)):
+        with pytest.raises(JobFileError, match=r"no columns for schema 2, which .* empty-Bill"):
+            decoded(with_empty(BOTH_NAMES, both, versions), "empty", [SECOND])
+
+
+def test_of_a_topic_that_the_driver_has_not_seen_nothing_is_undecodable_for_its_subject() -> None:
+    formats = registered(tables(TOPIC, BOTH, {"orders": (1,)}))
+    with pytest.raises(JobFileError, match="no schema for unseen when the run began"):
+        decoded(formats, "unseen", [SECOND])
+
+
+def test_a_record_of_another_topics_schema_is_undecodable_in_a_topic_without_one() -> None:
+    reason = "the schema registry had no schema for empty when the run began"
+    for strategy, subjects in ((TOPIC, BOTH), (BOTH_NAMES, {1: "orders-Order", 2: "bills-Bill"})):
+        versions = (SubjectVersion(subjects[2], 1),)
+        found = decoded(with_empty(strategy, subjects, versions), "empty", [None, SECOND, b"x"])
+        assert found.values.to_pylist() == [None, None, None]
+        assert [(one.row, one.reason) for one in found.undecodable] == [(1, reason), (2, reason)]
+
+
+def test_a_schema_without_subjects_and_name_is_of_no_subject() -> None:
+    made = tables(RECORD, {1: "Order", 2: "Bill"}, {"all": (1, 2)})
+    unnamed = RegisteredSchema(SchemaFormat.AVRO, json.dumps(["null", ORDER]))
+    catalogue = replace(made.catalogue, schemas={**made.catalogue.schemas, 3: unnamed})
+    with pytest.raises(JobFileError, match="schema 3, which is registered nowhere"):
+        decoded(registered(replace(made, catalogue=catalogue)), "all", [b"\0\0\0\0\x03\0"])
 
 
 TEXT, LONG = pa.string(), pa.int64()

@@ -24,8 +24,8 @@ from rangeland.decode.payload.schema_ddl import parse_ddl
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RecordField,
     SchemaCatalogue,
-    SubjectWriters,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.decode.payload.string_format import StringFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import JobFileError

@@ -19,10 +19,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import JobFileError
-from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_client import Absence, RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse
 from rangeland.schema_registry.registry_settings import FIELD, RegistrySettings, WrittenBefore
-from rangeland.schema_registry.schema_lookup import RegistrySchemas
+from rangeland.schema_registry.schema_lookup import RegistrySchemas, absence_of_versions
 from rangeland.schema_registry.unknown_ids import UnknownIds
 
 Result = TypeVar("Result")
@@ -76,6 +76,7 @@ class _FetchedSchemas:
 
     def __init__(self, catalogue: SchemaCatalogue, settings: RegistrySettings) -> None:
         self._registry = RegistryClient(settings)
+        self._absence = absence_of_versions(catalogue.records_name_subjects)
         self._schemas_of = RegistrySchemas(self._registry)
         self._ids = UnknownIds(self._registry, catalogue.known_ids, settings.no_progress_ms)
         self._lock = threading.Lock()
@@ -95,7 +96,9 @@ class _FetchedSchemas:
         else:
             schema = response
         is_usable = isinstance(schema, RegisteredSchema)
-        return FoundSchema(schema, self._registry.versions(schema_id) if is_usable else ())
+        return FoundSchema(
+            schema, self._registry.versions(schema_id, self._absence) if is_usable else ()
+        )
 
     def _check_few_are_unusable(self) -> None:
         """Raises JobFileError for too many unknown ids: each takes several requests to confirm, and
@@ -114,7 +117,9 @@ class _FetchedSchemas:
         id that it lacks has none."""
         with self._lock:
             found = self._found.get(schema_id)
-            return self._registry.versions(schema_id) if found is None else found.versions
+            if found is not None:
+                return found.versions
+            return self._registry.versions(schema_id, Absence.BELIEVED_ONCE_CONFIRMED)
 
 
 KEPT_RUNS = 4

@@ -108,6 +108,11 @@ def why_not_late(schema_id: int, written: WrittenBefore | None, highest: int) ->
     return None
 
 
+def left_to_confirm_s(missing_for_s: float) -> float:
+    """How long what may not exist must still be missing, before it is confirmed."""
+    return CONFIRM_S - missing_for_s
+
+
 def _pause_s(missing: MissingId, left_s: float) -> float:
     """The next pause, each twice as long as the one before; none if no time is left."""
     if left_s <= 0:

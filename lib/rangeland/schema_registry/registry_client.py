@@ -2,8 +2,10 @@
 
 Requests that fail because a server is down, starting, busy or not a registry are retried within
 ``no_progress_ms``; then ``Unreachable`` is raised. A refused login and a missing right are
-``AccessDenied``; an untrusted certificate is an error in the job file. If all addresses report
-twice that something does not exist, that is believed; for ids, ``missing_ids`` needs more.
+``AccessDenied`` if all addresses refuse: at once, unless they have accepted the login before, since
+then it may pass. An untrusted certificate is an error in the job file. If all addresses report
+that something does not exist, for as long and as often as ``missing_ids`` has it, that is believed,
+unless something else shows that it exists: a copy that is late is then a failure like others.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -21,7 +24,8 @@ from rangeland.cluster_settings import TlsSettings
 from rangeland.connection.http_client import HttpFailed, HttpLimits, HttpResponse, http_get
 from rangeland.connection.tls import tls_context
 from rangeland.decode.payload.schema_ids.schema_catalogue import SubjectVersion
-from rangeland.errors import AccessDenied, JobFileError, Unreachable
+from rangeland.errors import AccessDenied, Bug, JobFileError, Unreachable
+from rangeland.schema_registry.missing_ids import CONFIRMATIONS, left_to_confirm_s
 from rangeland.schema_registry.registry_responses import (
     MAX_RESPONSE_BYTES,
     UNKNOWN_SCHEMA,
@@ -46,8 +50,6 @@ FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 8.0
 """The longest pause between attempts: a run then notices within seconds that the registry is
 back."""
-CONFIRM_AFTER_S: Final = 1.0
-"""The time for a late copy of the registry to catch up, or for another one to answer."""
 MAX_REDIRECTS: Final = 3
 """How many redirects are followed: a proxy and a moved registry need two, and more are a circle."""
 MOVED: Final = (301, 302, 303, 307, 308)
@@ -55,6 +57,9 @@ ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _HEADER: Final = re.compile(r"[\x21-\x7e]+")
 
 Value = TypeVar("Value")
+
+_accepted_logins: set[int] = set()
+"""Hashes of the addresses and logins that a registry has accepted in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,36 @@ class _Absent:
 @dataclass(frozen=True, slots=True)
 class _Failed:
     why: str
+    refusal: AccessDenied | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _NoValue:
+    """The addresses, none of which had the value."""
+
+    absences: list[str]
+    failures: Mapping[str, str]
+    refusals: list[AccessDenied]
+
+    @property
+    def refusal_error(self) -> AccessDenied | None:
+        """That of the first address, if all have refused this client."""
+        is_unanimous = len(self.refusals) == len(self.failures) + len(self.absences)
+        return self.refusals[0] if self.refusals and is_unanimous else None
+
+    def with_late_copies(self, exists: str) -> _NoValue:
+        """Copies that do not have what exists are late, which is a failure like others."""
+        why = f"it reports that this does not exist, although {exists}"
+        failures = {**self.failures, **dict.fromkeys(self.absences, why)}
+        return replace(self, absences=[], failures=failures)
+
+
+class Absence(Enum):
+    """What it means that all addresses report that something does not exist."""
+
+    BELIEVED_AT_ONCE = "the caller decides what it means"
+    BELIEVED_ONCE_CONFIRMED = "it may not exist"
+    CONTRADICTED = "something else shows that it exists, so a late copy has answered"
 
 
 class RegistryClient:
@@ -89,10 +124,12 @@ class RegistryClient:
         self._urls = [url.rstrip("/") for url in settings.urls]
         self._context = tls_context(settings.tls or TlsSettings(), f"{FIELD}.tls")
         self._login = _authorization(settings)
+        self._login_hash = hash((settings.urls, *self._login.values()))
         self._first_response_ms = first_response_ms
         self._now = now
         self._pause = pause
         self._has_responded = False
+        self._missing_since: float | None = None
         self.requests = 0
 
     def schema(self, schema_id: int) -> SchemaResponse | None:
@@ -100,24 +137,42 @@ class RegistryClient:
         means."""
         path = f"/schemas/ids/{schema_id}"
         what = f"schema id {schema_id}"
-        return self._ask(path, what, read_schema, {UNKNOWN_SCHEMA}, at_once=True)
+        return self._ask(
+            path, what, read_schema, {UNKNOWN_SCHEMA}, absence=Absence.BELIEVED_AT_ONCE
+        )
 
-    def versions(self, schema_id: int) -> tuple[SubjectVersion, ...]:
-        """The places where the id is registered; empty if its subjects were deleted."""
+    def versions(
+        self, schema_id: int, absence: Absence = Absence.CONTRADICTED
+    ) -> tuple[SubjectVersion, ...]:
+        """The places where the id is registered; empty if its subjects were deleted. By default the
+        registry has just returned its schema."""
         what = f"the subjects of schema id {schema_id}"
         path = f"/schemas/ids/{schema_id}/versions"
-        return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}) or ()
+        exists = "it has the schema"
+        return self._ask(path, what, read_versions, {UNKNOWN_SCHEMA}, exists, absence) or ()
 
-    def version(self, at: SubjectVersion) -> VersionResponse | None:
-        return self._version(at.subject, str(at.version))
+    def referenced_version(self, at: SubjectVersion) -> VersionResponse:
+        """A version that a registered schema refers to: no registry has one without the other."""
+        exists = "a registered schema refers to it"
+        found = self._version(at.subject, str(at.version), exists, Absence.CONTRADICTED)
+        if found is None:
+            raise Bug(f"the absence of {at} was believed")
+        return found
 
-    def latest(self, subject: str) -> VersionResponse | None:
-        return self._version(subject, "latest")
+    def latest(
+        self, subject: str, absence: Absence = Absence.BELIEVED_ONCE_CONFIRMED
+    ) -> VersionResponse | None:
+        """The latest version of a subject; None if it does not exist. Its absence is a
+        contradiction if the registry has listed one of its versions."""
+        return self._version(subject, "latest", "an id is registered there", absence)
 
-    def _version(self, subject: str, version: str) -> VersionResponse | None:
+    def _version(
+        self, subject: str, version: str, exists: str, absence: Absence
+    ) -> VersionResponse | None:
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
         what = f"version {version} of {subject}"
-        return self._ask(path, what, read_version, {UNKNOWN_SUBJECT, UNKNOWN_VERSION})
+        unknown = {UNKNOWN_SUBJECT, UNKNOWN_VERSION}
+        return self._ask(path, what, read_version, unknown, exists, absence)
 
     # --- asking all addresses -----------------------------------------------------------
 
@@ -127,33 +182,73 @@ class RegistryClient:
         what: str,
         read: Callable[[bytes], Value],
         absent: set[int],
-        *,
-        at_once: bool = False,
+        exists: str = "",
+        absence: Absence = Absence.BELIEVED_ONCE_CONFIRMED,
     ) -> Value | None:
+        """``exists``: how it is known to exist, if its absence is a contradiction."""
         started = self._now()
         pause_s = FIRST_PAUSE_S
-        was_absent = False
+        confirmed = 0
         while True:
-            failures: dict[str, str] = {}
-            for url in list(self._urls):
-                left_s = max(1.0, self._left_s(started))
-                result = self._ask_one(url, path, read, absent, left_s)
-                if isinstance(result, _Failed):
-                    failures[url] = result.why
-                    continue
-                self._has_responded = True
-                if not isinstance(result, _Absent):
-                    self._urls.remove(url)
-                    self._urls.insert(0, url)
-                    return result
-            if not failures and (was_absent or at_once):
+            result = self._ask_all(path, read, absent, started)
+            if not isinstance(result, _NoValue):
+                return result
+            if absence is Absence.CONTRADICTED:
+                result = result.with_late_copies(exists)
+            if result.failures:
+                confirmed = 0
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                is_over = self._left_s(started) < pause_s
+                if result.refusal_error is not None and (is_over or not self._was_accepted):
+                    raise result.refusal_error
+                if is_over:
+                    raise _silent_error(what, result.failures, self._now() - started)
+            elif absence is Absence.BELIEVED_AT_ONCE or confirmed == CONFIRMATIONS:
                 return None
-            was_absent = not failures
-            pause_s = CONFIRM_AFTER_S if was_absent else min(2 * pause_s, LONGEST_PAUSE_S)
-            if failures and self._left_s(started) < pause_s:
-                raise _silent_error(what, failures, self._now() - started)
+            elif (left_s := self._left_to_confirm_s()) > 0:
+                pause_s = min(2 * pause_s, left_s)
+            else:
+                confirmed += 1
+                continue
             logger.info("Asking the schema registry for %s again in %.1f s", what, pause_s)
             self._pause(pause_s)
+
+    def _ask_all(
+        self, path: str, read: Callable[[bytes], Value], absent: set[int], started: float
+    ) -> Value | _NoValue:
+        """Asks all addresses, until one has the value."""
+        absences: list[str] = []
+        failures: dict[str, str] = {}
+        refusals: list[AccessDenied] = []
+        for url in list(self._urls):
+            left_s = max(1.0, self._left_s(started))
+            result = self._ask_one(url, path, read, absent, left_s)
+            if isinstance(result, _Failed):
+                failures[url] = result.why
+                if result.refusal is not None:
+                    refusals.append(result.refusal)
+                    self._has_responded |= self._was_accepted
+                continue
+            self._has_responded = True
+            _accepted_logins.add(self._login_hash)
+            if isinstance(result, _Absent):
+                absences.append(url)
+                continue
+            self._urls.remove(url)
+            self._urls.insert(0, url)
+            return result
+        return _NoValue(absences, failures, refusals)
+
+    @property
+    def _was_accepted(self) -> bool:
+        return self._login_hash in _accepted_logins
+
+    def _left_to_confirm_s(self) -> float:
+        """What is first missing later has been due for just as long."""
+        now = self._now()
+        if self._missing_since is None:
+            self._missing_since = now
+        return left_to_confirm_s(now - self._missing_since)
 
     def _left_s(self, started: float) -> float:
         limit_ms = self._settings.no_progress_ms
@@ -217,25 +312,30 @@ def _judge(url: str, response: HttpResponse, absent: set[int]) -> _Absent | _Fai
     if response.status == 404 and code in absent:
         return _Absent()
     if response.status in (401, 403):
-        needs_login = response.status == 401
-        raise AccessDenied(
-            f"the schema registry {url} refused this client",
-            why=f"it answered {response.status}"
-            + (", a login is needed" if needs_login else ", without permission"),
-            do=f"check {FIELD}: username and password, or token"
-            if needs_login
-            else f"have {OPERATOR} let the user of {FIELD} read its schemas",
-            operator=OPERATOR,
-            login_is_in_doubt=needs_login,
-            url=url,
-            status=response.status,
-        )
+        refusal = _refusal_error(url, response.status)
+        return _Failed(refusal.why, refusal)
     if response.status == 404:
         return _Failed(
             "it answered 404, and not as a schema registry does; its URL may need a path, such as "
             "/apis/ccompat/v7 for Apicurio"
         )
     return _Failed(f"it answered {response.status}" + (f" (error code {code})" if code else ""))
+
+
+def _refusal_error(url: str, status: int) -> AccessDenied:
+    needs_login = status == 401
+    return AccessDenied(
+        f"the schema registry {url} refused this client",
+        why=f"it answered {status}"
+        + (", a login is needed" if needs_login else ", without permission"),
+        do=f"check {FIELD}: username and password, or token"
+        if needs_login
+        else f"have {OPERATOR} let the user of {FIELD} read its schemas",
+        operator=OPERATOR,
+        login_is_in_doubt=needs_login,
+        url=url,
+        status=status,
+    )
 
 
 def _silent_error(what: str, failures: Mapping[str, str], after_s: float) -> Unreachable:

@@ -17,7 +17,7 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     UnusableSchema,
 )
 from rangeland.errors import JobFileError
-from rangeland.schema_registry.registry_client import RegistryClient
+from rangeland.schema_registry.registry_client import Absence, RegistryClient
 from rangeland.schema_registry.registry_responses import SchemaResponse, VersionResponse
 from rangeland.schema_registry.schema_references import resolve_references
 from rangeland.schema_registry.subject_names import SubjectNameStrategy, subject_name
@@ -38,9 +38,9 @@ class RegistrySchemas:
     def whole(self, response: SchemaResponse) -> RegisteredSchema | UnusableSchema:
         return resolve_references(response, self._fetch)
 
-    def latest(self, subject: str) -> LatestSchema | None:
+    def latest(self, subject: str, absence: Absence) -> LatestSchema | None:
         """The latest schema of a subject. Raises JobFileError for one that cannot be used."""
-        response = self._registry.latest(subject)
+        response = self._registry.latest(subject, absence)
         if response is None:
             return None
         schema = self.whole(response.schema)
@@ -48,9 +48,8 @@ class RegistrySchemas:
             raise _unusable_schema_error(subject, response, schema)
         return LatestSchema(response.id, response.at.version, schema)
 
-    def _fetch_version(self, at: SubjectVersion) -> SchemaResponse | None:
-        response = self._registry.version(at)
-        return None if response is None else response.schema
+    def _fetch_version(self, at: SubjectVersion) -> SchemaResponse:
+        return self._registry.referenced_version(at).schema
 
 
 def make_catalogue(
@@ -74,13 +73,29 @@ def make_catalogue(
         if topic_field.field in with_latest
         for schema in (None, *(usable[n] for n in numbers if n in usable))
     }
-    latest = {subject: schemas.latest(subject) for subject in sorted(filter(None, subjects))}
+    absence = absence_of_versions(strategy.names_the_record)
+    versions = {n: registry.versions(n, absence) for n in usable}
+    existing = {at.subject for listed in versions.values() for at in listed}
+    latest = {
+        subject: schemas.latest(
+            subject,
+            Absence.CONTRADICTED if subject in existing else Absence.BELIEVED_ONCE_CONFIRMED,
+        )
+        for subject in sorted(filter(None, subjects))
+    }
     return SchemaCatalogue(
         schemas=known,
-        versions={n: registry.versions(n) for n in usable},
+        versions=versions,
+        records_name_subjects=strategy.names_the_record,
         latest={subject: schema for subject, schema in latest.items() if schema is not None},
         made_as=uuid.uuid4().hex,
     )
+
+
+def absence_of_versions(records_name_subjects: bool) -> Absence:
+    """What it means that the registry has an id, and no versions of it: where records name their
+    subjects, the run can do without; else a copy is late."""
+    return Absence.BELIEVED_ONCE_CONFIRMED if records_name_subjects else Absence.CONTRADICTED
 
 
 def _unusable_schema_error(

@@ -21,7 +21,7 @@ from rangeland.untrusted import Unreadable, parse_json
 
 MAX_REFERENCES: Final = 200
 NAMED_TYPES: Final = ("record", "error", "enum", "fixed")
-FetchVersion = Callable[[SubjectVersion], SchemaResponse | None]
+FetchVersion = Callable[[SubjectVersion], SchemaResponse]
 
 
 class _Unresolvable(Exception):
@@ -31,7 +31,7 @@ class _Unresolvable(Exception):
 def resolve_references(
     schema: SchemaResponse, fetch: FetchVersion
 ) -> RegisteredSchema | UnusableSchema:
-    """The schema with everything it refers to. ``fetch`` returns None if nothing exists there."""
+    """The schema with everything it refers to, which a registry keeps for as long."""
     by_name: dict[str, ReferencedSchema] = {}
     try:
         for referenced in _walk(schema, fetch, (), {}):
@@ -64,10 +64,6 @@ def _walk(
             if len(seen) == MAX_REFERENCES:
                 raise _Unresolvable(f"it refers to more than {MAX_REFERENCES} schemas")
             response = fetch(reference.at)
-            if response is None:
-                raise _Unresolvable(
-                    f"it refers to {_show(reference.at)}, which the registry does not have"
-                )
             seen[reference.at] = response
             yield from _walk(response, fetch, (*path, reference.at), seen)
         yield ReferencedSchema(reference.name, seen[reference.at].text)

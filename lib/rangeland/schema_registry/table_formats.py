@@ -28,7 +28,6 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaCatalogue,
     SchemaFormat,
-    SubjectWriters,
     TopicField,
 )
 from rangeland.decode.payload.schema_ids.subject_formats import (
@@ -36,6 +35,7 @@ from rangeland.decode.payload.schema_ids.subject_formats import (
     TypeConflict,
     merge_types,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 from rangeland.errors import JobFileError, TableRefused
 from rangeland.schema_registry.proto_compiler import compile_proto
 from rangeland.schema_registry.registry_settings import FIELD
@@ -95,7 +95,13 @@ class TableFormats:
             for topic, subjects in topics.items()
         }
         ids = {subject: latest[subject].id for subject in formats}
-        return SubjectFormats(name, kind, by_topic, ids)
+        own = {topic: own_prefix(self.strategy, topic) for topic in topics}
+        lacking = {
+            topic: subjects[0]
+            for topic, subjects in topics.items()
+            if own[topic] is None and not by_topic[topic]
+        }
+        return SubjectFormats(name, kind, by_topic, ids, own, lacking)
 
     def _subjects(self, field: RecordField) -> dict[str, list[str]]:
         """The subjects of each topic."""

@@ -25,9 +25,9 @@ from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Wr
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    SubjectWriters,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 
 
 @dataclass(frozen=True)

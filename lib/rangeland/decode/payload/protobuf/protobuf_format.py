@@ -29,8 +29,8 @@ from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Wr
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
     SchemaFormat,
-    SubjectWriters,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 
 CHOOSE: Final = "name one of them as message in the job file, beside format"
 

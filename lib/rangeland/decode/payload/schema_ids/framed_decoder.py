@@ -26,9 +26,9 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     FoundSchema,
     RegisteredSchema,
     SchemaFormat,
-    SubjectWriters,
     UnusableSchema,
 )
+from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 
 Needed = TypeVar("Needed")
 Written: TypeAlias = Sequence[tuple[np.ndarray, Needed]]

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from rangeland.errors import JobFileError
-
 RecordField = Literal["key", "value"]
 
 
@@ -61,7 +59,7 @@ class RegisteredSchema:
 @dataclass(frozen=True, slots=True)
 class UnusableSchema:
     """Records with this id are undecodable, for this reason: the registry does not have the id, and
-    it is certain that it is not late, or what the schema refers to is not there."""
+    it is certain that it is not late, or it cannot be read with what it refers to."""
 
     reason: str
 
@@ -102,6 +100,9 @@ class SchemaCatalogue:
     """The subjects that an id is registered under."""
     latest: Mapping[str, LatestSchema] = field(default_factory=dict)
     """The latest schema of each subject. A subject that is missing here does not exist."""
+    records_name_subjects: bool = False
+    """Whether a schema's name says which subject its records have, even if its versions are not
+    known."""
     made_as: str = ""
     """Distinguishes this catalogue from those of other runs."""
 
@@ -120,35 +121,3 @@ class SchemaCatalogue:
         have it."""
         schema = self.schemas.get(schema_id)
         return None if schema is None else FoundSchema(schema, self.versions.get(schema_id, ()))
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectWriters:
-    """The writers of framed payloads: those of one subject, or any if it is empty. Equal schemas
-    have the same id in all subjects, so an id may be registered under several. ``own``: the prefix
-    of the topic's subjects, if not all of them are known."""
-
-    subject: str = ""
-    own: str | None = None
-
-    def judge(self, schema_id: int, found: FoundSchema) -> RegisteredSchema | UnusableSchema:
-        """The schema with this id, if the subject has it: an id that is only registered under
-        others is refused. Raises JobFileError, whatever the policy, for a schema of the topic that
-        the driver has not seen: its records are sound, and must not count as undecodable, but the
-        table has no columns for them."""
-        subjects = {at.subject for at in found.versions}
-        if isinstance(found.schema, UnusableSchema) or not self.subject or not subjects:
-            return found.schema
-        if self.subject in subjects:
-            return found.schema
-        shown = ", ".join(sorted(subjects)[:3])
-        if self.own is not None and any(name.startswith(self.own) for name in subjects):
-            raise JobFileError(
-                f"the table has no columns for schema {schema_id}, which is registered as {shown}",
-                why="the columns come from the subjects of the oldest and the newest records, and "
-                "this one only occurs between them",
-                do="name a schema that has the fields of all subjects in the job file, under "
-                "decode.value.schema or decode.key.schema",
-                id=schema_id,
-            )
-        return UnusableSchema(f"schema {schema_id} is registered as {shown}, not {self.subject}")

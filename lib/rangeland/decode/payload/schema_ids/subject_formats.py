@@ -26,6 +26,7 @@ from rangeland.decode.payload.payload_decoder import (
 from rangeland.decode.payload.row_format import nullable_type
 from rangeland.decode.payload.schema_ids.confluent_framing import count_ids, read_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import FoundSchema, SubjectVersion
+from rangeland.decode.payload.schema_ids.subject_writers import check_is_of_others, subjects_of
 from rangeland.errors import Bug
 
 
@@ -48,6 +49,10 @@ class SubjectFormats(PayloadFormat):
     """The formats of each topic, by subject."""
     latest: Mapping[str, int] = field(default_factory=dict)
     """The ids of the schemas that they were made from, by subject."""
+    own: Mapping[str, str | None] = field(default_factory=dict)
+    """The prefix of a topic's subjects, if records name them."""
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """The only subject of a topic, if the registry had no schema for it."""
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -75,22 +80,37 @@ class SubjectFormats(PayloadFormat):
 
     def decoder(self) -> PayloadDecoder:
         ((topic, formats),) = self.topics.items()
-        return SubjectsDecoder(topic, formats, self.kind)
+        own = self.own.get(topic)
+        return SubjectsDecoder(topic, formats, self.kind, own, self.lacking.get(topic, ""))
 
 
 class SubjectsDecoder(PayloadDecoder):
-    """Decodes the payloads of one topic."""
+    """Decodes the payloads of one topic. ``own``: the prefix of its subjects, if records name
+    them. ``lacking``: its only subject, if that has no format."""
 
-    def __init__(self, topic: str, formats: Mapping[str, PayloadFormat], kind: pa.DataType) -> None:
+    def __init__(
+        self,
+        topic: str,
+        formats: Mapping[str, PayloadFormat],
+        kind: pa.DataType,
+        own: str | None = None,
+        lacking: str = "",
+    ) -> None:
         self.arrow_type = kind
         self._topic = topic
+        self._own = own
+        self._lacking = lacking
         self._decoders = {subject: one.decoder() for subject, one in formats.items()}
         self._subjects: dict[int, str] = {}
 
     def add_schema(self, schema_id: int, found: FoundSchema) -> None:
         """Adds a schema to the decoder of its subject. If none has it, the first one reports the
-        reason."""
-        subjects = (version.subject for version in found.versions)
+        reason. Raises what a ``SubjectWriters`` raises."""
+        if not self._decoders:
+            check_is_of_others(schema_id, found, self._topic, self._lacking, self._own)
+            self._subjects[schema_id] = ""
+            return
+        subjects = subjects_of(found, self._own)
         own = (subject for subject in subjects if subject in self._decoders)
         self._subjects[schema_id] = next(own, next(iter(self._decoders)))
         self._decoders[self._subjects[schema_id]].add_schema(schema_id, found)
@@ -104,17 +124,22 @@ class SubjectsDecoder(PayloadDecoder):
             return replace(decoded, values=fit_values(decoded.values, self.arrow_type))
         return self._by_subject(payloads) if self._decoders else self._without_schema(payloads)
 
-    def _without_schema(self, payloads: PayloadArray) -> DecodedPayloads:
+    def _without_schema(self, payloads: PayloadArray) -> DecodedPayloads | MissingSchemas:
+        if missing := self._missing(count_ids(read_schema_ids(payload_bytes(payloads)))):
+            return MissingSchemas(missing)
         reason = f"the schema registry had no schema for {self._topic} when the run began"
         rows = np.flatnonzero(payloads.is_valid().to_numpy(zero_copy_only=False)).tolist()
         return DecodedPayloads(
             pa.nulls(len(payloads), self.arrow_type), [Undecodable(row, reason) for row in rows]
         )
 
+    def _missing(self, ids: Iterable[int]) -> tuple[int, ...]:
+        return tuple(schema_id for schema_id in ids if schema_id not in self._subjects)
+
     def _by_subject(self, payloads: PayloadArray) -> DecodedPayloads | MissingSchemas:
         ids = read_schema_ids(payload_bytes(payloads))
         counts = count_ids(ids)
-        if missing := tuple(schema_id for schema_id in counts if schema_id not in self._subjects):
+        if missing := self._missing(counts):
             return MissingSchemas(missing)
         numbers = {subject: index for index, subject in enumerate(self._decoders)}
         owners = np.zeros(len(payloads), np.int64)  # what has no id is the first one's as well
