@@ -65,6 +65,23 @@ def test_how_its_tasks_log_is_an_option() -> None:
     assert RangelandSource(WHERE)._logging == current_settings()
 
 
+@pytest.mark.parametrize(
+    ("option", "own"),
+    [("kafka.bootstrap.servers", "servers"), ("startingOffsets", "from"), ("subscribe", "topics")],
+)
+def test_an_option_of_spark_s_kafka_source_is_named_as_it_is_called_here(
+    option: str, own: str
+) -> None:
+    with pytest.raises(
+        UsageError, match=f"there is no option .*[Uu]se {own}, as it is called here"
+    ):
+        RangelandSource({option: "x"})
+
+
+def test_the_options_that_stand_for_others_exist() -> None:
+    assert {own.lower() for own in datasource._OF_KAFKA_SOURCE.values()} <= KNOWN
+
+
 def test_an_unknown_log_level_is_refused() -> None:
     with pytest.raises(UsageError, match="option logLevel is loud"):
         RangelandSource({**WHERE, "logLevel": "loud"})

@@ -28,6 +28,7 @@ def test_each_table_has_a_line_and_each_error_a_name() -> None:
     before, _, error = text.partition("shop:\n")
     assert "Unreachable, exit 75" in before
     assert "No broker could be reached." in error
+    assert "other tables are not affected" in error
 
 
 def test_a_job_that_is_done_is_one_line() -> None:

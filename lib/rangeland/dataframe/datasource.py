@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -46,6 +46,21 @@ except ImportError as error:
     ) from error
 
 Choice = TypeVar("Choice", bound=StrEnum)
+
+
+_OF_KAFKA_SOURCE: Final[Mapping[str, str]] = {
+    "kafka.bootstrap.servers": "servers",
+    "subscribe": "topics",
+    "subscribepattern": "topicPattern",
+    "startingoffsets": "from",
+    "startingoffsetsbytimestamp": "from",
+    "startingtimestamp": "from",
+    "endingoffsets": "until",
+    "endingoffsetsbytimestamp": "until",
+    "endingtimestamp": "until",
+    "kafka.isolation.level": "isolation",
+}
+"""Options of Spark's own Kafka source, in lower case, and what they are called here."""
 
 
 class RangelandSource(DataSource):
@@ -110,11 +125,13 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
     Raises UsageError for options that do not exist or do not go together."""
     from rangeland.dataframe.frozen_plan import KNOWN, freeze, job_of_options
 
-    unknown = sorted(set(options) - KNOWN)
-    if unknown:
+    if unknown := sorted(set(options) - KNOWN):
+        own = _OF_KAFKA_SOURCE.get(unknown[0])
         raise UsageError(
             f"there is no option {unknown[0]} for format rangeland",
-            do=f"use one of {', '.join(sorted(KNOWN))}",
+            do=f"use {own}, as it is called here"
+            if own
+            else f"use one of {', '.join(sorted(KNOWN))}",
         )
     job = job_of_options(options)
     min_tasks = _number("minPartitions", options.get("minpartitions", "1"))

@@ -37,7 +37,8 @@ def render_fleet(result: FleetResult[Any]) -> RenderableType:
         (job_result, job_result.error) for job_result in result.jobs if job_result.error is not None
     ]
     for job_result, error in failures[:MAX_ERRORS]:
-        parts += [Text(), safe_text(f"{_name(job_result)}:", "bold"), render_error(error)]
+        of_one = error.with_answers(data=f"{error.data}; other tables are not affected")
+        parts += [Text(), safe_text(f"{_name(job_result)}:", "bold"), render_error(of_one)]
     if len(failures) > MAX_ERRORS:
         parts.append(safe_text(f"{len(failures) - MAX_ERRORS} more errors: see them with --json"))
     warnings = [

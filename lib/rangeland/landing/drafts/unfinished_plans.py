@@ -119,7 +119,11 @@ def check_still_current(
 ) -> None:
     """Raises Conflict for a plan that was made earlier and can no longer be entered."""
     if position.sequence != plan.sequence:
-        raise outdated_error(plan, f"the next plan of {plan.application} is {position.sequence}")
+        raise outdated_error(
+            plan,
+            f"it is plan {plan.sequence} of {plan.application}, and the next one to land is "
+            f"{position.sequence}",
+        )
     if covered := covered_parts(plan.ranges, position.covered):
         raise outdated_error(plan, f"{covered[0]} has landed already")
     if any(other.plan.application == plan.application for other in unfinished):
@@ -144,4 +148,5 @@ def check_follows_checkpoint(plan: Plan, passed_over: Sequence[Range], from_boun
 
 
 def outdated_error(plan: Plan, why: str, do: str = "make a new plan and review it") -> Conflict:
-    return Conflict(f"plan {plan.hash[:12]} no longer applies", why=why, do=do)
+    error = Conflict(f"plan {plan.hash[:12]} no longer applies", why=why, do=do)
+    return error.with_answers(retry="not this plan: make a new one")

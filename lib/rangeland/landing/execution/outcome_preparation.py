@@ -156,8 +156,10 @@ class OutcomePreparer:
                     return theirs
         recorded = self._record(plan, results, reading, earlier_outcome)
         if not recorded.is_mine and earlier_outcome is None:
-            text = "another driver has read the same plan; its files are landed instead"
-            self._context.warn(text)
+            self._context.warn(
+                "another driver has read the same plan: its files are landed, and what this driver "
+                "has read is not used"
+            )
         return recorded.outcome
 
     def _record_shared(
