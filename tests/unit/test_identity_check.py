@@ -82,7 +82,7 @@ def test_what_reads_a_landed_table_without_its_ledger_does_not_advise_to_land_fi
     assert target.writer.enter(plan(), [])
     land_until_30(target, plan())
     del lake.tables[f"{drivers.path}/_rangeland/ledger"]
-    with pytest.raises(Conflict, match="rangeland/orders has landed 1 in it") as caught:
+    with pytest.raises(Conflict, match="it has 1 landing of rangeland/orders") as caught:
         drivers.another().history.landings()
     assert "rangeland adopt" in caught.value.do
 

@@ -97,7 +97,10 @@ def test_a_bad_record_ends_the_reading_and_is_named() -> None:
     error = pickle.loads(pickle.dumps(caught.value))
     assert error.exit_code == 65
     assert error.what == "orders/3: the value of the record at offset 101 cannot be decoded"
-    assert r"it begins with '\xff\xfe'; nor can 3 more" in error.why
+    assert (
+        r"it begins with '\xff\xfe'; 3 more records read with it cannot be decoded either"
+        in error.why
+    )
     assert "undecodable: skip" in error.do
     assert (error.facts["topic"], error.facts["partition"], error.facts["offset"]) == (
         "orders",

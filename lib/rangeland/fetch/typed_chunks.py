@@ -291,7 +291,9 @@ def undecodable_error(
 ) -> UndecodablePayload:
     """The error that names a record and shows its first bytes."""
     offset = offset_of(rows, failure.row)
-    more = f"; nor can {count - 1} more of the records read with it" if count > 1 else ""
+    more = ""
+    if count > 1:
+        more = f"; {count_noun(count - 1, 'more record')} read with it cannot be decoded either"
     return UndecodablePayload(
         f"{partition}: the {failure.field} of the record at offset {offset} cannot be decoded",
         why=f"{reason_of(failure)}; it begins with {_first_bytes(rows, failure)}{more}",

@@ -97,7 +97,7 @@ def value_text(node: Schema) -> str:
 def default_text(node: Schema) -> str:
     """The default as a person would write it; empty without one."""
     default = node.get("default")
-    if default is None or default == []:
+    if default in (None, "", []):
         return ""
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 

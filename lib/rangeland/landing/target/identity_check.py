@@ -35,6 +35,7 @@ from rangeland.landing.target.table_warnings import RETENTION_PROPERTY
 from rangeland.landing.target.target_ledger import TargetLedger
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.planning.plan import PlanId
+from rangeland.wording import count_noun
 
 LEDGER_PROPERTY = "rangeland.ledger"
 _ADOPT = (
@@ -202,8 +203,8 @@ def _unknown_landing_error(table: str, plan_id: PlanId) -> Conflict:
 
 
 def _no_ledger_error(table: str, last: PlanId) -> Conflict:
-    has_landed = f"{last.application} has landed {last.sequence} in it"
-    why = has_landed if last.sequence else "records were landed"
+    landings = f"it has {count_noun(last.sequence, 'landing')} of {last.application}"
+    why = landings if last.sequence else "records were landed"
     return Conflict(
         f"the table {table} has no ledger",
         why=f"{why}, so the folder _rangeland was deleted, or this is a copy or clone of "
