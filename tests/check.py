@@ -95,7 +95,8 @@ def _run_ordinary(durations: Path) -> list[list[str]]:
 
 
 def _quick() -> list[str]:
-    return _pytest([f"tests/{name}" for name in QUICK], split=["-n", "2"])
+    # The longest tests take minutes: whoever has nothing left takes some that wait elsewhere.
+    return _pytest([f"tests/{name}" for name in QUICK], split=["-n", "2", "--dist", "worksteal"])
 
 
 def _pytest(
