@@ -89,7 +89,7 @@ PLANS_AND_LEDGER = (
         "a run does not look at what has landed",
         Change(
             "planning.plan_builder:_ranges_to_land",
-            "uncovered_parts(requested, covered)",
+            "uncovered_parts(requested, position.covered)",
             "requested",
         ),
     ),
