@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from rangeland.job import Job
@@ -105,3 +107,20 @@ def offsets_of(frame: Any) -> list[tuple[int, int]]:
 def expected(**offsets: Iterable[int]) -> list[tuple[int, int]]:
     """``p0=range(3)`` is ``[(0, 0), (0, 1), (0, 2)]``."""
     return sorted((int(name.removeprefix("p")), o) for name, many in offsets.items() for o in many)
+
+
+class Died(BaseException):
+    pass
+
+
+@contextmanager
+def dying_before_commit(monkeypatch: pytest.MonkeyPatch, committer: type) -> Iterator[None]:
+    """What runs inside dies when it is about to commit an outcome."""
+
+    def die(*_: object, **__: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(committer, "commit_outcome", die)
+        with pytest.raises(Died):
+            yield

@@ -25,7 +25,7 @@ from rangeland.queries import verify_and_find
 from rangeland.testing.consumer import Consumed
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producer import Record, create_topic, numbered_records, produce
-from tests.spark.landings import job_of, judged, rows_of, table_of
+from tests.spark.landings import dying_before_commit, job_of, judged, rows_of, table_of
 from tests.spark.test_delta_kernel import COLUMNS
 from tests.spark.typed_landings import OLD, order, orders, orders_topic, produced, typed
 
@@ -251,13 +251,8 @@ def test_rows_that_were_prepared_before_a_constraint_are_checked_too(
     job = job_of(kafka.bootstrap, table, topic)
     produce(kafka.bootstrap, topic, numbered_records(30), partition=0)
 
-    def killed(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as dying:
-        dying.setattr(TargetWriter, "commit_outcome", killed)
-        with pytest.raises(KeyboardInterrupt):
-            rangeland.land(job, spark)
+    with dying_before_commit(monkeypatch, TargetWriter):
+        rangeland.land(job, spark)
     sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT small CHECK (offset < 25)")
     with pytest.raises(TableRefused, match="at offset 25 violates the constraint small"):
         rangeland.land(job, spark)
@@ -276,13 +271,8 @@ def test_rows_that_were_prepared_before_their_column_was_dropped_and_added_are_r
     job = job_of(kafka.bootstrap, table, topic)
     produce(kafka.bootstrap, topic, numbered_records(30), partition=0)
 
-    def killed(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as dying:
-        dying.setattr(TargetWriter, "commit_outcome", killed)
-        with pytest.raises(KeyboardInterrupt):
-            rangeland.land(job, spark)
+    with dying_before_commit(monkeypatch, TargetWriter):
+        rangeland.land(job, spark)
     sql(f"ALTER TABLE delta.`{table}` DROP COLUMN value")
     sql(f"ALTER TABLE delta.`{table}` ADD COLUMN value BINARY")
     result = rangeland.land(job, spark)

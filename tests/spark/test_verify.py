@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,16 @@ from rangeland.testing.producer import (
     produce,
     produce_transaction,
 )
-from tests.spark.landings import between, expected, job_of, judged, offsets_in, rows_of, table_of
+from tests.spark.landings import (
+    between,
+    dying_before_commit,
+    expected,
+    job_of,
+    judged,
+    offsets_in,
+    rows_of,
+    table_of,
+)
 from tests.spark.test_landing import wait_for_ends
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
@@ -594,23 +602,6 @@ def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
     seen = open_target(spark, job)
     assert (seen.table.version, seen.history.unfinished_plans()) == (version, [])
     assert rangeland.land(job, spark).state == "nothing"
-
-
-class Died(BaseException):
-    pass
-
-
-@contextmanager
-def dying_before_commit(monkeypatch: pytest.MonkeyPatch, committer: type) -> Iterator[None]:
-    """What runs inside dies when it is about to commit an outcome."""
-
-    def die(*_: object, **__: object) -> None:
-        raise Died
-
-    with monkeypatch.context() as patch:
-        patch.setattr(committer, "commit_outcome", die)
-        with pytest.raises(Died):
-            yield
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_offsets_that_a_log_has_not_reached_are_not_said_to_be_gone() -> None:
     beyond = Loss(Partition("t", 0), 500, 900, LossKind.TRUNCATED, "the log ends at 500")
     gone = Loss(Partition("t", 1), 0, 5, LossKind.EXPIRED, "the log begins at 5")
     only_beyond = range_lost_error([beyond])
-    assert only_beyond.retry == "not before the log has reached them"
+    assert only_beyond.retry.startswith("not before the log has reached them")
     assert "no longer" not in only_beyond.data
     both = range_lost_error([beyond, gone])
     assert (both.retry, both.data) == (RangeLost.retry, RangeLost.data)
