@@ -61,7 +61,7 @@ def range_lost_error(losses: Sequence[Loss]) -> RangeLost:
         return error
     return error.with_answers(
         data="no rows from this run were landed; the log does not have these offsets",
-        retry="not before the log has reached them",
+        retry="not before the log has reached them, and not at all if it was truncated",
     )
 
 

@@ -142,7 +142,7 @@ class PlanCommitter:
         return CommittedPlan(plan, outcome, landed, recovered, is_shared)
 
     def _warn_of_null_times(self, outcome: OutcomeEvent) -> None:
-        """The rows have landed by now, so an error here is only a warning: an earlier driver may
+        """The rows have landed, so an error here is only a warning: an earlier driver may
         have prepared them with a job file that differs from this one."""
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if not nulls:

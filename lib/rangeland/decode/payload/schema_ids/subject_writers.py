@@ -54,7 +54,7 @@ def check_is_of_others(
         raise Unreachable(
             had_none,
             why=f"schema {schema_id}, which a record names, is registered as {lacking}",
-            do="run again: the registry, or the copy of it that was asked, has it by now",
+            do="run again: it was registered after the run began, or a late copy was asked then",
             id=schema_id,
         )
     subjects = subjects_of(found, own)
