@@ -144,10 +144,10 @@ def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Pl
     )
 
 
-def land_until_30(target: LandingTarget, of: Plan) -> None:
+def land_until_30(target: LandingTarget, of: Plan, *files: EventFile) -> None:
     held = DecidedLoss(P0, 30, 100, LossKind.CORRUPT, "its checksum is wrong", action=Action.HOLD)
     receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), losses=(held,))}
-    prepared = target.writer.record_outcome(of, prove(of, receipts), (), receipts)
+    prepared = target.writer.record_outcome(of, prove(of, receipts), files, receipts)
     assert prepared.is_mine
     target.writer.commit_outcome(prepared.outcome, None)
 

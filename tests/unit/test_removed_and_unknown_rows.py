@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import Conflict, TableRefused
 from rangeland.landing.audit import removed_and_unknown_rows
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
-from rangeland.model import Counts, Partition, Range
+from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.table_audit import Audit
 from rangeland.progress_events import NoProgress
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
@@ -35,6 +39,7 @@ drivers, lake = test_landing_target.drivers, test_landing_target.lake
 RESTORE = CommitMetadata(2, 0, "RESTORE", {}, 0, {})
 RESTORE_TO_TIME = CommitMetadata(2, 0, "RESTORE", {}, None, {"timestamp": "2026-11-26 08:00:00.0"})
 OVERWRITE = CommitMetadata(2, 0, "WRITE", {}, None, {"mode": "Overwrite"})
+FILE = EventFile(DataFile("a.parquet", 10, 30, "{}", 0))
 REMOVALS = [(RESTORE, "was restored to version 0"), (OVERWRITE, "were replaced at version 2")]
 
 
@@ -50,21 +55,28 @@ class Table:
         self._others: dict[int, CommitMetadata] = {}
         self.log_begins_at = 0
         self.missing: list[Range] | None = []
+        self.unproved: tuple[Range, ...] = ()
         self.looked = 0
         self.warnings: list[str] = []
         columns_are_there(monkeypatch)
         monkeypatch.setattr(removed_and_unknown_rows, "examine", self._examine)
         monkeypatch.setattr(lake, "commits", self._commits)
 
-    def land(self, first: Plan) -> None:
+    def land(self, first: Plan, *files: EventFile) -> None:
         target = self._drivers.another()
         assert target.writer.enter(first, [])
-        land_until_30(target, first)
+        for file in files:
+            Path(self._drivers.path, file.file.path).write_bytes(bytes(file.file.size_bytes))
+        land_until_30(target, first, *files)
 
-    def remove(self, removal: CommitMetadata, missing: list[Range] | None) -> None:
+    def remove(
+        self, removal: CommitMetadata, missing: list[Range] | None, *, files: Sequence[str] = ()
+    ) -> None:
+        """``files``: those that are still in the table."""
         versions = self._lake.tables[self._drivers.path].versions
         newest = versions[-1]
-        versions.append(Version(newest.path, removal.version, newest.added, newest.transactions))
+        kept = tuple(file for file in newest.added if file.path in files)
+        versions.append(Version(newest.path, removal.version, kept, newest.transactions))
         self._others[removal.version] = removal
         self.missing = missing
 
@@ -106,7 +118,7 @@ class Table:
         self.looked += 1
         if self.missing is None:
             raise TableRefused("a file is gone")
-        return SimpleNamespace(audit=SimpleNamespace(holes=tuple(self.missing)))
+        return SimpleNamespace(audit=Audit(tuple(self.missing), unproved=self.unproved))
 
     def _commits(self, path: str, since: int) -> list[CommitMetadata]:
         first = max(since, self.log_begins_at)
@@ -150,6 +162,19 @@ def test_a_table_without_its_rows_is_refused_and_the_ways_out_are_named(
         table.check()
     for way in ("version 1", "backfill JOB.yaml --missing", "rangeland adopt JOB.yaml"):
         assert way in caught.value.do
+
+
+@pytest.mark.parametrize(("removal", "what"), REMOVALS)
+def test_what_nobody_can_count_any_more_counts_as_removed(
+    table: Table, removal: CommitMetadata, what: str
+) -> None:
+    table.land(plan())
+    table.remove(removal, [])
+    table.unproved = (Range(Partition("others", 0), 0, 30),)
+    table.check()
+    table.unproved = (GONE,)
+    with pytest.raises(Conflict, match=what):
+        table.check()
 
 
 @pytest.mark.parametrize(("missing", "is_refused"), [([GONE], True), (None, True), ([], False)])
@@ -212,6 +237,48 @@ def test_where_the_log_has_lost_commits_a_table_with_all_of_its_rows_is_landed_i
     table.log_begins_at = 41
     table.check()
     assert (table.looked, table.warnings) == (1, [])
+
+
+def test_where_the_log_has_lost_commits_what_nobody_can_count_is_only_warned_of(
+    table: Table,
+) -> None:
+    table.land(plan())
+    table.remove(ROUTINE, [])
+    table.log_begins_at = 40
+    table.unproved = (GONE,)
+    table.check()
+    (warning,) = table.warnings
+    assert "how many rows orders/0 [0, 30) has" in warning
+
+
+def test_rows_are_not_looked_for_where_a_file_of_the_newest_landing_is_in_the_table(
+    table: Table,
+) -> None:
+    """An earlier version of the table, as RESTORE brings back, would not have it. Rows of earlier
+    landings may have been deleted since: they are not missed."""
+    first = plan()
+    table.land(first, FILE)
+    table.remove(ROUTINE, [GONE], files=["a.parquet"])
+    table.log_begins_at = 40
+    table.check()
+    assert table.looked == 0
+    table.remove(replace(ROUTINE, version=41), [GONE])
+    table.log_begins_at = 41
+    with pytest.raises(Conflict, match="log no longer shows why"):
+        table.check()
+
+
+def test_each_application_of_a_job_needs_a_file_of_its_newest_landing(table: Table) -> None:
+    """A backfill may have landed after the run whose file is there, and a RESTORE in between may
+    have removed only its rows."""
+    table.land(plan(), FILE)
+    backfill = PlanKind.BACKFILL.application("orders", "0123")
+    other = plan(application=backfill, kind=PlanKind.BACKFILL)
+    table.land(other, EventFile(replace(FILE.file, path="b.parquet")))
+    table.remove(ROUTINE, [GONE], files=["a.parquet"])
+    table.log_begins_at = 40
+    with pytest.raises(Conflict, match="log no longer shows why"):
+        table.check()
 
 
 def test_a_table_whose_rows_do_not_show_their_offsets_is_not_refused_for_a_cleaned_log(

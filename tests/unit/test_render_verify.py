@@ -48,6 +48,21 @@ def test_holes_and_duplicates_are_named_and_drawn_with_the_remedy() -> None:
     assert "exactly once" not in text
 
 
+def test_what_cannot_be_proved_is_not_claimed() -> None:
+    """Ten rows are left of 60 that had landed: of 50, and of ten that have replaced some of them
+    later. The number of the others that were there then is not known."""
+    rest = [LandedRange(Range(P0, *ends), None) for ends in ((0, 40), (60, 100))]
+    replaced = LandedRange(Range(P0, 40, 60), 10)
+    unproved = tuple(one.range for one in rest)
+    result = replace(verified(Audit(unproved=unproved)), landed_ranges=(*rest, replaced))
+    text = rendered(render_verify(result))
+    assert "cannot be proved" in text
+    assert "orders/0 [0, 40), 40 offsets" in text
+    assert "exactly once" not in text
+    assert "?" in lines_with(text, "orders/0")[0][1]
+    assert (result.exit_code, result.is_well) == (0, False)
+
+
 def test_what_is_not_sure_is_said() -> None:
     hole = Range(P0, 150, 160)
     assert "not sure" in rendered(render_verify(verified(Audit((hole,), suspect=(hole,)))))

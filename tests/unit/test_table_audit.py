@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from rangeland.model import Partition, Range
+from rangeland.planning.hole_location import LocatedHoles, locate_holes
 from rangeland.planning.table_audit import (
+    Audit,
+    IntervalArrays,
     LandedRange,
-    LocatedHoles,
     audit,
     cut_ranges,
     intervals_of,
-    locate_holes,
     other_incarnations,
     ranges_in_force,
 )
@@ -91,3 +94,47 @@ def test_what_is_left_of_a_range_whose_rowless_offsets_were_not_kept_is_said_to_
     found = audit(landed_ranges, {})
     assert found.unproved == (Range(P0, 0, 4, "A"), Range(P0, 6, 10, "A"))
     assert found.holes == (Range(P0, 4, 5),)
+
+
+def _rows(*offsets: Sequence[int]) -> dict[Partition, IntervalArrays]:
+    return {P0: intervals_of(np.concatenate([np.array(each, np.int64) for each in offsets]))}
+
+
+EVENS, ODDS, FIRST = range(0, 100, 2), range(1, 100, 2), range(50)
+UNRECORDED = [LandedRange(Range(P0, 0, 100, name), 50) for name in ("old", "new")]
+RECORDED = LandedRange(Range(P0, 0, 100, "new"), 50, ((50, 100),))
+
+
+@pytest.mark.parametrize(
+    ("landed_ranges", "old", "new"),
+    [
+        (UNRECORDED, EVENS, ODDS),
+        (UNRECORDED, EVENS, EVENS),
+        ([UNRECORDED[0], RECORDED], EVENS, FIRST),
+    ],
+)
+def test_all_rows_of_two_incarnations_are_no_holes_wherever_they_are(
+    landed_ranges: list[LandedRange], old: range, new: range
+) -> None:
+    """A transform has left out others of each, and it was not recorded which."""
+    assert audit(landed_ranges, _rows(old, new)) == Audit()
+    whole = Range(P0, 0, 100)
+    fewer = _rows(old[1:], new)
+    assert audit(landed_ranges, fewer) == Audit(holes=(whole,), suspect=(whole,))
+    assert locate_holes(landed_ranges, [whole], fewer) == LocatedHoles((), (whole,)), "not again"
+    assert audit(landed_ranges, _rows(old, new, [70])) == Audit(unknown_rows=(whole,))
+
+
+def test_rows_of_two_incarnations_are_counted_with_all_ranges_that_share_offsets() -> None:
+    """Those of other offsets are compared one by one, as ever."""
+    more = LandedRange(Range(P0, 90, 150, "later"), 60, ())
+    beside = LandedRange(Range(P0, 150, 160, "later"), 10, ())
+    rows = _rows(EVENS, ODDS, range(90, 155))
+    found = audit([*UNRECORDED, more, beside], rows)
+    assert found == Audit(holes=(Range(P0, 155, 160),))
+
+
+def test_rows_of_two_incarnations_whose_number_is_not_known_cannot_be_proved() -> None:
+    rest = [replace(UNRECORDED[0], landed=None), UNRECORDED[1]]
+    assert audit(rest, _rows(EVENS)) == Audit(unproved=(Range(P0, 0, 100),))
+    assert audit(rest, _rows(range(49))).holes, "not even those of the other one are there"

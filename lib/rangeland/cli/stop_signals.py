@@ -11,7 +11,13 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
-from rangeland.spark.gateway import SIGNALS, kill_jvm, quiet_jvm
+from rangeland.spark.gateway import (
+    SIGNALS,
+    add_py4j_filter,
+    kill_jvm,
+    quiet_jvm,
+    remove_py4j_filter,
+)
 
 REDELIVERY_S = 0.1
 """How long to wait before a lost signal is sent again: by then the destructor or callback in which
@@ -34,7 +40,7 @@ class StopSignals:
         self._before = _install(self._interrupt)
         self._hook = sys.unraisablehook
         sys.unraisablehook = self._unraisable
-        logging.getLogger().addFilter(self._is_worth_showing)
+        add_py4j_filter(self._is_worth_showing)
         return self
 
     def kill_from_now_on(self) -> None:
@@ -44,7 +50,7 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         self._cancel_redelivery()
-        logging.getLogger().removeFilter(self._is_worth_showing)
+        remove_py4j_filter(self._is_worth_showing)
         sys.unraisablehook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)

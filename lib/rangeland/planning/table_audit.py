@@ -6,26 +6,26 @@ rowless offsets were not recorded, its count decides: with as many distinct offs
 it is complete; with fewer, each of its offsets without a row is suspect.
 
 An offset may rightly be there twice: a topic that was deleted and created again reuses its numbers,
-and the ranges of both incarnations expect it.
+and the ranges of both incarnations expect it. Where the rowless offsets of one were not recorded,
+only the number of all their rows can be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from functools import reduce
 from operator import add
 
 import numpy as np
 
 from rangeland.grouping import group_by
 from rangeland.model import Partition, Range
-from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 
 IntervalArrays = tuple[np.ndarray, np.ndarray]
 """Starts and ends of intervals of consecutive offsets, in any order."""
+_NO_INTERVALS: IntervalArrays = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Audit:
     suspect: tuple[Range, ...] = ()
     """The holes that may include offsets which never had a row."""
     unproved: tuple[Range, ...] = ()
-    """Parts of ranges whose rowless offsets were not recorded: it is no longer known which of their
-    offsets had a row."""
+    """Ranges whose rowless offsets were not recorded, and the number of whose rows is no longer
+    known either."""
 
     @property
     def is_clean(self) -> bool:
@@ -131,12 +131,12 @@ def audit(
         [landed_range for landed_range in landed_ranges if not landed_range.offsets_are_bytes],
         intervals,
     )
-    return reduce(_join_audits, in_bytes, whole)
+    return _join_audits([whole, *in_bytes])
 
 
-def _join_audits(a: Audit, b: Audit) -> Audit:
+def _join_audits(audits: Sequence[Audit]) -> Audit:
     return Audit(
-        *(tuple(sorted((*getattr(a, f.name), *getattr(b, f.name)))) for f in fields(Audit))
+        *(tuple(sorted(r for each in audits for r in getattr(each, f.name))) for f in fields(Audit))
     )
 
 
@@ -166,28 +166,86 @@ def _audit_counted(
 def _audit_intervals(
     landed_ranges: Sequence[LandedRange], intervals_by_partition: Mapping[Partition, IntervalArrays]
 ) -> Audit:
-    holes: list[Range] = []
-    duplicates: list[Range] = []
-    unknown_rows: list[Range] = []
-    suspect: list[Range] = []
-    unproved = tuple(p.range for p in landed_ranges if p.landed is None)
     landed = group_by(landed_ranges, lambda landed_range: landed_range.range.partition)
+    audits = []
     for partition in sorted(landed.keys() | set(intervals_by_partition)):
-        intervals = intervals_by_partition.get(
-            partition, (np.empty(0, np.int64), np.empty(0, np.int64))
-        )
-        expected, unsure = _expected_intervals(landed.get(partition, []), intervals)
-        rows = _RowCounts(partition, expected, intervals)
-        partition_holes = rows.where(rows.present < rows.expected)
-        holes += partition_holes
-        duplicates += rows.where((rows.present > rows.expected) & (rows.expected > 0))
-        unknown_rows += rows.where((rows.present > 0) & (rows.expected == 0))
-        suspect += [
-            Range(partition, start, end)
-            for hole in partition_holes
-            for start, end in overlap(hole.interval, unsure)
-        ]
-    return Audit(tuple(holes), tuple(duplicates), tuple(unknown_rows), tuple(suspect), unproved)
+        intervals = intervals_by_partition.get(partition, _NO_INTERVALS)
+        ranges = landed.get(partition, [])
+        for whole in mixed_intervals(ranges):
+            mixed = [r for r in ranges if overlap(_interval(r), [whole])]
+            audits.append(_audit_mixed(Range(partition, *whole), mixed, intervals))
+            ranges = [r for r in ranges if r not in mixed]
+            intervals = _outside_of(whole, intervals)
+        audits.append(_audit_separate(partition, ranges, intervals))
+    return _join_audits(audits)
+
+
+def mixed_intervals(landed_ranges: Sequence[LandedRange]) -> list[Interval]:
+    """The offsets of one partition that two incarnations of a topic have landed and of which it was
+    not recorded where one of them has rows, with all offsets of these ranges: only their rows
+    together can be counted."""
+    by_topic_id = group_by(landed_ranges, lambda r: r.topic_id)
+    if len(by_topic_id) < 2:
+        return []
+    landed = {topic_id: merge(map(_interval, rs)) for topic_id, rs in by_topic_id.items()}
+    mixed: list[Interval] = []
+    shared = [
+        interval
+        for r in landed_ranges
+        if r.rowless is None
+        for topic_id, intervals in landed.items()
+        if not may_be_same(topic_id, r.topic_id)
+        for interval in overlap(_interval(r), intervals)
+    ]
+    while shared != mixed:  # until no range has only a part of its offsets among them
+        mixed = merge(shared)
+        shared = merge([*mixed, *(i for i in map(_interval, landed_ranges) if overlap(i, mixed))])
+    return mixed
+
+
+def _interval(landed_range: LandedRange) -> Interval:
+    return landed_range.range.interval
+
+
+def _audit_mixed(
+    whole: Range, landed_ranges: Sequence[LandedRange], intervals: IntervalArrays
+) -> Audit:
+    starts, ends = (np.clip(side, *whole.interval) for side in intervals)
+    rows = int((ends - starts).sum())
+    landed = sum(r.landed or 0 for r in landed_ranges)
+    if rows < landed:
+        return Audit(holes=(whole,), suspect=(whole,))
+    if any(r.landed is None for r in landed_ranges):
+        return Audit(unproved=(whole,))
+    return Audit() if rows == landed else Audit(unknown_rows=(whole,))
+
+
+def _outside_of(whole: Interval, intervals: IntervalArrays) -> IntervalArrays:
+    """The intervals without their parts in the whole."""
+    starts, ends = intervals
+    starts = np.concatenate([starts, np.maximum(starts, whole[1])])
+    ends = np.concatenate([np.minimum(ends, whole[0]), ends])
+    return starts[starts < ends], ends[starts < ends]
+
+
+def _audit_separate(
+    partition: Partition, landed_ranges: Sequence[LandedRange], intervals: IntervalArrays
+) -> Audit:
+    expected, unsure = _expected_intervals(landed_ranges, intervals)
+    rows = _RowCounts(partition, expected, intervals)
+    holes = rows.where(rows.present < rows.expected)
+    suspect = [
+        Range(partition, start, end)
+        for hole in holes
+        for start, end in overlap(hole.interval, unsure)
+    ]
+    return Audit(
+        holes=tuple(holes),
+        duplicates=tuple(rows.where((rows.present > rows.expected) & (rows.expected > 0))),
+        unknown_rows=tuple(rows.where((rows.present > 0) & (rows.expected == 0))),
+        suspect=tuple(suspect),
+        unproved=tuple(r.range for r in landed_ranges if r.landed is None),
+    )
 
 
 def _expected_intervals(
@@ -204,7 +262,7 @@ def _expected_intervals(
             expected += subtract(whole, landed_range.rowless)
             continue
         if present is None:
-            present = _present(intervals)
+            present = offsets_present(intervals)
         rows = overlap(whole, present)
         if landed_range.landed is None or width(rows) >= landed_range.landed:
             expected += rows
@@ -214,60 +272,11 @@ def _expected_intervals(
     return expected, merge(unsure)
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedHoles:
-    """Parts of landed ranges whose rows are gone, each with the topic id of its log. ``shared``
-    parts belong to two incarnations of a topic, and it is unknown whose rows are gone.
-    ``leaves_more``: at some of these offsets the rows of a later incarnation are also gone."""
-
-    ranges: tuple[Range, ...]
-    shared: tuple[Range, ...] = ()
-    leaves_more: bool = False
-
-    def are_all_in(self, planned: Iterable[Range]) -> bool:
-        """Whether nothing stays missing once these ranges have landed."""
-        is_alone = not (self.shared or self.leaves_more)
-        return is_alone and not uncovered_parts(self.ranges, coverage_of(planned))
-
-
-def locate_holes(
-    landed_ranges: Sequence[LandedRange],
-    holes: Iterable[Range],
-    intervals: Mapping[Partition, IntervalArrays],
-) -> LocatedHoles:
-    """The holes as parts of landed ranges. Where several incarnations of a topic have landed, an
-    offset that is in none of the ``intervals`` lacks the rows of all of them, and the oldest comes
-    first."""
-    newest = _parts_of(reversed(landed_ranges), holes)
-    unique = [part for r in newest for part in _outside(r, _of_others(landed_ranges, r))]
-    ambiguous = [part for r in newest for part in _inside(r, _of_others(landed_ranges, r))]
-    present = {r.partition: _present(intervals.get(r.partition)) for r in ambiguous}
-    empty = [part for r in ambiguous for part in _outside(r, present[r.partition])]
-    shared = [part for r in ambiguous for part in _inside(r, present[r.partition])]
-    oldest = _parts_of(landed_ranges, empty)
-    return LocatedHoles(tuple(sorted([*unique, *oldest])), tuple(sorted(shared)), bool(empty))
-
-
-def _present(intervals: IntervalArrays | None) -> list[Interval]:
+def offsets_present(intervals: IntervalArrays | None) -> list[Interval]:
+    """The offsets that have a row."""
     return (
         [] if intervals is None else merge(zip(*(side.tolist() for side in intervals), strict=True))
     )
-
-
-def _parts_of(landed_ranges: Iterable[LandedRange], holes: Iterable[Range]) -> list[Range]:
-    """The holes as parts of the first of these ranges that should have rows there."""
-    holes = list(holes)
-    unlocated = {hole: [hole.interval] for hole in holes}
-    parts: list[Range] = []
-    for landed_range in landed_ranges:
-        for hole in holes:
-            if landed_range.range.partition != hole.partition:
-                continue
-            rows = offsets_with_rows(landed_range)
-            missing = [i for interval in unlocated[hole] for i in overlap(interval, rows)]
-            parts += [_cut(landed_range.range, a, b) for a, b in missing]
-            unlocated[hole] = [i for x in unlocated[hole] for i in subtract(x, missing)]
-    return parts
 
 
 def offsets_with_rows(landed_range: LandedRange) -> list[Interval]:
@@ -276,29 +285,6 @@ def offsets_with_rows(landed_range: LandedRange) -> list[Interval]:
     if landed_range.rowless is None:
         return [] if landed_range.landed == 0 else [whole]
     return subtract(whole, landed_range.rowless)
-
-
-def _of_others(landed_ranges: Iterable[LandedRange], r: Range) -> list[Interval]:
-    """The offsets of a range at which other incarnations of the topic have rows."""
-    return merge(
-        i
-        for landed_range in landed_ranges
-        if landed_range.range.partition == r.partition
-        and not may_be_same(landed_range.topic_id, r.topic_id)
-        for i in overlap(r.interval, offsets_with_rows(landed_range))
-    )
-
-
-def _inside(r: Range, intervals: Sequence[Interval]) -> list[Range]:
-    return [_cut(r, a, b) for a, b in overlap(r.interval, intervals)]
-
-
-def _outside(r: Range, intervals: Sequence[Interval]) -> list[Range]:
-    return [_cut(r, a, b) for a, b in subtract(r.interval, intervals)]
-
-
-def _cut(r: Range, from_offset: int, until_offset: int) -> Range:
-    return replace(r, from_offset=from_offset, until_offset=until_offset, estimated_bytes=0)
 
 
 def other_incarnations(landed_ranges: Iterable[LandedRange], r: Range) -> list[Range]:
@@ -370,5 +356,5 @@ def intervals_of(offsets: np.ndarray) -> IntervalArrays:
         values = values[is_repeated]
         counts = counts[is_repeated] - 1
     if not starts:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        return _NO_INTERVALS
     return np.concatenate(starts), np.concatenate(ends)

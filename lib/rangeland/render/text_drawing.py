@@ -33,6 +33,7 @@ KINDS: dict[str, tuple[str, str, str, str]] = {
     "already": ("▒", "=", "cyan", "landed already"),
     "land": ("█", "#", "green", "to land"),
     "skipped": ("-", "_", "yellow", "passed over"),
+    "unproved": ("?", "?", "yellow", "cannot be proved"),
     "twice": ("▓", "2", "bold yellow", "more than once"),
     "lost": ("x", "x", "bold red", "lost"),
 }

@@ -29,6 +29,7 @@ _WORDS = {
     "land": "landed, each offset once",
     "twice": "more rows than landed",
     "lost": "missing",
+    "unproved": "cannot be proved",
 }
 _STATES = {
     FindState.LANDED: "landed",
@@ -51,7 +52,7 @@ def render_verify(result: VerifyResult) -> RenderableType:
         title = title_of(result.job, f"table {result.table}")
         return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
     audit = result.audit
-    records = sum(p.landed if p.landed is not None else p.range.width for p in result.landed_ranges)
+    records = sum(landed_range.landed or 0 for landed_range in result.landed_ranges)
     title = title_of(result.job, f"table {result.table}, version {result.table_version}")
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
@@ -70,7 +71,7 @@ def render_verify(result: VerifyResult) -> RenderableType:
         )
         parts += list_lines("not sure", [doubt], "yellow")
     parts += list_lines(
-        "cannot be proved: the ledger does not know which offsets had rows",
+        "cannot be proved: the ledger does not know which offsets had rows, nor how many",
         _lines(audit.unproved),
         "yellow",
     )
@@ -99,7 +100,9 @@ def _coverage_table(result: VerifyResult) -> Group:
 
 def _bar(result: VerifyResult, partition: Partition, ranges: Sequence[Range]) -> LogBar:
     intervals = [(*r.interval, "land") for r in ranges]
-    for kind, wrong_ranges in (("lost", result.audit.holes), ("twice", result.audit.duplicates)):
+    audit = result.audit
+    of_kinds = {"unproved": audit.unproved, "lost": audit.holes, "twice": audit.duplicates}
+    for kind, wrong_ranges in of_kinds.items():
         intervals += [(*r.interval, kind) for r in wrong_ranges if r.partition == partition]
     first, last = min(s[0] for s in intervals), max(s[1] for s in intervals)
     return LogBar(first, last, tuple(intervals))

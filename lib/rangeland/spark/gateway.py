@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -44,6 +44,21 @@ _STARTUP_LINES = (
 )
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 logger = logging.getLogger(__name__)
+
+_PY4J_LOGGERS = ("root", "py4j.java_gateway", "py4j.clientserver")
+"""The loggers that py4j uses. A logger's filter does not apply to records of its children."""
+
+
+def add_py4j_filter(is_worth_showing: Callable[[logging.LogRecord], bool]) -> None:
+    """Drops records of py4j, and others of the root logger, for which this is False."""
+    for name in _PY4J_LOGGERS:
+        logging.getLogger(name).addFilter(is_worth_showing)
+
+
+def remove_py4j_filter(is_worth_showing: Callable[[logging.LogRecord], bool]) -> None:
+    """Undoes ``add_py4j_filter``."""
+    for name in _PY4J_LOGGERS:
+        logging.getLogger(name).removeFilter(is_worth_showing)
 
 
 class JvmExited(Exception):
@@ -154,7 +169,7 @@ class JvmStart:
         self._launched_at = 0.0
 
     def __enter__(self) -> Self:
-        logging.getLogger().addFilter(self._is_worth_showing)
+        add_py4j_filter(self._is_worth_showing)
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             self._listen()
@@ -256,7 +271,7 @@ class JvmStart:
         interrupted = self._received or not (error is None or isinstance(error, Exception))
         if interrupted or self._jvm is not None:
             end_jvm()
-        logging.getLogger().removeFilter(self._is_worth_showing)
+        remove_py4j_filter(self._is_worth_showing)
         if self._folder is not None:  # The JVM may have been about to write there.
             self._folder.cleanup()
         for number, handler in self._before.items():

@@ -86,6 +86,10 @@ class LedgerView:
         """The plan that was entered last, of any job."""
         return self._require_files().newest_plan(self._plan_keys[-1]) if self._plan_keys else None
 
+    def applications(self, job: str) -> set[str]:
+        """The applications under which plans of a job were entered. Opens no file."""
+        return {key.application for key in self._plan_keys if key.job == job}
+
     def last_sequence(self, application: str) -> int:
         """The sequence of the newest plan of an application, 0 if there is none. Opens no file."""
         sequences = (key.sequence for key in self._plan_keys if key.application == application)

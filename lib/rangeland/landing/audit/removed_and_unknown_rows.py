@@ -48,15 +48,22 @@ def check_rows_remain(
     if removal is None:
         return
     progress.step(f"rows of {table} may have been removed: reading its offsets")
+    unknown: str | None = None
     try:
-        holes = examine(spark, target).audit.holes
-    except TableRefused as error:  # its rows cannot be read, so the table's history decides
-        if isinstance(removal, UnknownCommits):
-            warn(f"it is unknown whether {table} still has all rows that were landed: {error}")
-            return
-        raise removal_error(table, removal) from None
-    if any(job.source.reads(hole.partition.topic) for hole in holes):
+        audit = examine(spark, target).audit
+    except TableRefused as error:
+        unknown = str(error)
+    else:
+        if any(job.source.reads(hole.partition.topic) for hole in audit.holes):
+            raise removal_error(table, removal)
+        unproved = [r for r in audit.unproved if job.source.reads(r.partition.topic)]
+        if unproved:
+            unknown = f"the ledger does not know how many rows {unproved[0]} has"
+    if unknown is None:
+        return
+    if not isinstance(removal, UnknownCommits):  # the table's history decides
         raise removal_error(table, removal)
+    warn(f"it is unknown whether {table} still has all rows that were landed: {unknown}")
 
 
 def removal_error(table: str, removal: Removal) -> Conflict:

@@ -17,13 +17,12 @@ from rangeland.job import Job
 from rangeland.landing.audit.table_rows import table_rows
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.model import Partition
+from rangeland.planning.hole_location import LocatedHoles, locate_holes
 from rangeland.planning.table_audit import (
     Audit,
     IntervalArrays,
     LandedRange,
-    LocatedHoles,
     audit,
-    locate_holes,
     ranges_in_bytes,
     ranges_in_force,
 )

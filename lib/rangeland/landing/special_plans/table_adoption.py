@@ -75,12 +75,13 @@ def check_can_be_read(plan: Plan) -> None:
 
 
 def _unknown_ranges(context: LandingContext, covered: Coverage) -> list[Range]:
-    """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
+    """Offsets of the job's topics that have rows in the table and are unknown to the ledger, in
+    the version that was read with the ledger: what lands meanwhile is in later ones of both."""
     job = context.job
     spark = context.spark
     table = context.target.table
     capabilities = load_dialect(job.source.dialect).capabilities
-    frame = table_frame(spark, table.location.uri, table.log_columns)
+    frame = table_frame(spark, table.location.uri, table.log_columns, version=table.version)
     by_broker = capabilities.numbered_per_broker
     by_partition = intervals_in(frame, table.log_columns, by_broker=by_broker)
     ranges = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangeland.delta.ledger.events import PlanEvent
+from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log import table_commit
 from rangeland.landing.target.ledger_history import plan_of
@@ -39,7 +39,10 @@ def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal 
     commits = delta.commits(uri, planned_at + 1)
     restored = table_commit.last_restore(delta, uri, commits)
     found = restored or table_commit.last_replacement(commits)
-    return found or _unknown_commits(planned_at, table.version, commits)
+    if found is not None:
+        return found
+    unknown = _unknown_commits(planned_at, table.version, commits)
+    return None if unknown and _has_newest_rows(job, table, ledger) else unknown
 
 
 def _unknown_commits(
@@ -49,6 +52,22 @@ def _unknown_commits(
     that it still has after ``planned_at``."""
     begins_at = commits[0].version if commits else version + 1
     return UnknownCommits(planned_at, begins_at) if begins_at > planned_at + 1 else None
+
+
+def _has_newest_rows(job: str, table: TargetTable, ledger: TargetLedger) -> bool:
+    """Whether the table has a file of the newest landing of each of the job's applications: then no
+    earlier state of the table was restored, nor were all its rows replaced. Applications land in
+    the order of their outcomes. False proves nothing, since OPTIMIZE removes files as well."""
+    view = ledger.view
+    for application in view.applications(job):
+        newest = next((o for o in view.outcomes(application) if _landed_rows(o)), None)
+        if newest is not None and not table.has_one_of(newest.data_files):
+            return False
+    return True
+
+
+def _landed_rows(outcome: OutcomeEvent) -> int:
+    return sum(one.counts.landed for one in outcome.ranges if one.counts is not None)
 
 
 def _last_planned_at(job: str, table: TargetTable, ledger: TargetLedger) -> int | None:
