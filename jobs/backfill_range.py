@@ -4,7 +4,10 @@
 import sys
 
 import rangeland
-from rangeland.job.command_line_overrides import check_range_is_closed
+from rangeland.job.command_line_overrides import (
+    check_missing_is_alone,
+    check_range_is_closed,
+)
 from rangeland.results import RunResult
 from rangeland.submit.entry_point import ScriptEntry, main
 
@@ -15,10 +18,10 @@ FLAGS = {
 
 
 def backfill(entry: ScriptEntry) -> RunResult:
-    missing = "missing" in entry.flags
+    missing, replace = "missing" in entry.flags, "replace" in entry.flags
+    check_missing_is_alone(missing=missing, replace=replace, bounds=entry.bounds)
     if not missing:
         check_range_is_closed(entry.text, entry.job)
-    replace = "replace" in entry.flags and not missing
     return rangeland.backfill(
         entry.job, entry.spark(), entry.progress, missing=missing, replace=replace
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 from dataclasses import replace
 from itertools import pairwise
@@ -29,6 +31,8 @@ from rangeland.errors import (
     UsageError,
 )
 from rangeland.job import Job
+from rangeland.job.command_line_overrides import load_job
+from rangeland.job.payload_formats import make_row_format
 from rangeland.jvm.java import find_java
 from rangeland.spark import python_workers, spark_errors, spark_session
 from rangeland.spark.supported_versions import NEWEST, RuntimeVersions, check_versions_are_supported
@@ -414,6 +418,74 @@ def test_a_driver_in_the_cluster_gets_its_job_as_one_file(
     assert (found.name, found.source.topics) == ("child", ("orders",))
 
 
+def shipped_job(
+    words: list[str],
+    folder: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[Job, list[str]]:
+    """The job that a driver in a cluster loads from the shipped files alone, in its working
+    directory ``folder``, and the notes of its submission."""
+    out = folder.with_name("dist")
+    cluster = ["--master", "yarn", "--deploy-mode", "cluster", "--out", str(out), "--json"]
+    assert command_line.main(["submit", *words, *cluster]) == 0
+    answer = json.loads(capfd.readouterr().out.splitlines()[-1])
+    command = answer["command"]
+    folder.mkdir()
+    for sent in command[command.index("--files") + 1].split(","):
+        (folder / Path(sent).name).write_bytes(Path(sent).read_bytes())
+    monkeypatch.chdir(folder)
+    settings = [word.removeprefix("--set=") for word in command if word.startswith("--set=")]
+    name = command[command.index(str(out / "land.py")) + 1]
+    return load_job(Path(name), settings)[0], answer["notes"]
+
+
+TYPED = (
+    JOB + "decode: {key: {format: json, schema: keys/order.ddl}, "
+    "value: {format: json, schema: values/order.ddl}}"
+)
+SCHEMA_FILES = {
+    "keys/order.ddl": "id BIGINT",
+    "values/order.ddl": "name STRING",
+    "order.proto": 'syntax = "proto3"; package shop;\nimport "parts/line.proto";\n'
+    "message Order {Line line = 1;}",
+    "parts/line.proto": 'syntax = "proto3"; package shop; message Line {int64 sku = 1;}',
+}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [[], ["decode.value={format: protobuf, schema: order.proto, message: shop.Order}"]],
+    ids=["json", "protobuf"],
+)
+def test_a_driver_in_the_cluster_gets_its_schema_files(
+    job_file: Path,
+    settings: list[str],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(job_file.parent)
+    job_file.write_text(TYPED)
+    for name, text in SCHEMA_FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text)
+    here = make_row_format(load_job(job_file, settings)[0])
+    words = [str(job_file), *(f"--set={setting}" for setting in settings)]
+    job, _ = shipped_job(words, job_file.with_name("driver"), capfd, monkeypatch)
+    assert here is not None
+    assert make_row_format(job) == here
+
+
+def test_a_schema_file_that_is_not_here_is_noted(
+    job_file: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_file.write_text(TYPED.replace("values/", "/not/here/").replace("keys/", "/nor/here/"))
+    job, notes = shipped_job([str(job_file)], job_file.with_name("driver"), capfd, monkeypatch)
+    assert job.decode.value.schema_ == "/not/here/order.ddl"
+    (absent,) = (note for note in notes if "/not/here/order.ddl" in note)
+    assert "decode.value.schema is not on this machine" in absent
+
+
 def test_submit_finds_mistakes_in_the_job_before_anything_is_made(
     job_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -439,6 +511,96 @@ def test_submit_runs_nothing_with_a_java_that_is_too_old(
     answer = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert "version 11" in answer["message"]
     assert "JAVA_HOME" in answer["message"]
+
+
+class SubmitRun:
+    """A process of ``rangeland submit --run`` whose spark-submit is a shell script."""
+
+    def __init__(self, job_file: Path, script: str) -> None:
+        self.folder = job_file.parent
+        for name, text in {
+            "jdk/bin/java": "echo 'openjdk version \"17.0.2\" 2022-01-18' >&2\n",
+            "bin/spark-submit": script,
+        }.items():
+            program = self.folder / name
+            program.parent.mkdir(parents=True)
+            program.write_text(f"#!/bin/sh\ncd {self.folder}\n{text}")
+            program.chmod(0o755)
+        words = ["submit", str(job_file), "--run", "--json", "--out", str(self.folder / "dist")]
+        program_text = (
+            "import signal, sys\n"
+            "from rangeland.cli import command_line\n"
+            # A shell that starts the tests in its background has children ignore this signal.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            f"sys.exit(command_line.main({words!r}))\n"
+        )
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program_text],
+            env={**os.environ, "PATH": path, "JAVA_HOME": str(self.folder / "jdk")},
+            stdout=subprocess.PIPE,
+        )
+
+    def wait_for(self, name: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (self.folder / name).exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def send(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> tuple[int, dict[str, Any]]:
+        """Waits for its end; returns its exit code, and what it printed."""
+        out, _ = self._process.communicate(timeout=PATIENCE_S)
+        return self._process.returncode, json.loads(out)
+
+
+UNTIL_STOPPED = "touch started; while :; do sleep 0.05; done\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_submission_stops_spark_submit_and_waits_for_its_end(
+    job_file: Path, number: int, code: int
+) -> None:
+    name = signal.Signals(number).name.removeprefix("SIG")
+    run = SubmitRun(
+        job_file, f"trap 'sleep 0.5; echo {name} > received; exit {code}' {name}\n{UNTIL_STOPPED}"
+    )
+    run.wait_for("started")
+    run.send(number)
+    ended, answer = run.end()
+    assert (run.folder / "received").read_text() == f"{name}\n"
+    assert (ended, answer["exit"], answer["error"]) == (code, code, "Interrupted")
+    for claim in (answer["message"], answer["data"]):
+        assert "nothing was landed" not in claim
+        assert "no rows" not in claim
+        assert "or none" in claim
+        assert "`rangeland status`" in claim
+
+
+def test_a_second_signal_kills_spark_submit(job_file: Path) -> None:
+    run = SubmitRun(job_file, f"trap 'touch received' TERM\necho $$ > pid\n{UNTIL_STOPPED}")
+    run.wait_for("started")
+    run.send(signal.SIGTERM)
+    run.wait_for("received")
+    run.send(signal.SIGTERM)
+    ended, answer = run.end()
+    assert (ended, answer["error"]) == (143, "Interrupted")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((run.folder / "pid").read_text()), 0)
+
+
+def test_a_submission_that_succeeds_although_it_was_to_stop_has_succeeded(job_file: Path) -> None:
+    run = SubmitRun(job_file, f"trap 'exit 0' TERM\n{UNTIL_STOPPED}")
+    run.wait_for("started")
+    run.send(signal.SIGTERM)
+    ended, answer = run.end()
+    assert (ended, answer["exit"]) == (0, 0)
+
+
+def test_the_exit_code_of_spark_submit_is_that_of_the_command(job_file: Path) -> None:
+    ended, answer = SubmitRun(job_file, "exit 75\n").end()
+    assert (ended, answer["exit"]) == (75, 75)
 
 
 def test_without_a_java_there_is_word_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

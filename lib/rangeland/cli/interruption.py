@@ -48,6 +48,12 @@ OF_MANY_TABLES = Interruption(
     "command again: it finishes what has begun, and no offset is landed twice.",
     data="each table holds all rows of its plan or none",
 )
+OF_SUBMITTED = Interruption(
+    "Interrupted while spark-submit was running. What it has submitted may go on in the cluster. "
+    "The table holds all records of each plan or none, never a part; `rangeland status` shows "
+    "which. Run the same command again: it finishes what has begun, and no offset is landed twice.",
+    data="the table holds all rows of each plan or none: `rangeland status` shows which",
+)
 
 
 def interruption_of(writes: bool, plans: Sequence[Plan]) -> Interruption:

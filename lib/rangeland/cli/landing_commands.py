@@ -191,10 +191,11 @@ def backfill(
       rangeland backfill orders.yaml --missing
     """
     output.writes = not dry_run
-    if missing and (replace or from_bound is not None or until_bound is not None):
-        raise UsageError(
-            "--missing finds its ranges itself", do="leave out --replace, --from and --until"
-        )
+
+    from rangeland.job.command_line_overrides import check_missing_is_alone
+
+    bounds = (from_bound, until_bound)
+    check_missing_is_alone(missing=missing, replace=replace, bounds=bounds)
     load = load_with_schemas(settings, from_bound, until_bound, is_closed=not missing)
     jobs = load_jobs(job_files, load, parallel)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -130,22 +129,12 @@ def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[...
 
 
 def _check_settings_are_well_formed(options: Mapping[str, Any]) -> None:
-    """Raises UsageError for a malformed --set, and for a setting where a file is expected: an error
-    about a missing file would repeat its value, which may be a secret."""
-    if settings := options.get("settings"):
-        from rangeland.job.job_text import read_assignment
+    """Raises UsageError for a malformed --set, and for a setting where a file is expected."""
+    from rangeland.job.job_text import check_settings_are_well_formed
 
-        for setting in settings:
-            read_assignment(setting)
-    for value in options.values():
-        for path in value if isinstance(value, list) else [value]:
-            field = re.match(r"[\w-]+(\.[\w-]+)+(?==)", str(path))
-            if isinstance(path, Path) and field is not None and not path.exists():
-                raise UsageError(
-                    f"{field[0]} is given without --set",
-                    why="a file is expected there",
-                    do=f"write it as --set {field[0]}=..., after the job file",
-                )
+    values = [value if isinstance(value, list) else [value] for value in options.values()]
+    paths = [path for value in values for path in value if isinstance(path, Path)]
+    check_settings_are_well_formed(options.get("settings") or (), paths)
 
 
 def load_job_with(

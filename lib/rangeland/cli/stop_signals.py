@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, Self
 
@@ -42,6 +43,21 @@ class StopSignals:
         sys.unraisablehook = self._unraisable
         add_py4j_filter(self._is_worth_showing)
         return self
+
+    def run_program(self, command: Sequence[str]) -> int:
+        """Runs a program with this process's streams and returns its exit code. The first signal
+        goes on to it, and is raised here once it has ended, unless it succeeded all the same. A
+        second signal kills it."""
+        program = _SignalledProgram()
+        before = _install(program.receive)
+        try:
+            code = program.run(command)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if program.received and code != 0:
+            signal.raise_signal(program.received[0])
+        return code
 
     def kill_from_now_on(self) -> None:
         """A signal kills the JVM from now on, without waiting for it to clean up."""
@@ -81,6 +97,32 @@ class StopSignals:
         """Drops a pending signal: the interruption has been noticed, or it is too late."""
         if self._redelivery is not None:
             self._redelivery.cancel()
+
+
+class _SignalledProgram:
+    """A program that gets the signals of this process. It stays in our process group, so Ctrl-C
+    in a terminal reaches it twice, which a JVM does not mind."""
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self._popen: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: Sequence[str]) -> int:
+        self._popen = subprocess.Popen(command)
+        self._pass_on()  # A signal may have come before the program was known.
+        return self._popen.wait()
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._popen is None or not self.received:
+            return
+        if len(self.received) > 1:
+            self._popen.kill()
+        else:
+            self._popen.send_signal(self.received[0])
 
 
 def _install(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.interruption import OF_SUBMITTED
 from rangeland.cli.options import From, JobPath, Settings, Until, command
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
+    from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField
     from rangeland.job import Job
     from rangeland.job.job_text import JobText
     from rangeland.spark.supported_versions import InstalledSpark
@@ -124,6 +124,7 @@ def submit(
     output.writes = run
 
     from rangeland.job.command_line_overrides import load_job
+    from rangeland.job.job_text import override
     from rangeland.spark.supported_versions import installed_spark
     from rangeland.submit.submission import submission
 
@@ -131,9 +132,13 @@ def submit(
     spark = installed_spark()
     choices = _choices(options, spark)
     files = _shipped_files(job, job_file, choices, options)
+    assignments = list(settings or ())
     if choices.deploy_mode == "cluster":
-        job_file = _whole_job_file(job, text, options.out)
-    flags = _flags(settings or (), from_bound, until_bound)
+        # In the file, and after the settings of the user, which may name the schema themselves.
+        moved = [f"decode.{name}.schema={path.name}" for name, path in files.schemas.items()]
+        job_file = _whole_job_file(job, override(text, moved), options.out)
+        assignments += moved
+    flags = _flags(assignments, from_bound, until_bound)
     result = submission(job, job_file, choices, files, flags)
     _run_or_print(output, result, files.package, run, spark.support.java)
 
@@ -167,7 +172,7 @@ def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | N
 def _run_or_print(
     output: CommandOutput, result: Submission, package: Path, run: bool, java: int
 ) -> None:
-    code = _run(result.command, java) if run else None
+    code = _run(output, result.command, java) if run else None
     if output.json:
         exit_json = {} if code is None else {"exit": code}
         output.print_result({**result.to_json(), "package": str(package), **exit_json}, "")
@@ -210,6 +215,7 @@ def _shipped_files(
     entry = options.entry
     if entry is not None and not entry.is_file():
         raise UsageError(f"--entry {entry}: there is no such file", do="name a script, as in jobs/")
+    schemas = _schema_copies(job, out) if choices.deploy_mode == "cluster" else {}
     modules: list[Path] = []
     if job.sink.transform is not None:
         folders = (Path.cwd(), job_file.absolute().parent)
@@ -232,8 +238,22 @@ def _shipped_files(
         modules=tuple(modules),
         platforms=tuple(shipped_files.kernel_platforms()),
         files=pem_files,
+        schemas=schemas,
         delta_kernel=delta_kernel,
     )
+
+
+def _schema_copies(job: Job, out: Path) -> dict[RecordField, Path]:
+    """Copies of the schema files that are on this machine, with names that cannot clash."""
+    from rangeland.job.payload_formats import whole_schema_file
+    from rangeland.submit.shipped_files import write_bytes
+
+    copies: dict[RecordField, Path] = {}
+    for name, path in job.decode.schema_files.items():
+        if path.is_file():
+            suffix, content = whole_schema_file(job, name)
+            copies[name] = write_bytes(out / f"{job.name}.{name}{suffix}", content)
+    return copies
 
 
 def _whole_job_file(job: Job, text: JobText, out: Path) -> Path:
@@ -247,7 +267,7 @@ def _whole_job_file(job: Job, text: JobText, out: Path) -> Path:
     )
 
 
-def _run(command: list[str], java: int) -> int:
+def _run(output: CommandOutput, command: list[str], java: int) -> int:
     """Runs the command with this process's streams, and returns its exit code."""
     from rangeland.jvm.java import find_java
 
@@ -259,4 +279,5 @@ def _run(command: list[str], java: int) -> int:
             why="it is not on the PATH",
             do="install PySpark with pip, or add the bin folder of Spark to the PATH",
         )
-    return subprocess.run([program, *command[1:]], env=os.environ, check=False).returncode
+    output.when_interrupted = OF_SUBMITTED
+    return output.signals.run_program([program, *command[1:]])

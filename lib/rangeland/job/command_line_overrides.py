@@ -114,6 +114,15 @@ def _flag_error(flag: str, text: str, expected: str) -> UsageError:
     )
 
 
+def check_missing_is_alone(*, missing: bool, replace: bool, bounds: Sequence[str | None]) -> None:
+    """Raises UsageError for a backfill of what is missing that is also given a range, or asked to
+    replace one. ``bounds``: the words of --from and --until."""
+    if missing and (replace or any(bound is not None for bound in bounds)):
+        raise UsageError(
+            "--missing finds its ranges itself", do="leave out --replace, --from and --until"
+        )
+
+
 def check_range_is_closed(text: JobText, job: Job) -> None:
     """Raises UsageError, which names the missing options, unless both ends of the range of a
     backfill are given, and neither is the checkpoint."""

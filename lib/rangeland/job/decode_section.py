@@ -6,6 +6,7 @@ Options that a format does not support are refused here, when the job file is lo
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -119,6 +120,13 @@ class Decode(Section):
 
     def payload(self, field: RecordField) -> PayloadSpec:
         return self.key if field == "key" else self.value
+
+    @property
+    def schema_files(self) -> dict[RecordField, Path]:
+        """The files that schemas are in, by the field of records that they describe."""
+        fields: tuple[RecordField, ...] = ("key", "value")
+        schemas = {field: self.payload(field).schema_ or "" for field in fields}
+        return {field: Path(name.strip()) for field, name in schemas.items() if names_file(name)}
 
     @property
     def fields_with_schema_ids(self) -> tuple[RecordField, ...]:

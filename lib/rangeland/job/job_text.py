@@ -8,8 +8,9 @@ Overrides (``--set a.b=c``) are applied last. The meaning of the fields is left 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
@@ -230,6 +231,21 @@ def read_assignment(assignment: str) -> tuple[FieldPath, Any]:
     if misread := _misread_number_in(node, path):
         raise UsageError(f"--set {display_path(misread.path)}: {misread.problem}", do=misread.do)
     return path, values
+
+
+def check_settings_are_well_formed(settings: Sequence[str], paths: Iterable[Path]) -> None:
+    """Raises UsageError for a malformed --set, and for a setting where a file is expected: an error
+    about a missing file would repeat its value, which may be a secret."""
+    for setting in settings:
+        read_assignment(setting)
+    for path in paths:
+        field = re.match(r"[\w-]+(\.[\w-]+)+(?==)", str(path))
+        if field is not None and not path.exists():
+            raise UsageError(
+                f"{field[0]} is given without --set",
+                why="a file is expected there",
+                do=f"write it as --set {field[0]}=..., after the job file",
+            )
 
 
 def _load_or_none(value: str) -> tuple[Any, yaml.Node | None] | None:

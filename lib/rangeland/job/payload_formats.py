@@ -7,6 +7,8 @@ file changes meanwhile, the types of rows and table still agree.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -85,6 +87,16 @@ def check_schemas_are_usable(job: Job) -> None:
         _format(job, UnknownFields.DROP, "value", None)
 
 
+def whole_schema_file(job: Job, name: RecordField) -> tuple[str, bytes]:
+    """The ending and the content of a schema file that needs no other: a ``.proto`` file becomes a
+    descriptor set, which has its imports. Raises JobFileError, as ``make_row_format`` does."""
+    path = job.decode.schema_files[name]
+    with _placed_errors(job, name):
+        if path.suffix.lower() == ".proto":
+            return ".desc", _compile(path)
+        return path.suffix, _read_bytes(path)
+
+
 def _format(
     job: Job, unknown: UnknownFields, name: RecordField, schemas: TableFormats | None
 ) -> PayloadFormat | None:
@@ -93,11 +105,8 @@ def _format(
         return None
     if payload.format == "string":
         return StringFormat()
-    field = f"decode.{name}.schema"
     schema = (payload.schema_ or "").strip()
-    file = schema if names_file(schema) else ""
-    path = ("decode", name, "schema")
-    try:
+    with _placed_errors(job, name):
         if schemas is None:
             return _with_fields(payload, schema, unknown, None)
         if schema:
@@ -105,6 +114,17 @@ def _format(
                 name, lambda writers: _with_fields(payload, schema, unknown, writers)
             )
         return schemas.without_schema(name, payload.format, payload.message or "", unknown)
+
+
+@contextmanager
+def _placed_errors(job: Job, name: RecordField) -> Iterator[None]:
+    """Turns what is wrong with a schema into a JobFileError that names its place."""
+    field = f"decode.{name}.schema"
+    schema = (job.decode.payload(name).schema_ or "").strip()
+    file = schema if names_file(schema) else ""
+    path = ("decode", name, "schema")
+    try:
+        yield
     except PayloadSchemaError as error:
         raise job.placed_error(_schema_error(field, error, file), path) from error
     except _UnreadableFile as error:

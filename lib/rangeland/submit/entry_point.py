@@ -8,6 +8,7 @@ Arguments are parsed with argparse, so that a script needs nothing beyond the wo
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 from rangeland.cli.command_output import CommandOutput, command_output
 from rangeland.errors import UsageError
 from rangeland.job.command_line_overrides import load_job
+from rangeland.job.job_text import check_settings_are_well_formed
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings
 from rangeland.results import RunResult
 
@@ -32,8 +34,10 @@ class ScriptEntry:
     ) -> None:
         self.flags = flags
         assignments = [*settings, *arguments.settings]
-        bounds = (arguments.from_bound, arguments.until_bound)
-        self.job, self.text = load_job(arguments.job_file, assignments, *bounds)
+        check_settings_are_well_formed(assignments, [arguments.job_file])
+        self.bounds: tuple[str | None, str | None] = (arguments.from_bound, arguments.until_bound)
+        """The words of ``--from`` and ``--until``."""
+        self.job, self.text = load_job(arguments.job_file, assignments, *self.bounds)
         self.progress = output.progress()
 
     def spark(self) -> Any:
@@ -79,8 +83,18 @@ def result_line(result: RunResult) -> str:
     return f"{result.job}: {result.state}, {result.counts.landed} records{where}"
 
 
+_REPEATED = re.compile(
+    r"(?<=^unrecognized arguments): .*|(?<=: ignored explicit argument) .*"
+    r"|(?<=^ambiguous option: )(?P<option>[\w-]+)=.*(?= could match )",
+    re.DOTALL,
+)
+"""The arguments that argparse repeats in its messages, though they may be secrets: with
+``--set source.security.sasl.password hunter2`` the password is an argument of its own."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        message = _REPEATED.sub(lambda it: it["option"] or ", not repeated here", message)
         raise UsageError(message, do=f"see {self.prog} --help")
 
 

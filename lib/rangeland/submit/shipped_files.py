@@ -132,8 +132,13 @@ def transform_files(name: str, folders: Sequence[Path], folder: Path) -> list[Pa
 
 def write_text(target: Path, text: str) -> Path:
     """Writes a small text file to ship."""
+    return write_bytes(target, text.encode())
+
+
+def write_bytes(target: Path, content: bytes) -> Path:
+    """Writes a small file to ship."""
     with place_file(target) as file:
-        file.write(text.encode())
+        file.write(content)
     return target
 
 

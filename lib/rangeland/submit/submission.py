@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rangeland.decode.payload.schema_ids.schema_catalogue import RecordField
 from rangeland.delta.java_bridge.delta_kernel_loader import DELTA_KERNEL_JARS, JARS_SETTING
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import UsageError
@@ -70,6 +71,8 @@ class ShippedFiles:
     platforms: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     """The job's PEM files that exist on this machine."""
+    schemas: Mapping[RecordField, Path] = field(default_factory=dict)
+    """Copies of the job's schema files that exist on this machine, for a driver elsewhere."""
     delta_kernel: Path | None = None
     """An archive with the jars of Delta Kernel."""
 
@@ -258,6 +261,8 @@ def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> lis
     if choices.deploy_mode == "cluster":
         reason = "the driver runs elsewhere, so the job file is shipped and read by its bare name"
         files[job_file] = reason
+        reason = "the schema files of decode, which the driver reads by these names"
+        files |= dict.fromkeys(shipped.schemas.values(), reason)
     if not choices.master.startswith("local"):
         reason = "each executor finds the PEM files of source.security.tls in its working directory"
         files |= dict.fromkeys(shipped.files, reason)
@@ -320,6 +325,12 @@ def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]
         )
         notes += _tls_notes(job, shipped)
     if choices.deploy_mode == "cluster":
+        notes += [
+            f"{path} of decode.{name}.schema is not on this machine, so it is not shipped: it must "
+            "be on every host"
+            for name, path in job.decode.schema_files.items()
+            if name not in shipped.schemas
+        ]
         notes.append(
             "spark-submit then exits with 0 or 1 and prints no result: the driver's exit code and "
             "--json output are in its log (yarn logs -applicationId ID). For a scheduler that "
