@@ -13,6 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 TRY_AGAIN_LATER = 75
+KILLED = (130, 137, 143)
+"""The exit codes of a command that SIGINT, SIGKILL or SIGTERM ended: its own, or those that a shell
+or spark-submit reports for its child."""
 MAX_ROWS = 20
 COUNTS = ("landed", "control", "aborted", "compacted", "filtered", "quarantined", "lost")
 RANGE_KEYS = ("topic", "partition", "broker", "from_offset", "until_offset")
@@ -166,13 +169,19 @@ def failure_text(code: int, answer: Answer) -> str:
     return " | ".join([f"{answer.get('error')} (exit {code}): {answer['message']}", *details])
 
 
+def is_worth_retry(code: int) -> bool:
+    """Whether the same command may succeed later: it says so, or something has killed it, such as
+    a host that shuts down or is out of memory. ``code`` is below 0 after a signal."""
+    return code < 0 or code == TRY_AGAIN_LATER or code in KILLED
+
+
 def judge_reached(code: int, answer: Answer) -> dict[str, str]:
     """What one check of the logs means: ``state`` is reached, waiting or failed.
 
     A broker that is down is waited for, as is everything else that is worth a retry."""
-    if code == 0:
+    if code == 0 and answer:
         return {"state": "reached", "text": reached_text(answer)}
-    if code != TRY_AGAIN_LATER:
+    if not is_worth_retry(code):
         return {"state": "failed", "text": failure_text(code, answer)}
     text = reached_text(answer) if "reached" in answer else failure_text(code, answer)
     return {"state": "waiting", "text": text}

@@ -1,7 +1,8 @@
 """An operator that lands a range with the ``rangeland`` command, and its configuration.
 
-Only exit 75 is worth a retry: it raises AirflowException, to which Airflow's ``retries`` apply.
-Everything else would fail again, and raises AirflowFailException.
+A command that says "try again later" (exit 75), or was killed, is worth a retry: it raises
+AirflowException, to which Airflow's ``retries`` apply. Everything else would fail again, and raises
+AirflowFailException.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, Variable
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from .commands import (
-    TRY_AGAIN_LATER,
     BadRequest,
     answers_in,
     backfill_command,
     event_extra,
     failure_text,
+    is_worth_retry,
     read_answer,
     result_text,
 )
@@ -103,7 +104,7 @@ class RangelandBackfillOperator(BaseOperator):
             raise AirflowFailException(str(error)) from None
         code, stdout = self._run(arguments)
         answer = read_answer(stdout)
-        if code == TRY_AGAIN_LATER or (self._command is not None and self._command.stopped):
+        if is_worth_retry(code) or (self._command is not None and self._command.stopped):
             # Stopped from outside, for example by a worker that shuts down: not the run's fault.
             raise AirflowException(failure_text(code, answer))
         if code != 0:

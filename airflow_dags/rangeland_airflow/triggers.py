@@ -1,7 +1,8 @@
 """Waits for a log without a worker: checks it, and sleeps in between.
 
 All its state is in its arguments, so a restarted triggerer continues to wait. A broker that is
-down is logged and waited for; an error that a retry would not fix ends the wait.
+down is logged and waited for, and so is a check that was killed; an error that a retry would not
+fix ends the wait.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from .commands import failure_text, judge_reached, read_answer
+from .commands import judge_reached, read_answer
 from .running import ask
 
 CHECK_TIMEOUT_S = 300.0
@@ -57,7 +58,8 @@ class LogReachedTrigger(BaseTrigger):
             text = f"{self.arguments[0]} could not be started: {error}"
             return {"state": "failed", "text": text}
         answer = read_answer(stdout)
+        result = judge_reached(code, answer)
         if not answer:
             last = (stderr.strip().splitlines() or [""])[-1]
-            return {"state": "failed", "text": f"{failure_text(code, answer)} {last}"}
-        return judge_reached(code, answer)
+            result["text"] += f" {last}"
+        return result

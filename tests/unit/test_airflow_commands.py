@@ -213,6 +213,12 @@ IDLE = {**WAITING, "partition": 1, "state": "idle"}
         (78, {"error": "JobFileError", "message": "there is no topic"}, "failed", "no topic"),
         (64, {"error": "UsageError", "message": "nothing to wait for"}, "failed", "wait for"),
         (70, {}, "failed", "exit code 70"),
+        (0, {}, "failed", "printed no result"),
+        (1, {}, "failed", "exit code 1"),
+        (-9, {}, "waiting", "signal 9"),
+        (130, {"error": "Interrupted", "message": "by somebody"}, "waiting", "by somebody"),
+        (137, {}, "waiting", "exit code 137"),
+        (143, {"error": "Interrupted", "message": "by somebody"}, "waiting", "by somebody"),
     ],
 )
 def test_only_what_may_come_is_waited_for(

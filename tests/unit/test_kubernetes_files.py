@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import MagicMock
 
+import pytest
 import yaml
 
 from rangeland.jvm.jar_sets import LIBRARY_JARS
@@ -102,6 +108,83 @@ def test_the_entry_point_starts_what_spark_asks_for(tmp_path: Path) -> None:
         *("--deploy-mode", "client", "--class", "x y"),
     ]
     assert started("echo", "a  b") == ["a  b"]
+
+
+class Pod:
+    """Stands for KubernetesPodOperator."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.after: list[Pod] = []
+
+    def __rshift__(self, other: Pod) -> Pod:
+        self.after.append(other)
+        return other
+
+
+@pytest.fixture
+def pods(monkeypatch: pytest.MonkeyPatch) -> dict[str, Pod]:
+    """The tasks of the DAG for pods, by their ids, and its schedule."""
+    found: dict[str, Pod] = {}
+
+    def pod(**options: Any) -> Pod:
+        return found.setdefault(options["task_id"], Pod(**options))
+
+    modules: dict[str, dict[str, Any]] = {
+        "airflow.providers.cncf.kubernetes.operators.pod": {"KubernetesPodOperator": pod},
+        "airflow.sdk": {
+            "DAG": lambda **options: nullcontext(),
+            "CronDataIntervalTimetable": lambda cron, timezone: found.update(
+                schedule=Pod(cron=cron)
+            ),
+        },
+        "kubernetes.client": {"models": MagicMock()},
+    }
+    for name in modules:
+        parts = name.split(".")
+        for end in range(1, len(parts) + 1):
+            monkeypatch.setitem(sys.modules, ".".join(parts[:end]), ModuleType(parts[end - 1]))
+    for name, names in modules.items():
+        vars(sys.modules[name]).update(names)
+    runpy.run_path(str(DAG))
+    return found
+
+
+def test_the_dag_for_pods_lands_full_hours_once_the_log_has_reached_their_end(
+    pods: dict[str, Pod],
+) -> None:
+    assert pods["schedule"].options["cron"] == "0 * * * *"  # A run's interval is a full hour.
+    assert pods["wait"].after == [pods["land"]]
+    waits = pods["wait"].options["arguments"]
+    assert waits[-1] == "{{ data_interval_end }}"
+    assert "--until={{ data_interval_end }}" in pods["land"].options["arguments"]
+    job_file = pods["land"].options["arguments"][2]
+    assert any(job_file in word for word in waits)
+
+
+@pytest.mark.parametrize(
+    ("codes", "code", "checks"), [([75, 75, 0], 0, 3), ([75, 78, 0], 78, 2), ([137], 137, 1)]
+)
+def test_the_pod_that_waits_checks_again_after_75_only(
+    pods: dict[str, Pod], tmp_path: Path, codes: list[int], code: int, checks: int
+) -> None:
+    (tmp_path / "codes").write_text("".join(f"{n}\n" for n in codes))
+    rangeland = f"""#!/bin/sh
+echo "$@" >> {tmp_path}/asked
+exit "$(sed -n "$(wc -l < {tmp_path}/asked)p" {tmp_path}/codes)"
+"""
+    for program, text in {"rangeland": rangeland, "sleep": "#!/bin/sh\n"}.items():
+        (tmp_path / program).write_text(text)
+        (tmp_path / program).chmod(0o755)
+    words = pods["wait"].options["arguments"]
+    words = [word.replace("{{ data_interval_end }}", "2026-01-31 06:00:00+00:00") for word in words]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = ["/bin/sh", str(FOLDER / "entrypoint.sh"), *words]
+    assert subprocess.run(command, env=environment, check=False).returncode == code
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert len(asked) == checks
+    assert asked[0].startswith("reached /etc/rangeland/orders.yaml --until")
+    assert "2026-01-31 06:00:00+00:00" in asked[0]
 
 
 def test_the_dag_for_pods_is_an_example_that_airflow_does_not_load() -> None:

@@ -8,7 +8,6 @@ it.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -39,21 +38,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     with command_output(words) as output:
         try:
-            return _dispatch(words, output)
+            return output.end(_dispatch(words, output))
         except _Mistyped as error:
             return output.fail(usage_error(error, words))
         except (KeyboardInterrupt, typer.Abort):
             return output.report_interruption()
-        except BrokenPipeError:
-            # The reader, such as `head`, has closed the pipe. Python would fail again on flush.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return 0 if output.has_printed else 141
         except Exception as error:
             return output.fail(error)
 
 
 def _dispatch(words: list[str], output: CommandOutput) -> int:
-    code = app(args=words, prog_name="rangeland", standalone_mode=False, obj=output)
+    broken: BaseException | None = None
+    try:
+        code = app(args=words, prog_name="rangeland", standalone_mode=False, obj=output)
+    except SystemExit as end:
+        # Typer takes each broken pipe for one of stdout or stderr, which never raise it.
+        broken = end.__context__
+        if not isinstance(broken, BrokenPipeError):
+            raise
+    if broken is not None:
+        raise broken
     if code == INTERRUPTED:  # Typer caught the exception.
         return output.report_interruption()
     return code if isinstance(code, int) else 0

@@ -21,6 +21,11 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from rangeland.cli.interruption import NAME, Interruption, interruption_of
+from rangeland.cli.standard_streams import (
+    dropping_streams,
+    has_dropped,
+    stream_for_results,
+)
 from rangeland.cli.stop_signals import StopSignals
 from rangeland.errors import RangelandError, UsageError, error_json, public_name
 from rangeland.logging_setup import LogFormat, LogSettings, configure, reset
@@ -37,6 +42,7 @@ ARCHIVE_S = 120.0
 """How long to wait for a JVM that writes an archive of its classes: usually that takes seconds, but
 much longer on a busy machine with a slow disk."""
 TERMINATED = 128 + signal.SIGTERM
+UNREAD = 128 + signal.SIGPIPE
 
 logger = logging.getLogger("rangeland.command")
 
@@ -54,7 +60,6 @@ class CommandOutput:
         self.writes = False
         self.when_interrupted: Interruption | None = None
         self.signals = StopSignals()
-        self.has_printed = False
         self._logs_json = False
         self._progress: LiveProgress | None = None
 
@@ -83,7 +88,12 @@ class CommandOutput:
             from rangeland.render.text_drawing import console_for
 
             console_for(self.stdout).print(renderable, crop=False)
-        self.has_printed = True
+
+    def end(self, code: int) -> int:
+        """The exit code of a command that has come to its end with ``code``: 141 instead of 0 if
+        the reader of stdout, such as ``head``, went away before it had everything."""
+        self.stdout.flush()
+        return UNREAD if code == 0 and has_dropped(self.stdout) else code
 
     def fail(self, error: BaseException) -> int:
         """Reports the error and returns its exit code. An error that was caused by an interruption
@@ -131,7 +141,6 @@ class CommandOutput:
     def _print_json(self, document: dict[str, Any]) -> None:
         # ASCII, so that no locale can break the line that machines read.
         print(json.dumps(document, default=str), file=self.stdout, flush=True)
-        self.has_printed = True
 
 
 def _caused_by_interrupt(error: BaseException | None) -> bool:
@@ -169,18 +178,19 @@ def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
         # A path that the locale cannot encode must not fail a command whose work is done.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    output = CommandOutput(arguments, sys.stdout)
-    try:
-        with output.signals:
-            if output.json:
-                with _private_stdout() as stdout:
-                    output.stdout = stdout
+    with dropping_streams():
+        output = CommandOutput(arguments, sys.stdout)
+        try:
+            with output.signals:
+                if output.json:
+                    with _private_stdout() as stdout:
+                        output.stdout = stdout
+                        yield output
+                else:
                     yield output
-            else:
-                yield output
-        _finish_archive()
-    finally:
-        reset()
+            _finish_archive()
+        finally:
+            reset()
 
 
 def _finish_archive() -> None:
@@ -212,10 +222,11 @@ def _private_stdout() -> Iterator[IO[str]]:
         return
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as private:
         sys.stdout = sys.stderr
+        stream = stream_for_results(private)
         try:
-            yield private
+            yield stream
         finally:
             sys.stdout = public
             with suppress(OSError):
-                private.flush()
+                stream.flush()
             os.dup2(descriptor, 1)

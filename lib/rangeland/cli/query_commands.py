@@ -308,4 +308,3 @@ def schema(
     else:
         # Not through `print_result`, which wraps lines at the width of the terminal.
         print(schema_text(), end="", file=output.stdout)
-        output.has_printed = True
