@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +134,15 @@ def test_a_mistyped_script_call_is_told_what_is_wrong(
     ]:
         assert run_script([*words, "--json"]) == 64
         assert answer_of(capfd)["message"].startswith(told)
+
+
+def test_a_script_whose_result_nobody_reads_ends_like_sigpipe(
+    job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry_point.ScriptEntry, "spark", lambda entry: None)
+    monkeypatch.setattr(rangeland, "backfill", lambda *_, **__: made.a_result())
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert run_script([job, "--missing"]) == 128 + signal.SIGPIPE

@@ -73,7 +73,7 @@ def main(
         except Exception as error:
             return output.fail(error)
         output.print_result(result.to_json(), result_line(result))
-        return 0
+        return output.end(0)
 
 
 def result_line(result: RunResult) -> str:
