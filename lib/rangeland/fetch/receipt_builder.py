@@ -1,4 +1,4 @@
-"""Chunks to receipts: the counts that the proof is based on. Pure functions.
+"""Chunks to receipts: the counts that the proof is based on. No I/O.
 
 A chunk covers the offsets from its own beginning to that of the next one, within its slice, and
 its counts must add up to that. A slice gets a receipt only if its chunks follow one another to
