@@ -203,13 +203,12 @@ class VerifyResult(JsonResult):
 
     @property
     def is_well(self) -> bool:
-        """Whether each landed record was found in the table exactly once."""
-        return self.exit_code == 0 and not self.audit.unproved
+        """Whether nothing is wrong, though some of it may be neither proved nor disproved."""
+        return self.audit.is_clean and not self.gone_files
 
     @property
     def exit_code(self) -> int:
-        """0 as well if something can neither be proved nor disproved."""
-        return 0 if self.audit.is_clean and not self.gone_files else RangeLost.exit_code
+        return 0 if self.is_well else RangeLost.exit_code
 
 
 class FindState(StrEnum):

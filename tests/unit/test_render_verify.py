@@ -60,7 +60,7 @@ def test_what_cannot_be_proved_is_not_claimed() -> None:
     assert "orders/0 [0, 40), 40 offsets" in text
     assert "exactly once" not in text
     assert "?" in lines_with(text, "orders/0")[0][1]
-    assert (result.exit_code, result.is_well) == (0, False)
+    assert result.exit_code == 0, "nothing shows that any is missing"
 
 
 def test_what_is_not_sure_is_said() -> None:
