@@ -42,7 +42,11 @@ def rows_until_100(monkeypatch: pytest.MonkeyPatch, lake: LakeInMemory) -> None:
     """The table has rows of the offsets before 100."""
     columns_are_there(monkeypatch)
     intervals = {P0: (np.array([0]), np.array([100]))}
-    monkeypatch.setattr(table_adoption, "table_frame", lambda *about: None)
+
+    def table_frame(spark: object, path: str, columns: object, *, version: int | None) -> None:
+        assert version == lake.tables[path].versions[-1].version, "another than was looked at"
+
+    monkeypatch.setattr(table_adoption, "table_frame", table_frame)
     monkeypatch.setattr(table_adoption, "intervals_in", lambda *about, **more: intervals)
     delta = {"wait_for_maintenance": lambda self: ()}
     for name, method in delta.items():
