@@ -18,17 +18,12 @@ from rangeland.submit import entry_point
 from tests import sample_results as made
 
 SCRIPT = Path(__file__).parents[2] / "jobs" / "backfill_range.py"
-JOB = """
-job: orders
-source: {servers: ["127.0.0.1:9092"], topics: [orders]}
-sink: {table: lake/orders}
-"""
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> str:
     path = tmp_path / "orders.yaml"
-    path.write_text(JOB)
+    path.write_text(made.JOB_YAML)
     return str(path)
 
 

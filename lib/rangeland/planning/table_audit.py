@@ -174,7 +174,7 @@ def _audit_intervals(
         for whole in mixed_intervals(ranges):
             mixed = [r for r in ranges if overlap(_interval(r), [whole])]
             audits.append(_audit_mixed(Range(partition, *whole), mixed, intervals))
-            ranges = [r for r in ranges if r not in mixed]
+            ranges = [r for r in ranges if not overlap(_interval(r), [whole])]
             intervals = _outside_of(whole, intervals)
         audits.append(_audit_separate(partition, ranges, intervals))
     return _join_audits(audits)
