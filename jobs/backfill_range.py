@@ -4,10 +4,7 @@
 import sys
 
 import rangeland
-from rangeland.job.command_line_overrides import (
-    check_missing_is_alone,
-    check_range_is_closed,
-)
+from rangeland.job.command_line_overrides import check_backfill_range
 from rangeland.results import RunResult
 from rangeland.submit.entry_point import ScriptEntry, main
 
@@ -19,9 +16,7 @@ FLAGS = {
 
 def backfill(entry: ScriptEntry) -> RunResult:
     missing, replace = "missing" in entry.flags, "replace" in entry.flags
-    check_missing_is_alone(missing=missing, replace=replace, bounds=entry.bounds)
-    if not missing:
-        check_range_is_closed(entry.text, entry.job)
+    check_backfill_range(entry.text, entry.job, missing=missing, replace=replace)
     return rangeland.backfill(
         entry.job, entry.spark(), entry.progress, missing=missing, replace=replace
     )

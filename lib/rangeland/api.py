@@ -114,8 +114,13 @@ def backfill(
 ) -> RunResult:
     """Lands the job's range independently of its scheduled runs, as ``rangeland backfill`` does.
     ``missing`` lands rows that the table has lost, in any range; ``replace`` lands the range again
-    and replaces its rows. Raises UsageError if the range begins at the checkpoint, which is that of
-    the scheduled runs."""
+    and replaces its rows. Raises UsageError if both are asked for, or if the range begins at the
+    checkpoint, which is that of the scheduled runs."""
+    if missing and replace:
+        raise UsageError(
+            "missing rows are landed again, or a range is replaced: not both",
+            do="leave out missing or replace",
+        )
     if not missing and any(isinstance(bound, FromCheckpoint) for bound in job.range.from_.every):
         raise UsageError(
             "a backfill does not follow the checkpoint",

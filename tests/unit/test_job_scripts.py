@@ -47,6 +47,8 @@ def answer_of(capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
         ["--missing", "--replace"],
         ["--missing", "--from", "2026-01-30"],
         ["--missing", "--until", "2026-01-31"],
+        ["--missing", "--set", "range.from=2026-01-30"],
+        ["--missing", "--set", "range={from: 2026-01-30, until: latest}"],
         ["--missing", "--replace", "--from", "2026-01-30", "--until", "2026-01-31"],
     ],
 )

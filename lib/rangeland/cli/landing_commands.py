@@ -192,11 +192,10 @@ def backfill(
     """
     output.writes = not dry_run
 
-    from rangeland.job.command_line_overrides import check_missing_is_alone
+    from rangeland.job.command_line_overrides import check_backfill_range
 
-    bounds = (from_bound, until_bound)
-    check_missing_is_alone(missing=missing, replace=replace, bounds=bounds)
-    load = load_with_schemas(settings, from_bound, until_bound, is_closed=not missing)
+    check = partial(check_backfill_range, missing=missing, replace=replace)
+    load = load_with_schemas(settings, from_bound, until_bound, check=check)
     jobs = load_jobs(job_files, load, parallel)
 
     from rangeland.planning.plan_kind import backfill_kind

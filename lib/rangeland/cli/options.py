@@ -151,17 +151,16 @@ def load_with_schemas(
     from_bound: str | None = None,
     until_bound: str | None = None,
     *,
-    is_closed: bool = False,
+    check: Callable[[JobText, Job], None] = lambda text, job: None,
 ) -> Callable[[Path], tuple[Job, JobText]]:
     """Loads job files with the options of a command that reads records. Refuses a schema that
-    cannot be used, and with ``is_closed`` a range with an open end."""
-    from rangeland.job.command_line_overrides import check_range_is_closed, load_job
+    cannot be used, and what ``check`` raises UsageError for."""
+    from rangeland.job.command_line_overrides import load_job
     from rangeland.job.payload_formats import check_schemas_are_usable
 
     def load(path: Path) -> tuple[Job, JobText]:
         job, text = load_job(path, settings or (), from_bound, until_bound)
-        if is_closed:
-            check_range_is_closed(text, job)
+        check(text, job)
         check_schemas_are_usable(job)
         return job, text
 

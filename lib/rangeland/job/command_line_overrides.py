@@ -114,13 +114,15 @@ def _flag_error(flag: str, text: str, expected: str) -> UsageError:
     )
 
 
-def check_missing_is_alone(*, missing: bool, replace: bool, bounds: Sequence[str | None]) -> None:
-    """Raises UsageError for a backfill of what is missing that is also given a range, or asked to
-    replace one. ``bounds``: the words of --from and --until."""
-    if missing and (replace or any(bound is not None for bound in bounds)):
-        raise UsageError(
-            "--missing finds its ranges itself", do="leave out --replace, --from and --until"
-        )
+def check_backfill_range(text: JobText, job: Job, *, missing: bool, replace: bool) -> None:
+    """Raises UsageError unless the options of a backfill give a range with both ends; or, for a
+    backfill of what is missing, if they give any, or ask to replace one."""
+    if not missing:
+        check_range_is_closed(text, job)
+        return
+    given = dict.fromkeys(text.option_of(("range", side)) for side in SIDES.values())
+    if wrong := [option for option in ("--replace" if replace else "", *given) if option]:
+        raise UsageError("--missing finds its ranges itself", do=f"leave out {', '.join(wrong)}")
 
 
 def check_range_is_closed(text: JobText, job: Job) -> None:

@@ -35,9 +35,8 @@ class ScriptEntry:
         self.flags = flags
         assignments = [*settings, *arguments.settings]
         check_settings_are_well_formed(assignments, [arguments.job_file])
-        self.bounds: tuple[str | None, str | None] = (arguments.from_bound, arguments.until_bound)
-        """The words of ``--from`` and ``--until``."""
-        self.job, self.text = load_job(arguments.job_file, assignments, *self.bounds)
+        bounds = (arguments.from_bound, arguments.until_bound)
+        self.job, self.text = load_job(arguments.job_file, assignments, *bounds)
         self.progress = output.progress()
 
     def spark(self) -> Any:
