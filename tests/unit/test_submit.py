@@ -275,6 +275,17 @@ SECURED = JOB.replace(
 )
 
 
+def test_a_driver_in_the_cluster_is_said_to_need_its_secrets_there(job_file: Path) -> None:
+    def says_so(**choices: str) -> bool:
+        notes = made(job_file, master="yarn", **choices).notes
+        return any("${env:P}" in note and "not shipped" in note for note in notes)
+
+    assert not says_so(deploy_mode="cluster")
+    job_file.write_text(SECURED)
+    assert says_so(deploy_mode="cluster")
+    assert not says_so()
+
+
 def test_pem_files_go_to_executors_in_one_flag_with_the_job_file(job_file: Path) -> None:
     job_file.write_text(SECURED)
     here = (Path("/here/ca.pem"), Path("/k/me.key"))

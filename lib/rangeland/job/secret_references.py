@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, WithJsonSchema
 
 from rangeland.errors import JobFileError
 from rangeland.job.value_parsers import Schema
@@ -34,6 +35,21 @@ SECRET: Schema = {
     "examples": ["${env:KAFKA_PASSWORD}", "${file:/run/secrets/kafka}"],
 }
 SecretRef = Annotated[str, BeforeValidator(parse_secret), WithJsonSchema(SECRET)]
+
+
+def secret_references(section: BaseModel) -> list[str]:
+    """The references in a section and in those below it, each once, in their order."""
+    found: dict[str, None] = {}
+
+    def search(value: object) -> None:
+        if isinstance(value, str) and re.fullmatch(_REFERENCE, value):
+            found[value] = None
+        elif isinstance(value, Mapping):
+            for inner in value.values():
+                search(inner)
+
+    search(section.model_dump())
+    return list(found)
 
 
 def look_up(reference: str) -> str:

@@ -20,6 +20,7 @@ from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import UsageError
 from rangeland.job import Job
 from rangeland.job.connection_settings import login_packages, tls_files
+from rangeland.job.secret_references import secret_references
 from rangeland.spark.supported_versions import CATALOG, EXTENSION
 from rangeland.submit.packed_environment import ENVIRONMENT
 
@@ -331,6 +332,11 @@ def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]
             for name, path in job.decode.schema_files.items()
             if name not in shipped.schemas
         ]
+        if secrets := secret_references(job):
+            notes.append(
+                f"the driver looks up {', '.join(secrets)} on the host in the cluster where it "
+                "starts: secrets are not shipped, so they must be there"
+            )
         notes.append(
             "spark-submit then exits with 0 or 1 and prints no result: the driver's exit code and "
             "--json output are in its log (yarn logs -applicationId ID). For a scheduler that "
