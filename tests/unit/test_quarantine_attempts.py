@@ -10,7 +10,7 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.landing.execution.committer import PlanCommitter, PreparedPlan
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanId
 from tests.fakes.landing import landing_context
 
 P = Partition("t", 0)
@@ -34,8 +34,8 @@ class Target:
     def commits(self, uri: str, since: int) -> list[CommitMetadata]:
         return []
 
-    def landed_sequence(self, application: str) -> int:
-        return self.landed
+    def has_landed(self, plan_id: PlanId) -> bool:
+        return self.landed >= plan_id.sequence
 
     def commit(self, outcome: OutcomeEvent) -> None:
         self.asked.append("keep")

@@ -203,7 +203,7 @@ class PlanCommitter:
         if prepared.plan.kind.traits.repairs:
             # All that is checked for a repair has to be true of the version that it follows.
             self._context.target.table.refresh_same_table()
-        if self._outcomes.has_landed(prepared.plan):
+        if self._context.target.identity.has_landed(prepared.plan.id):
             return CommittedOutcome(None, is_new=False)
         if (gone := self._commit_quarantine(prepared.outcome)) is not None:
             return gone

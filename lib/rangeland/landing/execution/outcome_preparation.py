@@ -88,15 +88,11 @@ class OutcomePreparer:
         self._context.warn(read_again_warning(failure))
         return self._read(plan, partial(self._reader.read, plan, is_new=False), earlier_outcome)
 
-    def has_landed(self, plan: Plan) -> bool:
-        """Whether the table had a plan when it was last read."""
-        return self._context.target.identity.landed_sequence(plan.application) >= plan.sequence
-
     def has_landed_by_now(self, plan: Plan) -> bool:
         """Whether the table has a plan now. An error leaves that open."""
         with at_stage(PlanStage.UNCONFIRMED):
             self._context.target.table.refresh_same_table()
-            return self.has_landed(plan)
+            return self._context.target.identity.has_landed(plan.id)
 
     def give_up(
         self, plan: Plan, error: RangelandError, earlier_outcome: OutcomeEvent | None

@@ -54,6 +54,11 @@ class IdentityCheck:
 
     # --- what has landed ----------------------------------------------------------------
 
+    def has_landed(self, plan_id: PlanId) -> bool:
+        """Whether the table had a plan when it was last read. Raises Conflict if nothing shows
+        it."""
+        return self.landed_sequence(plan_id.application) >= plan_id.sequence
+
     def landed_sequence(self, application: str) -> int:
         """The last sequence of an application that is in the table, 0 for none. Raises Conflict if
         nothing shows it."""

@@ -83,7 +83,7 @@ class JobHistory:
     def unfinished_plans(self) -> list[EnteredPlan]:
         """Plans of any job that are entered and not in the table, oldest first."""
         plan_ids = self._ledger.view.possibly_unfinished()
-        return [self._entered(plan_id) for plan_id in plan_ids if not self._has_landed(plan_id)]
+        return [self._entered(p) for p in plan_ids if not self._identity.has_landed(p)]
 
     def known_unfinished_plans(self) -> list[EnteredPlan]:
         """The unfinished plans without those of an application of which it is unknown what has
@@ -91,14 +91,11 @@ class JobHistory:
         plans = []
         for plan_id in self._ledger.view.possibly_unfinished():
             try:
-                if not self._has_landed(plan_id):
+                if not self._identity.has_landed(plan_id):
                     plans.append(self._entered(plan_id))
             except Conflict:
                 continue
         return plans
-
-    def _has_landed(self, plan_id: PlanId) -> bool:
-        return self._identity.landed_sequence(plan_id.application) >= plan_id.sequence
 
     def _entered(self, plan_id: PlanId) -> EnteredPlan:
         ledger = self._ledger.view
