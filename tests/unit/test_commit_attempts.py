@@ -24,7 +24,7 @@ from rangeland.landing.execution.commit_failures import (
     step_after_failure,
 )
 from rangeland.landing.execution.committer import PlanCommitter, PreparedPlan
-from rangeland.landing.execution.outcome_preparation import Superseded
+from rangeland.landing.execution.plan_ending import Superseded
 from rangeland.planning.plan import PlanId
 from rangeland.spark.replace_where import RowsChanged
 
@@ -114,9 +114,10 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
     made: Any = PlanCommitter.__new__(PlanCommitter)
     made.attempts, made.failures = [], []
     monkeypatch.setattr(made, "_attempt", attempt)
-    made._outcomes = SimpleNamespace(
-        read_again=read_again, has_landed_by_now=lambda _: results[0] is FOUND
-    )
+    by_now = "rangeland.landing.execution.committer.has_landed_by_now"
+    monkeypatch.setattr(by_now, lambda *_: results[0] is FOUND)
+    made._context = SimpleNamespace(target=None)
+    made._outcomes = SimpleNamespace(read_again=read_again)
     return made
 
 

@@ -33,7 +33,13 @@ from rangeland.landing.execution.commit_failures import (
     step_after_failure,
 )
 from rangeland.landing.execution.constraint_check import ConstraintCheck
-from rangeland.landing.execution.outcome_preparation import GivenUp, OutcomePreparer, Superseded
+from rangeland.landing.execution.outcome_preparation import OutcomePreparer
+from rangeland.landing.execution.plan_ending import (
+    GivenUp,
+    Superseded,
+    give_up,
+    has_landed_by_now,
+)
 from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
@@ -170,7 +176,7 @@ class PlanCommitter:
                 case Superseded(outcome=newer):
                     prepared = replace(prepared, outcome=newer)
                     continue
-            if self._outcomes.has_landed_by_now(plan):
+            if has_landed_by_now(self._context.target, plan):
                 continue  # by another driver, or by a commit that conflicts with itself
             match step_after_failure(plan.id, attempt, conflicts, was_read_again=was_read_again):
                 case TryAgain(why):
@@ -287,14 +293,14 @@ class PlanCommitter:
         failed because files of the table are gone, gives the plan up; otherwise raises the
         error."""
         plan = prepared.plan
-        if self._outcomes.has_landed_by_now(plan):
+        if has_landed_by_now(self._context.target, plan):
             return CommittedOutcome(None, is_new=False)
         gone = self._context.target.table.gone_files()
         files = [file for file in gone if names_file(error, file.path)]
         if not files:
             raise error
         gone_error = gone_rows_error(plan, files, error)
-        match self._outcomes.give_up(plan, gone_error, prepared.outcome):
+        match give_up(self._context, plan, gone_error, prepared.outcome):
             case GivenUp():
                 raise gone_error from error
             case Superseded() as superseded:

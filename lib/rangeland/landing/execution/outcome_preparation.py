@@ -1,51 +1,28 @@
-"""The outcomes of plans: read, proved, checked and prepared for their commit.
-
-A plan that can never succeed is given up if its kind allows that: it gets an outcome that lands
-nothing.
-"""
+"""The outcomes of plans: read, proved, checked and prepared for their commit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
-from rangeland.delta.transaction_log.table_commit import (
-    CommittedOutcome,
-    NotCommitted,
-    landing_commit,
-)
-from rangeland.error_answers import PlanStage, at_stage
+from rangeland.delta.transaction_log.table_commit import NotCommitted
 from rangeland.errors import RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
+from rangeland.landing.execution.plan_ending import GivenUp, Superseded, give_up
 from rangeland.landing.execution.shared_reader import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
 from rangeland.landing.special_plans.table_adoption import check_can_be_read
-from rangeland.landing.target.loss_records import losses_in
 from rangeland.landing.target.target_writer import RecordedOutcome
 from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.file_proof import prove_files
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
 from rangeland.planning.slice_receipt import Receipt
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUp:
-    """The plan has ended without changing the table."""
-
-
-@dataclass(frozen=True, slots=True)
-class Superseded:
-    """The plan has an outcome that counts: another driver has prepared or landed it in the
-    meantime. It must be committed, unless it has landed."""
-
-    outcome: OutcomeEvent
 
 
 class OutcomePreparer:
@@ -88,48 +65,6 @@ class OutcomePreparer:
         self._context.warn(read_again_warning(failure))
         return self._read(plan, partial(self._reader.read, plan, is_new=False), earlier_outcome)
 
-    def has_landed_by_now(self, plan: Plan) -> bool:
-        """Whether the table has a plan now. An error leaves that open."""
-        with at_stage(PlanStage.UNCONFIRMED):
-            self._context.target.table.refresh_same_table()
-            return self._context.target.identity.has_landed(plan.id)
-
-    def give_up(
-        self, plan: Plan, error: RangelandError, earlier_outcome: OutcomeEvent | None
-    ) -> GivenUp | Superseded:
-        """Ends a plan that cannot succeed, without changing the table. Does nothing if it has
-        landed, or another driver has read it successfully."""
-        if earlier_outcome is not None and self.has_landed_by_now(plan):
-            return Superseded(earlier_outcome)
-        writer = self._context.target.writer
-        self._context.progress.step("giving up the plan")
-        attempt = 0 if earlier_outcome is None else earlier_outcome.attempt + 1
-        outcome = writer.give_up(plan, losses_in(error), attempt)
-        if not outcome.is_given_up(plan.kind):
-            return Superseded(outcome)
-        committed = writer.commit_outcome(outcome, None)
-        is_new = isinstance(committed, CommittedOutcome) and committed.is_new
-        if (
-            earlier_outcome is not None
-            and not is_new
-            and self._has_landed_as(plan, earlier_outcome)
-        ):
-            return Superseded(earlier_outcome)
-        return GivenUp()
-
-    def _has_landed_as(self, plan: Plan, outcome: OutcomeEvent) -> bool:
-        """Whether the table has a plan, which is there in any case, with the rows of this outcome:
-        another driver may have given it up, too."""
-        table = self._context.target.table
-        location = table.location
-        with at_stage(PlanStage.UNCONFIRMED):
-            table.refresh_same_table()
-            if not plan.replaces:
-                return table.has_one_of(outcome.data_files)
-            # Spark has written the rows of a replacement to files of its own.
-            commit = landing_commit(location.delta, location.uri, plan.id)
-            return commit is not None and commit.has_condition
-
     def _read(
         self,
         plan: Plan,
@@ -145,7 +80,7 @@ class OutcomePreparer:
         except RangelandError as error:
             if not plan.kind.traits.is_given_up_for(error):
                 raise
-            match self.give_up(plan, error, earlier_outcome):
+            match give_up(self._context, plan, error, earlier_outcome):
                 case GivenUp():
                     raise
                 case Superseded(outcome=theirs):
