@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from rangeland.decode.payload.json.json_inference import InferredField
 from rangeland.delta.ledger.events import LossEvent
+from rangeland.dialects.cluster_values import GroupMember
 from rangeland.errors import RangelandError, RangeLost, Unreachable, error_json, public_name
-from rangeland.groups.backend import GroupMember
 from rangeland.model import OpenTransaction, Partition, Range
 from rangeland.planning.intervals import Interval, overlap, width
 from rangeland.planning.log_reach import PartitionReach

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
-from rangeland.groups.backend import GroupMember
+from rangeland.dialects.cluster_values import GroupMember
 from rangeland.loss import DecidedLoss
 from rangeland.model import Partition, Range
 from rangeland.planning.log_reach import PartitionReach

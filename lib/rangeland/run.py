@@ -11,8 +11,8 @@ from rangeland.cluster_access.registry_lookup import SeenIds, look_up_row_format
 from rangeland.decode.payload.row_format import RowFormat
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Conflict
-from rangeland.groups.run_lease import RunLease
 from rangeland.job import Job
+from rangeland.job_group.run_lease import RunLease
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
 from rangeland.landing.execution.slice_tasks import tasks_of, wait_for_workers
 from rangeland.landing.landing_context import LandingContext

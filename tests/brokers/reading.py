@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rangeland.cluster_access.backend_choice import BrokerGroupIO
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.pool import ConnectionPool
@@ -24,7 +25,6 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
 from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
-from rangeland.groups.backend_choice import BrokerGroupIO
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey
 from rangeland.planning.slice_receipt import Receipt
@@ -54,7 +54,7 @@ def settings_of(bootstrap: Sequence[str], **changed: Any) -> ClusterSettings:
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:
     edge = BrokerGroupIO(settings)
     with ConnectionPool(settings) as brokers, closing(edge):
-        return take_survey(brokers, SurveyRequest(**wanted), backend=open_backend(edge))
+        return take_survey(brokers, SurveyRequest(**wanted), ask_group=open_backend(edge).offsets)
 
 
 def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:

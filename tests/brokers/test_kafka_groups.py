@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_access.backend_choice import BrokerGroupIO
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, HeartbeatStatus, JoinRequest, Membership
-from rangeland.groups.backend_choice import BrokerGroupIO
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Partition
 from rangeland.testing.client_library import admin, consumer, library

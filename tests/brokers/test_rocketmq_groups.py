@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from rangeland.cluster_access.backend_choice import BrokerGroupIO
 from rangeland.errors import Conflict, JobFileError, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, HeartbeatStatus, JoinRequest, Membership
-from rangeland.groups.backend_choice import BrokerGroupIO
-from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.group_backend import open_backend
+from rangeland.job_group.heartbeat_thread import HeartbeatThread
 from rangeland.model import Partition
 from rangeland.testing.processes import PATIENCE_S, Process
 from rangeland.testing.rocketmq import RocketmqCluster

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from rangeland import Job
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.dialects.rocketmq.messages import max_offset
 from rangeland.groups.backend import GroupBackend
-from rangeland.groups.backend_choice import open_backend
 from rangeland.model import Partition
 from rangeland.testing.processes import PATIENCE_S
 from rangeland.testing.rocketmq_clients import RocketmqClient

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rangeland import Job
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
-from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.mirror_command import push
+from rangeland.job_group.mirror_command import push
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries.job_status import status

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from rangeland import Job
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
-from rangeland.groups.backend_choice import open_backend
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.processes import PATIENCE_S

@@ -14,15 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rangeland.dialects.cluster_values import GroupMember, GroupState, GroupView
 from rangeland.errors import Conflict, Unreachable
-from rangeland.groups.backend import (
-    Fenced,
-    GroupMember,
-    GroupState,
-    GroupView,
-    HeartbeatStatus,
-    JoinRequest,
-)
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
 from rangeland.model import Partition
 
 

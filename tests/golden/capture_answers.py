@@ -16,8 +16,8 @@ from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
+from rangeland.dialects.cluster_values import GroupMember
 from rangeland.errors import Conflict
-from rangeland.groups.backend import GroupMember
 from rangeland.job.job_text import parse_job_text
 from rangeland.landing.drafts.plan_file import write_plan_file
 from rangeland.loss import Action, DamagedBytes, Loss, LossKind

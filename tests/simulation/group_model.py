@@ -12,8 +12,8 @@ from typing import Any
 
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
-from rangeland.groups import heartbeat_thread, lease
 from rangeland.job import Job
+from rangeland.job_group import heartbeat_thread, lease
 from rangeland.model import Partition
 from tests.fakes import group_backend
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups

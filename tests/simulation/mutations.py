@@ -256,7 +256,7 @@ FILES = (
     Mutation(
         "the files of earlier parts are left out",
         Change(
-            "groups.shared_plan:SharedRead._record_outcome",
+            "job_group.shared_plan:SharedRead._record_outcome",
             "files = [file for part in parts for file in part.files]",
             "files = []",
         ),
@@ -361,7 +361,7 @@ GROUPS = (
     Mutation(
         "a part is handed in without knowing the others",
         Change(
-            "groups.shared_plan:SharedRead._hand_in",
+            "job_group.shared_plan:SharedRead._hand_in",
             "kept = drop_done(results, done)",
             "kept = list(results)",
         ),
@@ -369,7 +369,9 @@ GROUPS = (
     Mutation(
         "the mirror is ahead of the checkpoint",
         Change(
-            "groups.offset_mirror:offsets_to_commit", "mark.until_offset", "mark.until_offset + 1"
+            "job_group.offset_mirror:offsets_to_commit",
+            "mark.until_offset",
+            "mark.until_offset + 1",
         ),
     ),
 )

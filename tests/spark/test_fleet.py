@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 
 import rangeland
 from rangeland.cli import command_line
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.fleet.fleet_result import FleetResult
-from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.results import RunResult

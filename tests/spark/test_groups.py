@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message
 
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import GroupBackend
-from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.mirror_command import push
 from rangeland.job import Job
+from rangeland.job_group.mirror_command import push
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status

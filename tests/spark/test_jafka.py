@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import rangeland
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import JobFileError, UsageError
-from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.landing.target.landing_target import open_target
 from rangeland.model import Counts, Partition

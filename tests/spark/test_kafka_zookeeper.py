@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
-from rangeland.groups.backend_choice import open_backend
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress
 from rangeland.run import run

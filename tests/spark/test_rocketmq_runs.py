@@ -15,13 +15,13 @@ import pytest
 
 import rangeland
 from rangeland import run
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.groups.backend import GroupBackend
-from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.mirror_command import push
 from rangeland.job import Job
 from rangeland.job.job_text import parse_job_text
+from rangeland.job_group.mirror_command import push
 from rangeland.landing.drafts.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Partition
 from rangeland.progress_events import NoProgress

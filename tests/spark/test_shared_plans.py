@@ -13,10 +13,10 @@ import pytest
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
-from rangeland.groups import lease, shared_plan
 from rangeland.groups.backend import JoinRequest
-from rangeland.groups.heartbeat_thread import HeartbeatThread
 from rangeland.job import Job
+from rangeland.job_group import lease, shared_plan
+from rangeland.job_group.heartbeat_thread import HeartbeatThread
 from rangeland.model import Partition
 from rangeland.planning.plan import PlanId
 from rangeland.progress_events import NoProgress

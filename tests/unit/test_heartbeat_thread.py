@@ -15,7 +15,7 @@ import pytest
 
 from rangeland.errors import Unreachable
 from rangeland.groups.backend import Fenced, JoinRequest
-from rangeland.groups.heartbeat_thread import HeartbeatThread
+from rangeland.job_group.heartbeat_thread import HeartbeatThread
 from rangeland.model import Partition
 from rangeland.testing.processes import PATIENCE_S
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
@@ -86,7 +86,7 @@ def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) ->
 def test_a_rebalance_is_logged_once_however_long_the_driver_reads(
     drivers: Drivers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "rangeland.groups")
+    caplog.set_level(logging.INFO, "rangeland")
     one = drivers.join("a")
     for name in ("b", "c"):
         with one.hold_assignment():

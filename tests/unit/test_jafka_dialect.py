@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rangeland.cluster_access.backend_choice import broker_groups
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.cluster_values import ClusterView, LeaderRequest, NoSeedAnswered, Search
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -25,7 +26,6 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.groups.backend_choice import broker_groups
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 from tests.fetched_records import fetched_at
 from tests.jafka_entries import entry, packed, plain

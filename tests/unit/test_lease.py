@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from rangeland.groups import lease
-from rangeland.groups.backend import GroupMember, GroupState, GroupView, JoinRequest
-from rangeland.groups.heartbeat_thread import HeartbeatThread
-from rangeland.groups.lease import GroupLease
+from rangeland.dialects.cluster_values import GroupMember, GroupState, GroupView
+from rangeland.groups.backend import JoinRequest
+from rangeland.job_group import lease
+from rangeland.job_group.heartbeat_thread import HeartbeatThread
+from rangeland.job_group.lease import GroupLease
 from rangeland.model import Partition
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 from tests.unit.test_heartbeat_thread import until

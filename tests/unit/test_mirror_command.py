@@ -13,12 +13,12 @@ import pytest
 from rich.console import RenderableType
 
 from rangeland.cli.command_line import main
+from rangeland.dialects.cluster_values import GroupMember, GroupState, GroupView
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups import mirror_command
-from rangeland.groups.backend import GroupMember, GroupState, GroupView
-from rangeland.groups.mirror_command import check_group_is_empty, group_of, push_offsets
-from rangeland.groups.offset_mirror import MirroredOffsets
 from rangeland.job import Job
+from rangeland.job_group import mirror_command
+from rangeland.job_group.mirror_command import check_group_is_empty, group_of, push_offsets
+from rangeland.job_group.offset_mirror import MirroredOffsets
 from rangeland.model import Address, Leader, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.progress_events import NoProgress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.groups.offset_mirror import MirroredOffsets, mirror, notices, offsets_to_commit
+from rangeland.job_group.offset_mirror import MirroredOffsets, mirror, notices, offsets_to_commit
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.planning.incarnation import LogMark
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from rangeland.dialects.cluster_values import GroupMember
 from rangeland.errors import Unreachable, error_json
-from rangeland.groups.backend import GroupMember
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import (
     Address,

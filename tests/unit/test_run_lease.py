@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.groups import run_lease
-from rangeland.groups.lease import GroupLease
-from rangeland.groups.run_lease import RunLease
 from rangeland.job import Job
+from rangeland.job_group import run_lease
+from rangeland.job_group.lease import GroupLease
+from rangeland.job_group.run_lease import RunLease
 from rangeland.model import Survey
 from tests.fakes.landing import landing_context
 

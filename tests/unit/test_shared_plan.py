@@ -12,9 +12,9 @@ import pytest
 
 from rangeland.delta.ledger.events import EventFile, LogFingerprint, OutcomeEvent, PartEvent
 from rangeland.errors import TransformFailed, Unreachable
-from rangeland.groups import shared_plan
-from rangeland.groups.lease import GroupLease
-from rangeland.groups.shared_plan import SharedRead
+from rangeland.job_group import shared_plan
+from rangeland.job_group.lease import GroupLease
+from rangeland.job_group.shared_plan import SharedRead
 from rangeland.landing.execution.final_log_check import LogsBefore, LogsChanged
 from rangeland.landing.execution.shared_reader import PlanToRead, SharedOutcome
 from rangeland.model import Counts, DataFile, Partition, Range, Slice

@@ -15,8 +15,8 @@ from rangeland import run
 from rangeland.dataframe import frozen_plan
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.groups import run_lease
 from rangeland.job import Job
+from rangeland.job_group import run_lease
 from rangeland.landing import landing_steps, plan_surveys
 from rangeland.landing.drafts import planner
 from rangeland.landing.execution.plan_settings import look_up_plan_settings

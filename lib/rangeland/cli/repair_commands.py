@@ -114,7 +114,7 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
 
     job, _ = load_job_with(settings)(job_file)
 
-    from rangeland.groups.mirror_command import group_of, push
+    from rangeland.job_group.mirror_command import group_of, push
     from rangeland.render.group_view import render_mirror
 
     group_of(job)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_broker_registry, look_up_cluster
 from rangeland.cluster_access.registry_lookup import schema_ids_in
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.errors import JobFileError
-from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.model import Survey
@@ -38,7 +38,8 @@ def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None
         with ConnectionPool(settings) as brokers:
             if request.topic_pattern and not brokers.dialect.capabilities.has_metadata:
                 request = replace(request, topics=_matching(job, request), topic_pattern=None)
-            survey = take_survey(brokers, request, backend=backend)
+            ask_group = None if backend is None else backend.offsets
+            survey = take_survey(brokers, request, ask_group=ask_group)
             cluster = job.source.name_cluster(survey.cluster)
             return replace(survey, reports_versions=brokers.reports_versions, cluster=cluster)
     finally:

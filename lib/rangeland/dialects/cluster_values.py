@@ -1,9 +1,10 @@
-"""Facts that the driver learns from brokers: leaders, topics, offsets and cleanup policies."""
+"""Facts that the driver learns of a cluster: leaders, topics, offsets, cleanup policies, groups."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -123,3 +124,36 @@ class CleanupPolicy:
 
     compacts: bool | None
     evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One member of a group according to its backend. ``is_ours``: a driver of the same job."""
+
+    member_id: str
+    client_id: str = ""
+    host: str = ""
+    partitions: frozenset[Partition] = frozenset()
+    is_ours: bool = False
+
+
+class GroupState(StrEnum):
+    """The state of a group according to its backend."""
+
+    EMPTY = "empty"
+    STABLE = "stable"
+    REBALANCING = "rebalancing"
+    ABSENT = "absent"
+    """The backend does not know the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group according to its backend."""
+
+    state: GroupState
+    members: tuple[GroupMember, ...] = ()
+
+    @property
+    def owners(self) -> dict[Partition, GroupMember]:
+        return {p: member for member in self.members for p in member.partitions}

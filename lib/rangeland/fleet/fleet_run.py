@@ -23,9 +23,9 @@ from rangeland.fleet.fleet_result import CommandResult, FleetResult, JobResult
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
-from rangeland.groups.mirror_command import push_offsets
-from rangeland.groups.run_lease import checkpoint_offsets
 from rangeland.job import Job
+from rangeland.job_group.mirror_command import push_offsets
+from rangeland.job_group.run_lease import checkpoint_offsets
 from rangeland.landing.landing_context import LandingContext
 from rangeland.model import Partition
 from rangeland.planning.job_position import JobPosition

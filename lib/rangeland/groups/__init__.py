@@ -1,2 +1,2 @@
-"""A job's consumer group: where it lives, a driver's place in it, a plan shared by its drivers, its
-offsets. Landing never depends on it."""
+"""Consumer groups as their backends keep them: members, assignments and offsets. Landing never
+depends on them."""

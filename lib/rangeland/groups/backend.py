@@ -14,9 +14,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
+from rangeland.dialects.cluster_values import GroupView
 from rangeland.dialects.error_meaning import ErrorCode
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import Conflict, JobFileError, RangelandError, Unreachable
@@ -50,39 +51,6 @@ class Fenced(Conflict):
     data = "what is landed stays landed; the group's offsets were not touched"
     retry = "yes, the next run mirrors the checkpoint"
     acts = "the scheduler"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """One member according to the backend. ``is_ours``: a driver of the same job."""
-
-    member_id: str
-    client_id: str = ""
-    host: str = ""
-    partitions: frozenset[Partition] = frozenset()
-    is_ours: bool = False
-
-
-class GroupState(StrEnum):
-    """The state of a group according to its backend."""
-
-    EMPTY = "empty"
-    STABLE = "stable"
-    REBALANCING = "rebalancing"
-    ABSENT = "absent"
-    """The backend does not know the group."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """A group according to its backend."""
-
-    state: GroupState
-    members: tuple[GroupMember, ...] = ()
-
-    @property
-    def owners(self) -> dict[Partition, GroupMember]:
-        return {p: member for member in self.members for p in member.partitions}
 
 
 @dataclass(frozen=True, slots=True)

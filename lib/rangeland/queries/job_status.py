@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.cluster_settings import ClusterSettings
@@ -15,7 +16,6 @@ from rangeland.delta.ledger.events import LossEvent, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.transaction_log.table_commit import Restored
 from rangeland.errors import Conflict, RangelandError, TableRefused
-from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.landing.drafts.held_partitions import find_hold

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
-from rangeland.groups.backend import GroupBackend
 from rangeland.logging_setup import partition_fields
 from rangeland.model import (
     AtOffset,
@@ -40,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
+AskGroup = Callable[[str, Sequence[Partition]], Mapping[Partition, int | None]]
+"""Asks for the offsets that a group has committed; None for a partition without one."""
 AGAIN_MS = 500
 """The pause before a suspicious survey is repeated."""
 
@@ -48,15 +49,15 @@ def take_survey(
     brokers: ConnectionPool,
     request: SurveyRequest,
     now: Callable[[], float] = time.time,
-    backend: GroupBackend | None = None,
+    ask_group: AskGroup | None = None,
 ) -> Survey:
-    """Surveys a cluster. ``backend``: where the wanted groups are kept. Suspicious responses are
+    """Surveys a cluster. ``ask_group``: how the wanted groups are asked. Suspicious responses are
     checked with another broker. Raises JobFileError for topics or partitions that do not exist,
     AccessDenied for topics that this client may not read, and Unreachable when the deadline of the
     settings passes."""
 
     def survey(attempt: SurveyAttempt) -> tuple[Survey, dict[Partition, str]]:
-        return _survey_once(attempt, now, backend)
+        return _survey_once(attempt, now, ask_group)
 
     attempt, (first, suspicious) = _again_if_unknown(SurveyAttempt(brokers, request), survey)
     if not suspicious:
@@ -109,19 +110,19 @@ def _both(first: SurveyAttempt, second: SurveyAttempt) -> str:
 
 
 def _survey_once(
-    attempt: SurveyAttempt, now: Callable[[], float], backend: GroupBackend | None
+    attempt: SurveyAttempt, now: Callable[[], float], ask_group: AskGroup | None
 ) -> tuple[Survey, dict[Partition, str]]:
     """A survey of one incarnation of each topic, and why partitions in it are suspicious."""
     while True:
         try:
-            survey = _survey_logs(attempt, now, backend)
+            survey = _survey_logs(attempt, now, ask_group)
             return survey, suspicions(survey, attempt.request.checkpoint, attempt.partitions.topics)
         except ChangedMeanwhile as error:
             attempt.start_over(error)
 
 
 def _survey_logs(
-    attempt: SurveyAttempt, now: Callable[[], float], backend: GroupBackend | None
+    attempt: SurveyAttempt, now: Callable[[], float], ask_group: AskGroup | None
 ) -> Survey:
     brokers = attempt.pool
     request = attempt.request
@@ -141,9 +142,7 @@ def _survey_logs(
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
     epochs = {p: mark.epoch for p, mark in request.checkpoint.items() if mark.epoch is not None}
     logs = attempt.with_epoch_ends(attempt.with_epochs(logs), epochs)
-    groups = (
-        {g: backend.offsets(g, list(logs)) for g in request.groups} if backend is not None else {}
-    )
+    groups = {} if ask_group is None else {g: ask_group(g, list(logs)) for g in request.groups}
     named = (*named_offsets(request, logs), *_committed_offsets(groups))
     lookups = OffsetLookups(
         for_times={

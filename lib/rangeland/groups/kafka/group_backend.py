@@ -15,20 +15,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from rangeland.dialects.cluster_values import GroupMember, GroupState, GroupView
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, GroupMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import UNSUPPORTED_VERSION
 from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
 from rangeland.errors import Conflict, RemoteProtocolError
-from rangeland.groups.backend import (
-    PAUSE_MS,
-    GroupIO,
-    GroupMember,
-    GroupState,
-    GroupView,
-    JoinRequest,
-    Membership,
-)
+from rangeland.groups.backend import PAUSE_MS, GroupIO, JoinRequest, Membership
 from rangeland.groups.kafka.coordinator import CoordinatorClient, coordinator_error
 from rangeland.groups.kafka.member import KafkaMember
 from rangeland.groups.kafka.offset_commits import (

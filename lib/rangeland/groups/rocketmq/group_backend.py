@@ -14,15 +14,8 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from rangeland.groups.backend import (
-    GroupIO,
-    GroupMember,
-    GroupState,
-    GroupView,
-    JoinRequest,
-    Membership,
-    check_assignment_is_range,
-)
+from rangeland.dialects.cluster_values import GroupMember, GroupState, GroupView
+from rangeland.groups.backend import GroupIO, JoinRequest, Membership, check_assignment_is_range
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import client_id, job_of

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rangeland.dialects.cluster_values import GroupState, GroupView
 from rangeland.errors import Conflict
-from rangeland.groups.backend import GroupState, GroupView, JoinRequest, check_assignment_is_range
+from rangeland.groups.backend import JoinRequest, check_assignment_is_range
 from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.membership_view import group_in_use_error, read_group
 from rangeland.groups.zookeeper.offset_commits import write_offsets

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from rangeland.dialects.cluster_values import GroupMember, GroupState
 from rangeland.errors import Conflict
-from rangeland.groups.backend import GroupMember, GroupState
 from rangeland.groups.zookeeper.znode_layout import (
     group_member,
     group_path,

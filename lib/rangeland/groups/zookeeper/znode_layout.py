@@ -17,8 +17,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rangeland.dialects.cluster_values import GroupMember
 from rangeland.errors import JobFileError, RemoteProtocolError
-from rangeland.groups.backend import GroupMember
 from rangeland.model import Partition
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, decimal
 

@@ -14,14 +14,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.deadline import Deadline
+from rangeland.dialects.cluster_values import GroupState, GroupView
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
-from rangeland.groups.backend import Fenced, GroupBackend, GroupState, GroupView, JoinRequest
-from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.heartbeat_thread import HeartbeatThread
-from rangeland.groups.offset_mirror import MirroredOffsets, mirror, notices
+from rangeland.groups.backend import Fenced, GroupBackend, JoinRequest
 from rangeland.job import Group, Job
+from rangeland.job_group.heartbeat_thread import HeartbeatThread
+from rangeland.job_group.offset_mirror import MirroredOffsets, mirror, notices
 from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
 from rangeland.wording import count_noun

@@ -8,9 +8,9 @@ from functools import partial
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import RangelandError
-from rangeland.groups.lease import GroupLease, hold_lease
-from rangeland.groups.offset_mirror import offsets_to_commit
-from rangeland.groups.shared_plan import SharedRead
+from rangeland.job_group.lease import GroupLease, hold_lease
+from rangeland.job_group.offset_mirror import offsets_to_commit
+from rangeland.job_group.shared_plan import SharedRead
 from rangeland.landing.execution.shared_reader import SharedReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.ledger_history import recent_checkpoints

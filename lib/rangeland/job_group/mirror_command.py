@@ -12,15 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rangeland.cluster_access.backend_choice import open_backend
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.cluster_settings import ClusterSettings
+from rangeland.dialects.cluster_values import GroupView
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.backend import GroupBackend, GroupView
-from rangeland.groups.backend_choice import open_backend
-from rangeland.groups.offset_mirror import MirroredOffsets, mirror, offsets_to_commit
+from rangeland.groups.backend import GroupBackend
 from rangeland.job import Group, Job
 from rangeland.job.connection_settings import request_for_range
+from rangeland.job_group.offset_mirror import MirroredOffsets, mirror, offsets_to_commit
 from rangeland.landing.audit.removed_and_unknown_rows import check_rows_remain
 from rangeland.landing.target.landing_target import open_target
 from rangeland.model import LogState, Partition

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from rangeland.deadline import Deadline
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
-from rangeland.groups.lease import GroupLease
+from rangeland.job_group.lease import GroupLease
 from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.plan_settings import look_up_plan_settings
 from rangeland.landing.execution.shared_reader import PlanToRead, SharedOutcome
