@@ -4,7 +4,7 @@
 import sys
 
 import rangeland
-from rangeland.job.command_line_overrides import check_backfill_range
+from rangeland.job.command_line_overrides import check_range_is_for_backfill
 from rangeland.results import RunResult
 from rangeland.submit.entry_point import ScriptEntry, main
 
@@ -16,7 +16,7 @@ FLAGS = {
 
 def backfill(entry: ScriptEntry) -> RunResult:
     missing, replace = "missing" in entry.flags, "replace" in entry.flags
-    check_backfill_range(entry.text, entry.job, missing=missing, replace=replace)
+    check_range_is_for_backfill(entry.text, entry.job, missing=missing, replace=replace)
     return rangeland.backfill(
         entry.job, entry.spark(), entry.progress, missing=missing, replace=replace
     )

@@ -22,7 +22,6 @@ from rangeland.landing.special_plans.redrive import (
     quarantined_ranges,
     quarantined_schema_ids,
 )
-from rangeland.landing.special_plans.table_adoption import adopt_table
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.ledger_history import expected_speed
 from rangeland.loss import DecidedLoss
@@ -148,7 +147,7 @@ def _redrive_result(context: LandingContext, done: RunResult | None) -> RedriveR
 
 def adopt(job: Job, spark: SparkSession, progress: Progress) -> AdoptResult:
     """Records that the table is right if it and its ledger disagree."""
-    return adopt_table(open_landing(job, spark, progress))
+    return LandingSteps(open_landing(job, spark, progress)).adopt()
 
 
 def apply(

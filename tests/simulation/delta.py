@@ -287,7 +287,10 @@ class SimulatedKernel(DeltaKernel):
         adds = [added_file({"deletionVector": None, **a["add"]}) for a in actions if "add" in a]
         gone = frozenset(a["remove"]["path"] for a in actions if "remove" in a)
         self._check_removed(log, snapshot, gone)
-        application, sequence = request.application, request.sequence
+        application = request.application
+        sequence = request.sequence
+        txns = [action["txn"] for action in actions if "txn" in action]
+        made_here = {t["appId"]: t["version"] for t in txns} | {application: sequence}
         now = log.newest
         files = {path: file for path, file in now.files.items() if path not in gone}
         version = replace(
@@ -296,11 +299,9 @@ class SimulatedKernel(DeltaKernel):
             configuration={**now.configuration, **request.properties},
             schema_json=request.schema_json or now.schema_json,
             files=files | {file.path: file for file in adds},
-            transactions={**now.transactions, application: sequence},
+            transactions={**now.transactions, **made_here},
         )
-        made = CommitMetadata(
-            version.number, self._world.clock_ms(), "WRITE", {application: sequence}
-        )
+        made = CommitMetadata(version.number, self._world.clock_ms(), "WRITE", made_here)
         # Kernel writes no metadata for properties that are set already, as far as it has loaded.
         is_set = request.properties.items() <= snapshot._java.version.configuration.items()
         log.append(version, Commit(made, bool(request.schema_json) or not is_set, gone))

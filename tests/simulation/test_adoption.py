@@ -139,3 +139,49 @@ def test_after_a_table_from_a_backup_was_adopted_no_offset_is_left_out(stage: St
     for number in {number for number, _ in landed}:
         found = [offset for n, offset in landed if n == number]
         assert found == list(range(len(found))), "none is skipped"
+
+
+@pytest.mark.parametrize("tag", ["store.open", "store.close", "delta.commit", "delta.load"])
+def test_a_run_that_is_reading_while_the_table_is_adopted_loses_nothing(
+    stage: Stage, tag: str
+) -> None:
+    ended = 0
+    for number in range(1, 8):
+        history = started_with_ledger(stage)
+        history.act("produce", 5)
+        slow = Process("run", [Fault(tag, number, "pause", 600_000)])
+        person = Process("person", [Fault("delta.load", 1, "pause", 30_000)])
+        run, _ = history._carry_out([(slow, "run"), (person, "adopt")], history._job())
+        if isinstance(run, Conflict):
+            assert "was ended while it was read" in run.what
+            ended += 1
+        else:
+            assert isinstance(run, RunResult), run
+        assert isinstance(carried_out(history, "run"), RunResult)
+        assert_all_is_landed(history)
+    assert ended or tag == "delta.commit", "the adoption came while the run was reading"
+
+
+def test_prepared_rows_are_committed_before_a_table_is_adopted(stage: Stage) -> None:
+    ends: Counter[str] = Counter()
+    for number in range(1, 8):
+        history = started_with_ledger(stage)
+        history.act("produce", 5)
+        carried_out(history, "run", Fault("delta.commit", number, "crash"))
+        landed = history.tables.landed(KEY)
+        was_prepared = any(landed[a] < n for a, n in history.judge.ledger().outcomes)
+        assert isinstance(carried_out(history, "adopt"), AdoptResult)
+        run = carried_out(history, "run")
+        assert isinstance(run, RunResult)
+        assert not (was_prepared and run.counts.landed), "it was landed by the adoption"
+        ends["prepared" if was_prepared else "not prepared"] += 1
+        assert_all_is_landed(history)
+    assert len(ends) == 2
+
+
+def assert_all_is_landed(history: History) -> None:
+    logs = history.cluster.topics["orders"].logs
+    everything = [(log.number, offset) for log in logs for offset in range(log.start, log.end)]
+    assert offsets(history) == sorted(everything)
+    verified = carried_out(history, "verify").to_json()
+    assert (verified["holes"], verified["duplicates"]) == ([], [])

@@ -22,7 +22,7 @@ from rangeland.delta.ledger.events import (
 )
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.errors import Bug
+from rangeland.errors import Bug, Conflict
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import PlanId
 from rangeland.planning.slice_receipt import Receipt
@@ -144,7 +144,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
             assert ledger.record_outcome(outcome(plan(number + 1, start, end)))
     landed = {P0: (LandedInterval(0, 10, "id"), LandedInterval(30, 40, "id"))}
     assert (ledger.entered(), ledger.view.coverage()) == (3, landed)
-    assert ledger.view.without_outcome() == [PlanId(APP, 2)]
+    assert ledger.view.without_outcome() == [], "outcomes come in the order of their sequences"
     live = ledger.view.plan(PlanId(APP, 2))
     assert live is not None
     assert [entry.range for entry in live.ranges] == [Range(P0, 10, 20, "id")]
@@ -152,7 +152,32 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
         ledger.record_outcome(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
     assert ledger.view.coverage() == landed
-    assert {one.application for one in ledger.view.without_outcome()} == {APP, BACKFILL}
+    assert {one.application for one in ledger.view.without_outcome()} == {BACKFILL}
+
+
+def test_a_plan_that_is_entered_with_its_outcome_ends_earlier_ones(
+    kernel: DeltaKernel, ledger: Ledger
+) -> None:
+    """In one commit: nobody can prepare the earlier plan after that."""
+    reader, stale = (
+        Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger")) for _ in range(2)
+    )
+    assert ledger.enter(plan(1, 0, 10), 0)
+    assert ledger.enter(plan(1, 90, 99, BACKFILL), 1)
+    assert (reader.entered(), stale.entered()) == (2, 2)
+    adopted = plan(2, 20, 30)
+    assert ledger.append_part(part(plan(1, 0, 10), 1, 0, 4))
+    assert not stale.enter(adopted, 2, [], outcome(adopted)), "something was written meanwhile"
+    assert stale.view.plan(PlanId(APP, 2)) is None
+    assert stale.enter(adopted, 2, [PlanId(APP, 1)], outcome(adopted))
+    assert stale.view.possibly_unfinished() == (PlanId(BACKFILL, 1), PlanId(APP, 2))
+    for late in (reader, ledger):
+        with pytest.raises(Conflict, match="was ended while it was read"):
+            late.record_outcome(outcome(plan(1, 0, 10)))
+    assert reader.record_outcome(outcome(plan(1, 90, 99, BACKFILL)))
+    assert reader.enter(plan(3, 0, 10), 3)
+    assert reader.view.possibly_unfinished() == (PlanId(APP, 3),)
+    assert reader.record_outcome(outcome(plan(3, 0, 10)))
 
 
 def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:

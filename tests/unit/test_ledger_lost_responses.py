@@ -84,10 +84,12 @@ class TableInMemory:
         newest = self.versions[-1]
         application, number = request.application, request.sequence
         found = newest.transactions.get(application)
+        if request.expected_version not in (None, newest.version):
+            raise Conflict("the table has moved on")
         if found is not None and found >= number:
             return AlreadyCommitted(newest.version, found)
         added = tuple(AddedFile(f.path, f.size_bytes, 0, f.stats, {}) for f in request.files)
-        after = {**newest.transactions, application: number}
+        after = {**newest.transactions, **request.more_transactions, application: number}
         made = Version(newest.path, newest.version + 1, (*newest.added, *added), after)
         self.versions.append(made)
         if self.loses_responses:

@@ -192,9 +192,9 @@ def backfill(
     """
     output.writes = not dry_run
 
-    from rangeland.job.command_line_overrides import check_backfill_range
+    from rangeland.job.command_line_overrides import check_range_is_for_backfill
 
-    check = partial(check_backfill_range, missing=missing, replace=replace)
+    check = partial(check_range_is_for_backfill, missing=missing, replace=replace)
     load = load_with_schemas(settings, from_bound, until_bound, check=check)
     jobs = load_jobs(job_files, load, parallel)
 

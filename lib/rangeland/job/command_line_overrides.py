@@ -114,7 +114,7 @@ def _flag_error(flag: str, text: str, expected: str) -> UsageError:
     )
 
 
-def check_backfill_range(text: JobText, job: Job, *, missing: bool, replace: bool) -> None:
+def check_range_is_for_backfill(text: JobText, job: Job, *, missing: bool, replace: bool) -> None:
     """Raises UsageError unless the options of a backfill give a range with both ends; or, for a
     backfill of what is missing, if they give any, or ask to replace one."""
     if not missing:

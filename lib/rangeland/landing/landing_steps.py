@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from rangeland.cluster_access.cluster_lookup import look_up_read_settings
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.job.connection_settings import login_packages, plaintext_secret_warnings
 from rangeland.landing.drafts.landing_checks import (
@@ -39,6 +40,7 @@ from rangeland.landing.execution.shared_reader import SharedReader
 from rangeland.landing.execution.slice_tasks import wait_for_workers
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.special_plans.table_adoption import adopt_table
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.landing.target.table_warnings import store_warning
@@ -49,7 +51,7 @@ from rangeland.planning.passed_over_ranges import passed_over_warnings
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft, rebuild_draft
 from rangeland.planning.retention_risk import risk_warnings
-from rangeland.results import RunResult
+from rangeland.results import AdoptResult, RunResult
 from rangeland.spark.python_workers import start_workers
 
 MAX_LOST_RACES = 50
@@ -100,6 +102,28 @@ class LandingSteps:
         entered by another driver."""
         with self._recording_losses():
             return self._apply(plan, unplanned_losses)
+
+    def adopt(self) -> AdoptResult:
+        """Accepts the table as it is, once it has what the job has prepared: behind the adoption,
+        which has a later sequence, that could not be committed."""
+        context = self._context
+        with self.counting_landed():
+            for entered in context.target.history.known_unfinished_plans():
+                if entered.plan.application != context.job.application or entered.outcome is None:
+                    continue
+                if self._can_commit(entered.outcome):
+                    self._finish_entered(entered)
+                elif entered.outcome.files:
+                    context.warn(
+                        f"the prepared rows of {entered.plan.id} are gone, and count as landed: "
+                        "`rangeland backfill JOB.yaml --missing` lands them again"
+                    )
+            return adopt_table(context)
+
+    def _can_commit(self, outcome: OutcomeEvent) -> bool:
+        """Whether table and files are there."""
+        table = self._context.target.table
+        return table.version is not None and not table.gone_prepared_files(outcome.data_files)
 
     # --- turns --------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 The plans of all jobs of a table are entered one after the other, with one transaction id: two
 planners can never hold overlapping ranges, and the second one plans again, knowing what the first
 has entered. Outcomes are prepared once per plan; the first writer wins. A plan that reads nothing
-is entered with its outcome, in one commit. Drivers that share a plan append parts of it first, each
-after reading all earlier parts.
+is entered with its outcome, in one commit, which ends earlier plans of its application. Drivers
+that share a plan append parts of it first, each after reading all earlier parts.
 
 No Spark job runs here. A row is one small Parquet file whose statistics show which event it is, and
 only the files that are needed are opened (``ledger_view`` reads them). ``compact`` moves older rows
@@ -14,7 +14,7 @@ into larger files, and users may run ``OPTIMIZE``: files with many rows are open
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -51,6 +51,11 @@ _CONFIGURATION = {
     "delta.checkpointInterval": "20",
     "delta.dataSkippingStatsColumns": "event,application,job,sequence,entered,attempt,plan",
 }
+
+
+def _outcomes_of(application: str) -> str:
+    """The transaction id of an application's outcomes. Its versions are their sequences."""
+    return f"{application}/outcome"
 
 
 class _Version(NamedTuple):
@@ -117,31 +122,46 @@ class Ledger:
         """Enters the plan as number ``expected + 1``. False if another plan has that number: then
         refresh, compute the coverage and plan again. ``unfinished`` are the
         ``possibly_unfinished`` plans that the table lacks: later planners check them too.
-        ``outcome`` is that of a plan that reads nothing, which is never seen without it."""
+        ``outcome`` is that of a plan that reads nothing, which is never seen without it. Such a
+        plan ends all earlier ones of its application that have no outcome, and they can get none.
+        It is also refused if anything else was written since the ledger was read."""
         if self.entered() != expected:
             self.refresh()
             return False
         covered = self.view.coverage()
         unfinished = tuple(dict.fromkeys([*unfinished, *self.view.without_outcome()]))
+        transaction = (PLANS, expected + 1)
         row = replace(plan, entered=expected + 1, covered=covered, unfinished=unfinished)
-        return self._append((PLANS, expected + 1), [row], [outcome] if outcome else [])
+        if outcome is None:
+            return self._append(transaction, [row])
+        ended = [p for p in self.view.without_outcome() if p.application == plan.application]
+        row = replace(row, unfinished=tuple(p for p in unfinished if p not in ended))
+        fence = {_outcomes_of(plan.application): plan.sequence}
+        return self._append(transaction, [row], [outcome], fence=fence)
 
     def record_outcome(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
         """Writes the outcome of a plan, with its losses in the same commit. False if the plan
         already has an outcome, which then counts. Outcomes of one application must be written in
         the order of their sequences; a later attempt replaces an outcome, and is also written only
         once."""
-        name = f"{outcome.application}/outcome"
+        name = _outcomes_of(outcome.application)
         transaction = (name, outcome.sequence)
         if outcome.attempt:
             transaction = (f"{name}/{outcome.sequence}", outcome.attempt)
         if self._append(transaction, [outcome], losses):
             return True
-        if self.view.outcome(outcome.plan_id) is None:
-            raise Bug(
-                f"the outcome of {outcome.plan_id} came too late",
-                why="a later sequence of the same application already has an outcome",
-            )
+        plan_id = outcome.plan_id
+        if self.view.outcome(plan_id) is None:
+            if plan_id in self.view.possibly_unfinished():
+                raise Bug(
+                    f"the outcome of {plan_id} came too late",
+                    why="a later sequence of the same application already has an outcome",
+                )
+            raise Conflict(
+                f"the plan {plan_id} was ended while it was read",
+                why="`rangeland adopt` has accepted the table as it was then",
+                do="run again: a new plan lands these offsets",
+            ).with_answers(retry="yes", acts="nobody")
         return False
 
     def append_part(self, part: PartEvent) -> bool:
@@ -186,14 +206,29 @@ class Ledger:
         self._files.remove(compacted)
         return False
 
-    def _append(self, transaction: tuple[str, int], *groups: Sequence[LedgerEvent]) -> bool:
+    def _append(
+        self,
+        transaction: tuple[str, int],
+        *groups: Sequence[LedgerEvent],
+        fence: Mapping[str, int] | None = None,
+    ) -> bool:
         """Writes events in one commit, each group of one kind to a file. False if another driver
-        has made this transaction."""
+        has made this transaction. ``fence``: further transactions that nobody can make after this
+        commit; with them, it is also False if anything was written since the ledger was read."""
         seen = self._seen_version()
         written_files = [(group[0], self._files.write(group)) for group in groups if group]
         files: list[DataFile] = [file for _, file in written_files]
         name, number = transaction
-        done = self._delta.commit(seen.snapshot, CommitRequest(name, number, files))
+        request = CommitRequest(name, number, files)
+        if fence is not None:
+            version = seen.snapshot.version
+            request = replace(request, more_transactions=fence, expected_version=version)
+        try:
+            done = self._delta.commit(seen.snapshot, request)
+        except Conflict:
+            if fence is None:
+                raise
+            done = None
         if isinstance(done, Committed):
             added = [key_of(to_row(first), file.path) for first, file in written_files]
             self._advance(seen, done, added)

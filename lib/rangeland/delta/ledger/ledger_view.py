@@ -129,13 +129,14 @@ class LedgerView:
     # --- what has landed ----------------------------------------------------------------
 
     def without_outcome(self) -> list[PlanId]:
-        """The plans without an outcome, oldest first: they are still running, or their run died.
-        Opens no file."""
-        return [
-            key.plan_id
-            for key in self._plan_keys
-            if self._key(EventKind.OUTCOME, key.plan_id) is None
-        ]
+        """The plans that have no outcome and may still get one, oldest first: they are still
+        running, or their run died. An application's outcomes are written in the order of their
+        sequences. Opens no file."""
+        last: dict[str, int] = {}
+        for key in self._keys_of(EventKind.OUTCOME):
+            last[key.application] = max(key.sequence, last.get(key.application, 0))
+        plan_ids = [key.plan_id for key in self._plan_keys]
+        return [p for p in plan_ids if p.sequence > last.get(p.application, 0)]
 
     def possibly_unfinished(self) -> tuple[PlanId, ...]:
         """All plans that may not be in the table yet: the newest one, and those not known to be in

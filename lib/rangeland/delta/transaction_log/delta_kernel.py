@@ -33,7 +33,12 @@ from rangeland.delta.stores.store_kinds import StoreCapabilities
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata, TableMetadata
 from rangeland.delta.table_schema.column_mapping import HIGHEST_ID_PROPERTY, highest_id
 from rangeland.delta.table_schema.table_constraints import constraints_of
-from rangeland.delta.transaction_log.log_actions import add_lines, added_file, remove_lines
+from rangeland.delta.transaction_log.log_actions import (
+    add_lines,
+    added_file,
+    remove_lines,
+    transaction_lines,
+)
 from rangeland.delta.transaction_log.log_maintenance import LogMaintenance
 from rangeland.delta.transaction_log.table_history import read_commits
 from rangeland.delta.transaction_log.table_snapshot import (
@@ -250,7 +255,7 @@ class DeltaKernel:
 
     def _commit(self, snapshot: Snapshot, request: CommitRequest, text: str) -> Committed:
         """Commits with Delta Kernel and starts the maintenance. ``text``: the lines of the actions
-        on files."""
+        that are not those of the transaction itself."""
         if not snapshot.is_own:
             # The maintenance that a commit needs depends on the previous commit's.
             self._maintenance.wait_for(snapshot.path)
@@ -339,14 +344,17 @@ def _no_table_error(what: str) -> TableRefused:
 
 
 def _actions(snapshot: Snapshot, request: CommitRequest) -> str:
-    """The lines of a commit that adds and removes these files."""
+    """The lines of a commit that adds and removes these files, beside its own transaction."""
     now_ms = wall_ms()
     is_change = not request.moves_rows
     added = add_lines(request.files, is_change=is_change)
     # Delta Kernel refuses to add and remove rows in one commit of a table with a change data feed.
     if request.removed and snapshot.property(CHANGE_FEED_PROPERTY) == "true":
         is_change = False
-    return "\n".join([added, remove_lines(request.removed, now_ms, is_change=is_change)]).strip()
+    removed = remove_lines(request.removed, now_ms, is_change=is_change)
+    return "\n".join(
+        filter(None, [added, removed, transaction_lines(request.more_transactions, now_ms)])
+    )
 
 
 def _check_version_is_expected(snapshot: Snapshot, request: CommitRequest) -> None:

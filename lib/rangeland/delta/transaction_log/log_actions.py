@@ -33,6 +33,15 @@ def remove_lines(files: Iterable[AddedFile], now_ms: int, *, is_change: bool = T
     return "\n".join(json.dumps({"remove": action}) for action in actions)
 
 
+def transaction_lines(transactions: Mapping[str, int], now_ms: int) -> str:
+    """One transaction action per line."""
+    actions = (
+        {"appId": application, "version": sequence, "lastUpdated": now_ms}
+        for application, sequence in transactions.items()
+    )
+    return "\n".join(json.dumps({"txn": action}) for action in actions)
+
+
 def _remove_action(file: AddedFile, now_ms: int, is_change: bool) -> dict[str, Any]:
     action = {
         "path": file.action["path"],

@@ -72,6 +72,9 @@ class CommitRequest:
     application: str
     sequence: int
     files: Sequence[DataFile] = ()
+    more_transactions: Mapping[str, int] = field(default_factory=dict)
+    """Further transactions that the table gets. Only those of a commit with an ``expected_version``
+    are safe: concurrent commits are not searched for them."""
     removed: Sequence[AddedFile] = ()
     """Files whose rows can no longer be read, or that the commit replaces."""
     moves_rows: bool = False

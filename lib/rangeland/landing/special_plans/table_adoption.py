@@ -4,8 +4,10 @@ If table and ledger disagree, nothing lands until an operator has decided (see `
 Adopting means going on with this table. Whatever the ledger calls landed stays landed, and rows of
 the job's topics that the ledger does not know count as landed from now on. The decision is a plan
 of the job's own sequence that reads nothing, entered together with its outcome: if this driver dies
-before the table has it, the next run commits it as any prepared outcome. Rows that are in the
-ledger and not in the table are holes, which ``backfill --missing`` lands again.
+before the table has it, the next run commits it as any prepared outcome. It ends a plan of that
+sequence that another driver is still reading: once a later one is in the table, its rows could not
+be committed, and later runs plan its offsets again. Rows that are in the ledger and not in the
+table are holes, which ``backfill --missing`` lands again.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def adopt_table(context: LandingContext) -> AdoptResult:
     history = target.history
     writer = target.writer
     step(f"looking at the table {job.sink.table}")
-    target.ledger.refresh()  # brokers may have been asked for schema ids since it was read
+    target.ledger.refresh()  # it may have been read long ago
     last = history.last_known(job.application)
     ranges: list[Range] = []
     if table.version is not None:
@@ -44,13 +46,14 @@ def adopt_table(context: LandingContext) -> AdoptResult:
         ranges = _unknown_ranges(context, last.covered)
     plan = _plan(job, ranges, last.checkpoint, last.sequence)
     writer.open_or_create(context.row_schema)
-    # Later runs finish these. Plans of which nobody knows whether they have landed, which may be
-    # the reason for adopting, count as landed.
+    # Later runs finish these, except for those of the job's own sequence, which the adoption ends.
+    # Plans of which nobody knows whether they have landed, which may be the reason for adopting,
+    # count as landed.
     outcome = writer.enter_adoption(plan, history.known_unfinished_plans())
     if outcome is None:
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
-            why="another driver entered a plan at the same time",
+            why="another driver wrote to its ledger at the same time",
             do="stop the runs of this table, then adopt it again",
         )
     landed = writer.commit_outcome(outcome, table.version)
