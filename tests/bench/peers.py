@@ -110,7 +110,7 @@ def land_bare(
     from rangeland.decode.kafka.layout import Payload
     from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
     from rangeland.dialects.kafka.compression import decompress
-    from rangeland.dialects.kafka.entry_scan import entries, scan
+    from rangeland.dialects.kafka.log_entries import entries, scan
     from rangeland.dialects.kafka.record_batch import BatchV2
     from rangeland.model import Address, Isolation, Partition
     from rangeland.survey.metadata_lookup import ask_metadata

@@ -3,7 +3,9 @@ to this as soon as it is there."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+from typing import get_type_hints
 
 import pytest
 
@@ -40,6 +42,16 @@ def test_it_answers_every_question_with_the_same_arguments(dialect: Dialect, que
     asked = list(inspect.signature(vars(Dialect)[question]).parameters)[1:]
     there = list(inspect.signature(getattr(dialect, question)).parameters)
     assert there[: len(asked)] == asked
+
+
+@pytest.mark.parametrize("question", ["scan", "cut_out"])
+def test_its_log_entries_answer_as_the_base_class_promises(dialect: Dialect, question: str) -> None:
+    entries = importlib.import_module(f"{type(dialect).__module__}.log_entries")
+    answer, promise = vars(entries)[question], vars(Dialect)[question]
+    assert getattr(dialect, question) is answer
+    parameters = list(inspect.signature(promise).parameters.values())[1:]
+    assert list(inspect.signature(answer).parameters.values()) == parameters
+    assert issubclass(get_type_hints(answer)["return"], get_type_hints(promise)["return"])
 
 
 def test_it_says_what_sets_its_logs_apart(dialect: Dialect) -> None:

@@ -16,7 +16,7 @@ from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.native import native_library
 from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka import chunk_builder
-from rangeland.dialects.kafka.entry_scan import entries
+from rangeland.dialects.kafka.log_entries import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Counts
 from tests.fetched_records import fetched_at

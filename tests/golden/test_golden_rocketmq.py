@@ -18,11 +18,11 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
+from rangeland.dialects.rocketmq.log_entries import scan
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import read_offsets, read_records
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
 from rangeland.dialects.rocketmq.session import RocketmqSession
-from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.fetched_records import fetched_at

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.kafka.kernel import KafkaKernel
-from rangeland.dialects.kafka import chunk_builder, entry_checks, entry_scan, records
-from rangeland.dialects.kafka.entry_scan import entries
+from rangeland.dialects.kafka import chunk_builder, entry_checks, log_entries, records
+from rangeland.dialects.kafka.log_entries import entries
 from rangeland.errors import BadRecord
 from tests.examples import tried
 from tests.fetched_records import fetched_at
@@ -99,7 +99,7 @@ def outcome(data: memoryview, wanted: Sequence[Any], max_bytes: int) -> list[Any
     except BadRecord as error:
         found.append((error.what, error.why, error.facts))
     try:
-        found.append(entry_scan.scan(fetched).next_offset)
+        found.append(log_entries.scan(fetched).next_offset)
     except BadRecord as error:
         found.append((error.what, error.why, error.facts))
     return found
@@ -107,12 +107,12 @@ def outcome(data: memoryview, wanted: Sequence[Any], max_bytes: int) -> list[Any
 
 def assert_alike(data: bytes, wanted: Sequence[Any], max_bytes: int) -> None:
     view = memoryview(data)
-    with mock.patch.object(entry_scan, "kafka_decoder", KafkaReference):
+    with mock.patch.object(log_entries, "kafka_decoder", KafkaReference):
         alone = outcome(view, wanted, max_bytes)
-    for heads in (entry_scan.HEADS, 2):
+    for heads in (log_entries.HEADS, 2):
         with (
-            mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL),
-            mock.patch.object(entry_scan, "HEADS", heads),
+            mock.patch.object(log_entries, "kafka_decoder", return_value=KERNEL),
+            mock.patch.object(log_entries, "HEADS", heads),
         ):
             assert outcome(view, wanted, max_bytes) == alone
 
@@ -159,7 +159,7 @@ def test_the_slow_decoder_takes_runs_of_batches_too(
     found: list[bytes], wanted: Sequence[Any]
 ) -> None:
     view = memoryview(b"".join(found))
-    with mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL):
+    with mock.patch.object(log_entries, "kafka_decoder", return_value=KERNEL):
         fast = outcome(view, wanted, 1 << 20)
         with mock.patch.object(chunk_builder, "kafka_decoder", KafkaReference):
             assert outcome(view, wanted, 1 << 20) == fast
@@ -172,11 +172,11 @@ def test_a_scan_shows_the_same_however_many_batches_a_step_finds(
 ) -> None:
     data = b"".join(found)
     view = memoryview(data)[: max(0, len(data) - cut)]
-    with mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL):
-        whole = entry_scan.scan(fetched_at(view, from_offset))
+    with mock.patch.object(log_entries, "kafka_decoder", return_value=KERNEL):
+        whole = log_entries.scan(fetched_at(view, from_offset))
         for heads in (1, 2, 3):
-            with mock.patch.object(entry_scan, "HEADS", heads):
-                assert entry_scan.scan(fetched_at(view, from_offset)) == whole
+            with mock.patch.object(log_entries, "HEADS", heads):
+                assert log_entries.scan(fetched_at(view, from_offset)) == whole
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
@@ -186,12 +186,12 @@ def test_nothing_is_made_of_a_batch_that_nothing_contradicts(codec: str) -> None
     )
     never = mock.Mock(side_effect=AssertionError("a batch was looked at alone"))
     with (
-        mock.patch.object(entry_scan, "kafka_decoder", return_value=KERNEL),
-        mock.patch.object(entry_scan, "batch_of", never),
+        mock.patch.object(log_entries, "kafka_decoder", return_value=KERNEL),
+        mock.patch.object(log_entries, "batch_of", never),
         mock.patch.object(entry_checks, "batch_of", never),
     ):
         view = memoryview(data)
-        assert entry_scan.scan(fetched_at(view)).next_offset == 9000
+        assert log_entries.scan(fetched_at(view)).next_offset == 9000
         (chunk,) = records.decode_chunks(fetched_at(view, 3), 3, 8997)
         assert chunk.counts.landed == 8994
     assert len(list(entries(fetched_at(view)))) == 3000

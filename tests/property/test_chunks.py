@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, Gap
-from rangeland.dialects.kafka.entry_scan import entries, scan
+from rangeland.dialects.kafka.log_entries import entries, scan
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation

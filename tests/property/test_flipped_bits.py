@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.kafka.entry_scan import locate_entries
-from rangeland.dialects.rocketmq.log_entries import EntryTotals
+from rangeland.dialects.kafka.log_entries import locate_entries
+from rangeland.dialects.rocketmq.queue_entries import EntryTotals
 from rangeland.errors import BadRecord, RangelandError, RangeLost, Unreachable
 from rangeland.loss import Action
 from rangeland.planning.policy import Policy

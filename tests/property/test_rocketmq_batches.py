@@ -22,11 +22,11 @@ from rangeland.dialects.fetch_values import FetchContext, FetchOptions, Partitio
 from rangeland.dialects.rocketmq import inner_batches
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import RESPONSE, Frame, read_frame, write_frame
-from rangeland.dialects.rocketmq.log_entries import EntryTotals, fields_of
+from rangeland.dialects.rocketmq.log_entries import cut_out, scan
+from rangeland.dialects.rocketmq.queue_entries import EntryTotals, fields_of
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import read_records, records_requests
 from rangeland.dialects.rocketmq.session import RocketmqSession
-from rangeland.dialects.rocketmq.stored_messages import cut_out, scan
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from tests.examples import tried

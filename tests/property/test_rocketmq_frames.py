@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.fetch_values import FetchContext, ResponseSpan
 from rangeland.dialects.rocketmq.frames import Frame, HeaderReader, read_frame, write_frame
+from rangeland.dialects.rocketmq.log_entries import scan
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
-from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.examples import tried

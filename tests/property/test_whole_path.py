@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland import decode
-from rangeland.dialects.rocketmq.log_entries import fields_of
+from rangeland.dialects.rocketmq.queue_entries import fields_of
 from rangeland.errors import RangelandError
 from rangeland.loss import Action
 from rangeland.planning.policy import Policy

@@ -20,7 +20,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, FetchResult
 from rangeland.dialects.kafka.aborted_transactions import aborted_within
-from rangeland.dialects.kafka.entry_scan import scan
+from rangeland.dialects.kafka.log_entries import scan
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.errors import AccessDenied, BadRecord, RangeLost
 from rangeland.fetch.fetch_size import FetchLimits

@@ -12,8 +12,8 @@ import pytest
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.dialects.fetch_values import DecodedChunk, Gap
 from rangeland.dialects.kafka.compression import mend_lz4
-from rangeland.dialects.kafka.entry_scan import cut_out, entries, scan
 from rangeland.dialects.kafka.legacy_messages import MAX_JOINED_BYTES
+from rangeland.dialects.kafka.log_entries import cut_out, entries, scan
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.fetch.read_settings import ReadSettings

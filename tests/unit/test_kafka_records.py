@@ -19,7 +19,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.aborted_transactions import Aborted
 from rangeland.dialects.kafka.compression import decompress
 from rangeland.dialects.kafka.entry_checks import READERS
-from rangeland.dialects.kafka.entry_scan import entries, scan
+from rangeland.dialects.kafka.log_entries import entries, scan
 from rangeland.dialects.kafka.records import decode_chunks
 from rangeland.dialects.kafka.requests import read_records
 from rangeland.errors import BadRecord, ProofFailed

@@ -23,6 +23,7 @@ from rangeland.dialects.rocketmq.frames import (
     read_frame,
     write_frame,
 )
+from rangeland.dialects.rocketmq.log_entries import scan
 from rangeland.dialects.rocketmq.pulls_in_flight import FIRST_PULLS, MAX_PULLS
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import (
@@ -34,7 +35,6 @@ from rangeland.dialects.rocketmq.requests import (
 )
 from rangeland.dialects.rocketmq.routes import read_route
 from rangeland.dialects.rocketmq.session import RocketmqSession, sign_fields
-from rangeland.dialects.rocketmq.stored_messages import scan
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.fetch import leader_lookup

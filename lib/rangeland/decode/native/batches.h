@@ -2,7 +2,7 @@
  *
  * Part of kernel.c, whose rules apply here too. Nothing after a header is read: checksums, codecs
  * and records belong to the code that opens a batch. It must equal the walk over entries in
- * dialects/kafka/entry_scan, which continues where this ends. */
+ * dialects/kafka/log_entries, which continues where this ends. */
 
 enum {
     V2_LENGTH_AT = 8,

@@ -7,7 +7,7 @@ from typing import Final
 from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.kafka import (
     aborted_transactions,
-    entry_scan,
+    log_entries,
     log_history,
     records,
     requests,
@@ -47,9 +47,9 @@ class KafkaDialect(Dialect):
 
     records_requests = staticmethod(requests.records_requests)
     read_records = staticmethod(requests.read_records)
-    scan = staticmethod(entry_scan.scan)
-    first_offset = staticmethod(entry_scan.first_offset)
-    cut_out = staticmethod(entry_scan.cut_out)
+    scan = staticmethod(log_entries.scan)
+    first_offset = staticmethod(log_entries.first_offset)
+    cut_out = staticmethod(log_entries.cut_out)
     aborted_within = staticmethod(aborted_transactions.aborted_within)
     decode_chunks = staticmethod(records.decode_chunks)
 

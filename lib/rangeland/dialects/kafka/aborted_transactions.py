@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from rangeland.decode.kafka.entry_layouts import CONTROL_KEY
 from rangeland.dialects.fetch_values import FetchedRecords
+from rangeland.dialects.kafka.entry_checks import LogEntry
 from rangeland.dialects.kafka.entry_records import records_of
-from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.entry_spans import MAX_OFFSET
 from rangeland.dialects.kafka.legacy_messages import batch_error
-from rangeland.dialects.kafka.log_entries import LogEntry
+from rangeland.dialects.kafka.log_entries import entries
 from rangeland.errors import BadRecord
 
 Aborted = tuple[int, int]

@@ -18,7 +18,7 @@ from crc32c import crc32c
 from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, BatchColumn, Heads, Payloads
 from rangeland.decode.kafka.layout import Payload
 from rangeland.dialects.kafka.compression import CODEC_MASK, decompress
-from rangeland.dialects.kafka.entry_scan import BatchGroup
+from rangeland.dialects.kafka.log_entries import BatchGroup
 from rangeland.dialects.kafka.record_batch import CHECKED, CONTROL
 from rangeland.errors import Bug
 from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits

@@ -16,10 +16,10 @@ from rangeland.decode.kafka.batch_table import BatchColumn, Payloads
 from rangeland.decode.kafka.layout import UndecodableRecord
 from rangeland.dialects.fetch_values import DecodedChunk, miscount_error
 from rangeland.dialects.kafka.batch_opening import is_control, open_group
+from rangeland.dialects.kafka.entry_checks import LogEntry
 from rangeland.dialects.kafka.entry_records import entry_error, records_of
-from rangeland.dialects.kafka.entry_scan import BatchGroup
 from rangeland.dialects.kafka.legacy_messages import StoredMessages
-from rangeland.dialects.kafka.log_entries import LogEntry
+from rangeland.dialects.kafka.log_entries import BatchGroup
 from rangeland.model import Counts
 from rangeland.wire.memory_budget import RECORD_BYTES
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 from rangeland.decode.kafka.entry_layouts import BATCH_PREFIX, BATCH_V2
 from rangeland.dialects.kafka.entry_spans import (
@@ -31,10 +32,18 @@ from rangeland.dialects.kafka.legacy_messages import (
     is_plain,
     read_messages,
 )
-from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.dialects.kafka.record_batch import BatchV2, batch_of
 from rangeland.errors import BadRecord
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
+
+LogEntry: TypeAlias = BatchV2 | StoredMessages | Wrapper
+"""An entry of a Kafka log, in any format, as far as its header describes it. Checksum and
+decompression wait until it is opened; entries before the wanted offsets and aborted ones never are.
+
+``last_offset`` includes compacted offsets, ``record_count`` does not. ``check`` raises BadRecord
+if the stored bytes do not have their checksum. ``payload`` is checked, and decompressed within
+``max_bytes``; it raises BadRecord too. The header of a wrapper shows only ``last_offset``: reading
+anything else opens it, and may raise BadRecord."""
 
 _ATTRIBUTES = MAGIC + 1  # in the formats before v2
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from rangeland.decode import kafka_decoder
 from rangeland.decode.kafka.layout import Payload, RecordFormat, UndecodableRecord
+from rangeland.dialects.kafka.entry_checks import LogEntry
 from rangeland.dialects.kafka.legacy_messages import batch_error, message_error
-from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord
 
 

@@ -1,6 +1,6 @@
 """A v2 record batch: its header, and how it is opened. It is a ``LogEntry``.
 
-Pure functions of bytes. ``entry_scan`` decides whether a batch is consistent with its neighbours,
+Pure functions of bytes. ``log_entries`` decides whether a batch is consistent with its neighbours,
 ``records`` decides how its offsets are classed.
 """
 

@@ -22,10 +22,10 @@ from rangeland.decode.kafka.layout import TooManyHeaders, UndecodableRecord
 from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, Gap
 from rangeland.dialects.kafka.aborted_transactions import AbortedTransactions
 from rangeland.dialects.kafka.chunk_builder import ChunkBuilder
+from rangeland.dialects.kafka.entry_checks import LogEntry
 from rangeland.dialects.kafka.entry_records import entry_error
-from rangeland.dialects.kafka.entry_scan import BatchGroup, grouped_entries
 from rangeland.dialects.kafka.legacy_messages import StoredMessages, batch_error, split_messages
-from rangeland.dialects.kafka.log_entries import LogEntry
+from rangeland.dialects.kafka.log_entries import BatchGroup, grouped_entries
 from rangeland.errors import BadRecord
 from rangeland.wire.memory_budget import HEADER_BYTES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rangeland.dialects.dialect import Dialect
-from rangeland.dialects.rocketmq import queue_sizes, records, requests, stored_messages
+from rangeland.dialects.rocketmq import log_entries, queue_sizes, records, requests
 from rangeland.dialects.rocketmq.session import RocketmqSession
 
 
@@ -27,8 +27,8 @@ class RocketmqDialect(Dialect):
 
     records_requests = staticmethod(requests.records_requests)
     read_records = staticmethod(requests.read_records)
-    scan = staticmethod(stored_messages.scan)
-    cut_out = staticmethod(stored_messages.cut_out)
+    scan = staticmethod(log_entries.scan)
+    cut_out = staticmethod(log_entries.cut_out)
     decode_chunks = staticmethod(records.decode_chunks)
 
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, pull_code_of
-from rangeland.dialects.rocketmq.log_entries import stored_ms
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
+from rangeland.dialects.rocketmq.queue_entries import stored_ms
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 
 

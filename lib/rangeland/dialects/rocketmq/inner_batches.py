@@ -29,14 +29,14 @@ from rangeland.decode.rocketmq.layout import (
     StoredFault,
 )
 from rangeland.dialects.rocketmq.compression import MessageBodies
-from rangeland.dialects.rocketmq.log_entries import (
+from rangeland.dialects.rocketmq.log_entries import message_error, walk_error
+from rangeland.dialects.rocketmq.pull_result import PullResult
+from rangeland.dialects.rocketmq.queue_entries import (
     EntryTotals,
     MessageFields,
     QueueEntry,
     fields_of,
 )
-from rangeland.dialects.rocketmq.pull_result import PullResult
-from rangeland.dialects.rocketmq.stored_messages import message_error, walk_error
 from rangeland.errors import BadRecord
 from rangeland.wire.bounded_decompression import NotDecompressible
 

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
-from rangeland.dialects.rocketmq.log_entries import begins_at, is_batch
 from rangeland.dialects.rocketmq.offset_checks import is_complete
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
+from rangeland.dialects.rocketmq.queue_entries import begins_at, is_batch
 from rangeland.dialects.rocketmq.topic_types import COMPACTED, TopicTypes, has_attribute
 from rangeland.untrusted import Unreadable, decimal
 

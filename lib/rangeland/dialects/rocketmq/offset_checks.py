@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from rangeland.decode import rocketmq_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
 from rangeland.dialects.fetch_values import ResponseSpan
-from rangeland.dialects.rocketmq.log_entries import QueueEntry, entry_at, first_offset
 from rangeland.dialects.rocketmq.pull_result import PullResult
+from rangeland.dialects.rocketmq.queue_entries import QueueEntry, entry_at, first_offset
 
 
 class MisplacedMessage(NamedTuple):

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from rangeland.dialects.rocketmq.error_codes import NO_MATCHED_MESSAGE, SUCCESS
-from rangeland.dialects.rocketmq.log_entries import is_batch
 from rangeland.dialects.rocketmq.messages import (
     MAX_PER_PULL,
     Pull,
@@ -27,6 +26,7 @@ from rangeland.dialects.rocketmq.messages import (
     RemotingRequest,
     RemotingResponse,
 )
+from rangeland.dialects.rocketmq.queue_entries import is_batch
 from rangeland.errors import RemoteProtocolError
 from rangeland.untrusted import Unreadable, decimal
 

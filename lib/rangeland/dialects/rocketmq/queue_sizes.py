@@ -17,8 +17,8 @@ from typing import Final
 from rangeland.dialects.protocol_session import BrokerRequest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
-from rangeland.dialects.rocketmq.log_entries import first_offset
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
+from rangeland.dialects.rocketmq.queue_entries import first_offset
 from rangeland.model import Partition
 
 SAMPLE: Final = 8

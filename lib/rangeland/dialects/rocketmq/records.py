@@ -29,13 +29,13 @@ from rangeland.decode.rocketmq.layout import (
 from rangeland.dialects.fetch_values import DecodedChunk, FetchedRecords, miscount_error
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
-from rangeland.dialects.rocketmq.offset_checks import placed_messages
-from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
-from rangeland.dialects.rocketmq.stored_messages import (
+from rangeland.dialects.rocketmq.log_entries import (
     decoded_message_error,
     message_error,
     misplaced_error,
 )
+from rangeland.dialects.rocketmq.offset_checks import placed_messages
+from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.model import Counts
 from rangeland.wire.bounded_decompression import NotDecompressible
 

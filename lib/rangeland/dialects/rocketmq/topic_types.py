@@ -17,7 +17,7 @@ from typing import Final
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
-from rangeland.dialects.rocketmq.log_entries import is_batch
+from rangeland.dialects.rocketmq.queue_entries import is_batch
 from rangeland.untrusted import JsonFields, Unreadable
 
 COMPACTED: Final = ("cleanup.policy", "COMPACTION")
