@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,13 @@ class BatchWalk(NamedTuple):
     end: int
     last_offset: int
     is_all: bool
+
+
+def payload_of(head: Sequence[int], data: Any, max_headers: int) -> Payload:
+    """The payload of a batch. ``head``: its row; ``data``: its decompressed records."""
+    _, _, base, last, count, _, attributes, base_ms, max_ms, _ = head
+    stamp = max_ms if attributes & LOG_APPEND else None
+    return Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
 
 
 class Payloads(Sequence[Payload]):
@@ -96,22 +103,12 @@ class StoredBatches(NamedTuple):
     max_headers: int
 
     def payload(self, row: int) -> Payload:
-        byte_index, end, base, last, count, _, attributes, base_ms, max_ms, _ = self.heads[
-            row
-        ].tolist()
-        return Payload(
-            self.records[byte_index + HEAD_BYTES : end],
-            base,
-            base_ms,
-            max_ms if attributes & LOG_APPEND else None,
-            count,
-            last - base,
-            max_headers=self.max_headers,
-        )
+        head = self.heads[row].tolist()
+        return payload_of(head, self.records[head[0] + HEAD_BYTES : head[1]], self.max_headers)
 
     def table(self, address: int) -> Heads:
-        """The payloads in the kernel's form: see ``payload_t``. ``address`` is that of
-        ``records``."""
+        """The payloads in the kernel's form, as ``payload_of`` makes them: see ``payload_t``.
+        ``address`` is that of ``records``."""
         columns = self.heads.T
         stamped = (columns[BatchColumn.ATTRIBUTES] & LOG_APPEND) != 0
         rows = np.zeros((len(self.heads), len(Payload._fields) + 2), np.int64)

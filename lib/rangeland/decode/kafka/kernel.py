@@ -141,15 +141,15 @@ class _Call:
         check_fits_in_one_call(self.bytes)
 
     def _add(self, payload: Payload) -> None:
-        data, base_offset, base_ms, append_ms, records, last_delta, form, shift, headers = payload
+        data, base, base_ms, append_ms, records, delta, form, shift, headers = payload
         buffer = as_buffer(data)
         self.kept.append(buffer)
-        size = buffer.size
+        address, size = buffer.address, buffer.size
         self.bytes += size
         self.rows += max(0, min(records, size // _SMALLEST_ROW))
-        stamp = (0, 0) if append_ms is None else (append_ms, 1)
-        self.table.extend((buffer.address, size, base_offset, base_ms, *stamp))
-        self.table.extend((records, last_delta, form, shift, headers))
+        stamp, stamped = (0, 0) if append_ms is None else (append_ms, 1)
+        row = address, size, base, base_ms, stamp, stamped, records, delta, form, shift, headers
+        self.table.extend(row)
 
     def _add_stored(self, stored: StoredBatches) -> None:
         buffer = pa.py_buffer(stored.records)

@@ -9,19 +9,18 @@ of them is reported.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, BatchColumn, Heads, Payloads
-from rangeland.decode.kafka.layout import Payload
-from rangeland.dialects.kafka.compression import CODEC_MASK, decompress
+from rangeland.decode.kafka.batch_table import HEAD_BYTES, BatchColumn, Heads, Payloads, payload_of
+from rangeland.dialects.kafka.compression import CODEC_MASK
 from rangeland.dialects.kafka.log_entries import BatchGroup
-from rangeland.dialects.kafka.record_batch import CHECKED, CONTROL
+from rangeland.dialects.kafka.record_batch import CHECKED, CONTROL, unpack_records
 from rangeland.errors import Bug
-from rangeland.wire.bounded_decompression import NotDecompressible, check_within_limits
+from rangeland.wire.bounded_decompression import NotDecompressible
 from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
 
 
@@ -72,41 +71,28 @@ def _open_packed(
 ) -> tuple[int, int]:
     """Adds batches of which some are compressed."""
     records, heads = group
-    batches = size = 0
+    size = 0
     max_headers = max_batch_bytes // HEADER_BYTES
-    for byte_index, end, base, last, count, _, attributes, base_ms, max_ms, crc in heads.tolist():
+    for row, head in enumerate(heads.tolist()):
+        byte_index, end, _, _, count, _, attributes, _, _, crc = head
         if crc32c(records[byte_index + CHECKED : end]) != crc:
-            _raise_damage(group, batches, max_batch_bytes)
-        batches += 1
+            _raise_damage(group, row, max_batch_bytes)
         if attributes & CONTROL:
             continue
         body = records[byte_index + HEAD_BYTES : end]
-        data = _unpack(attributes & CODEC_MASK, body, count, max_batch_bytes)
-        if data is None:
-            _raise_damage(group, batches - 1, max_batch_bytes)
-        stamp = max_ms if attributes & LOG_APPEND else None
-        payload = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
-        payloads.append(payload)
+        try:
+            data = unpack_records(attributes & CODEC_MASK, body, count, max_batch_bytes)
+        except NotDecompressible:
+            _raise_damage(group, row, max_batch_bytes)
+        payloads.append(payload_of(head, data, max_headers))
         size += len(data) + RECORD_BYTES * count
         if size >= max_bytes:
             break
-    return batches, size
+    return row + 1, size
 
 
 def _raise_damage(group: BatchGroup, row: int, max_batch_bytes: int) -> NoReturn:
     """Raises the error of a batch that is damaged or too large, as when it is opened alone."""
     entry = group.entry(row)
-    entry.check()
     entry.payload(max_batch_bytes)
     raise Bug(f"a batch at offset {entry.base_offset} is damaged, and opening it alone is not")
-
-
-def _unpack(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:
-    """A batch's records, decompressed; None if that fails. An empty batch keeps its codec and has
-    no bytes to decompress."""
-    try:
-        data = decompress(codec, body, max_bytes) if body else body
-        check_within_limits(count, len(data) if codec else 0, max_bytes)
-        return data
-    except NotDecompressible:
-        return None

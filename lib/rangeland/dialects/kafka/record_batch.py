@@ -52,14 +52,13 @@ class BatchV2(NamedTuple):
             )
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
-        """An empty batch keeps its codec and has no bytes to decompress."""
         self.check()
         header = self.header
-        body = self.stored[BATCH_V2.size :]
         codec = header.attributes & CODEC_MASK
         try:
-            data = decompress(codec, body, max_bytes) if body else body
-            check_within_limits(header.record_count, len(data) if codec else 0, max_bytes)
+            data = unpack_records(
+                codec, self.stored[BATCH_V2.size :], header.record_count, max_bytes
+            )
         except NotDecompressible as error:
             raise self.damage_error(str(error), codec=codec) from None
         has_append_time = header.attributes & LOG_APPEND
@@ -77,6 +76,14 @@ class BatchV2(NamedTuple):
         """``next_offset``: where it ends, if not where its header says."""
         next_offset = self.last_offset + 1 if next_offset is None else next_offset
         return batch_error(self.base_offset, why, next_offset=next_offset, **facts)
+
+
+def unpack_records(codec: int, body: memoryview, record_count: int, max_bytes: int) -> Any:
+    """The records of a batch, decompressed. An empty batch keeps its codec and has no bytes to
+    decompress. Raises NotDecompressible."""
+    data = decompress(codec, body, max_bytes) if body else body
+    check_within_limits(record_count, len(data) if codec else 0, max_bytes)
+    return data
 
 
 def batch_of(stored: memoryview, header: BatchHeader | None = None) -> BatchV2:
