@@ -1,4 +1,4 @@
-"""What metadata and the range of a log mean for a slice, case by case."""
+"""What metadata, the range of a log and a response without records mean for a slice."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rangeland.fetch.leader_judgement import (
     OTHER_TOPIC_MS,
     SHORT_END_MS,
     FoundLeaders,
+    judge_empty,
     judge_leader,
     judge_log_range,
     judge_metadata,
@@ -142,6 +143,60 @@ def test_without_an_epoch_only_the_high_watermark_of_a_single_replica_is_the_end
 @pytest.mark.parametrize("copies", [0, 3])
 def test_a_log_without_epochs_ends_where_it_can_be_read_up_to(copies: int) -> None:
     assert proved_end(Leader(B1, copies=copies), 7, None, has_epochs=False) == 7
+
+
+# --- a response without records ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("readable_end", "is_confirmed", "seen"),
+    [
+        (
+            None,
+            True,
+            Observation(SliceEvent.NO_RECORDS_AT_END, "its leader answered without records"),
+        ),
+        (
+            100,
+            True,
+            Observation(
+                SliceEvent.NO_RECORDS,
+                "its leader answered without records, though its log is readable up to 100",
+                asks_alone=True,
+            ),
+        ),
+        (
+            99,
+            True,
+            Observation(SliceEvent.NO_RECORDS_AT_END, "its leader's log is readable up to 99 only"),
+        ),
+        (
+            99,
+            False,  # it may be a follower now
+            Observation(SliceEvent.LEADER_FAILED, "its leader's log is readable up to 99 only"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("throttled", [False, True])
+def test_a_response_without_records_is_one_event(
+    readable_end: int | None, is_confirmed: bool, seen: Observation, throttled: bool
+) -> None:
+    state = state_of(is_confirmed=is_confirmed)
+    assert judge_empty(state, readable_end, throttled=throttled) == seen
+    assert not state.size.is_alone, "nothing is changed"
+
+
+@pytest.mark.parametrize("readable_end", [None, 99, 100])
+def test_a_replica_without_records_is_left_unless_it_throttles(readable_end: int | None) -> None:
+    state = state_of()
+    led = Leader(B1, replicas=(B1, B2), replica_ids=(1, 2))
+    state.broker = ServingBroker(led, mode=ReadMode.DETOUR, replica_id=2)
+    reason = f"{B2}, a replica that may lag, is read; it answered without records"
+    left, asked_again = (
+        judge_empty(state, readable_end, throttled=throttled) for throttled in (False, True)
+    )
+    assert left == Observation(SliceEvent.REPLICA_FAILED, reason)
+    assert asked_again == Observation(SliceEvent.NO_RECORDS, reason)
 
 
 # --- metadata ---------------------------------------------------------------------------------

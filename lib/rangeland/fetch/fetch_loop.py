@@ -32,6 +32,7 @@ from rangeland.fetch.fetch_steps import Step, next_step
 from rangeland.fetch.fetched_pieces import LostPiece
 from rangeland.fetch.leader_judgement import (
     FoundLeaders,
+    judge_empty,
     judge_leader,
     judge_log_range,
     unproved_observation,
@@ -206,34 +207,15 @@ class FetchLoop:
         throttled: bool,
         preferred: int | None = None,
     ) -> None:
-        """Asks for the slice again, or the replica that the broker prefers. A response without
-        records and without an error proves nothing: a quota, a slow disk or slow remote storage
-        look the same as a log without records."""
+        """Turns to the replica that the broker prefers, or does what a response without records and
+        without an error calls for; see ``judge_empty``."""
         state = self._current(request)
         # Two brokers that only name each other would be asked for ever.
         if preferred is not None and not state.is_redirected:
             state.is_redirected = self.on_preferred(request.index, preferred)
             if state.is_redirected:
                 return
-        sender = state.broker.sender
-        if sender is Sender.REPLICA:
-            observation = unproved_observation(state, "it answered without records")
-            event = SliceEvent.NO_RECORDS if throttled else observation.event
-            reason = observation.reason
-        elif readable_end is None:
-            # Idle, truncated and deleted logs look the same here, so the end is requested.
-            event = SliceEvent.NO_RECORDS_AT_END
-            reason = "its leader answered without records"
-        elif readable_end >= state.slice.until_offset:
-            state.size.is_alone = True
-            event = SliceEvent.NO_RECORDS
-            answer = "its leader answered without records"
-            reason = f"{answer}, though its log is readable up to {readable_end}"
-        else:
-            # Newer brokers also answer as followers: the plan's leader may lag now.
-            event = SliceEvent.NO_RECORDS_AT_END if sender.proves_end else SliceEvent.LEADER_FAILED
-            reason = f"its leader's log is readable up to {readable_end} only"
-        self._move(state, Observation(event, reason))
+        self._move(state, judge_empty(state, readable_end, throttled=throttled))
 
     def on_error(
         self, request: SliceRequest, meaning: ErrorMeaning, name: str, hint: Leader | None = None

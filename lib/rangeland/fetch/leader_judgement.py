@@ -1,15 +1,16 @@
-"""The meaning of metadata, and of a leader's report of its log's range, for a slice: an event of
-the table in ``slice_state``, with the loss that it causes or makes likely.
+"""The meaning of metadata, of a leader's report of its log's range, and of a response without
+records, for a slice: an event of the table in ``slice_state``, with the loss that it causes or
+makes likely.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rangeland.dialects.cluster_values import ClusterView
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.fetch.replica_choice import ReadMode
+from rangeland.fetch.replica_choice import ReadMode, Sender
 from rangeland.fetch.slice_failures import rest_lost_observation
 from rangeland.fetch.slice_state import Fail, Observation, SliceEvent, SliceState, Suspicion
 from rangeland.loss import LossKind
@@ -58,6 +59,26 @@ def _is_unknown(view: ClusterView, partition: Partition) -> bool:
     """Whether the cluster reports that the topic, or the partition in it, does not exist."""
     topic = view.topics.get(partition.topic)
     return topic is None or topic.meaning is ErrorMeaning.OK or topic.is_unknown
+
+
+def judge_empty(state: SliceState, readable_end: int | None, *, throttled: bool) -> Observation:
+    """The meaning of a response without records and without an error, which proves nothing: a
+    quota, a slow disk or slow remote storage look the same as a log without records.
+    ``readable_end``: up to where the log can be read, if its sender has said so."""
+    sender = state.broker.sender
+    if sender is Sender.REPLICA:
+        unproved = unproved_observation(state, "it answered without records")
+        return replace(unproved, event=SliceEvent.NO_RECORDS) if throttled else unproved
+    answer = "its leader answered without records"
+    if readable_end is None:
+        # Idle, truncated and deleted logs look the same here, so the end is requested.
+        return Observation(SliceEvent.NO_RECORDS_AT_END, answer)
+    if readable_end >= state.slice.until_offset:
+        reason = f"{answer}, though its log is readable up to {readable_end}"
+        return Observation(SliceEvent.NO_RECORDS, reason, asks_alone=True)
+    # Newer brokers also answer as followers: the plan's leader may lag now.
+    event = SliceEvent.NO_RECORDS_AT_END if sender.proves_end else SliceEvent.LEADER_FAILED
+    return Observation(event, f"its leader's log is readable up to {readable_end} only")
 
 
 def proved_end(

@@ -86,6 +86,8 @@ class Observation:
     """The suspicion that it supports. A failed attempt that does not support one ends it."""
     leader: Leader | None = None
     """The leader that is read next, where the event is that one is named."""
+    asks_alone: bool = False
+    """The next request has no other slices, so that nothing limits its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,8 @@ class SliceState:
         self.retry.back_off(observation.reason, now_ms, limits)
         # A loss is assumed only if it is still the last thing seen at the deadline.
         self.suspicion = observation.supports
+        if observation.asks_alone:
+            self.size.is_alone = True
 
     def leave_leader(self, observation: Observation, now_ms: int, limits: FetchLimits) -> None:
         self.left_leader = self.broker.leader.address
