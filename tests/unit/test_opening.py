@@ -14,12 +14,12 @@ from rangeland.connection.opening import (
     FailOpening,
     FinishOpening,
     Opening,
-    OpeningEvent,
     OpeningPhase,
     OpeningStep,
     SendOpening,
     StartLogin,
     TryTls,
+    _OpeningEvent,
     first_phase,
 )
 from rangeland.dialects.dialect import load_dialect
@@ -30,7 +30,7 @@ from rangeland.model import Address
 from rangeland.wire.encoding import encode
 from tests.unit.test_connection import versions_response
 
-P, E = OpeningPhase, OpeningEvent
+P, E = OpeningPhase, _OpeningEvent
 BROKER = Address("broker", 9092)
 SETTINGS = ClusterSettings("kafka", (BROKER,), request_ms=30_000)
 WITH_LOGIN = replace(SETTINGS, sasl=SaslSettings("PLAIN", "lander", "hunter2"))
@@ -75,7 +75,7 @@ def seen(opening: Opening, step: OpeningStep) -> str:
     return type(step).__name__
 
 
-ROWS: list[tuple[OpeningPhase, OpeningEvent, RangelandError | None, str]] = [
+ROWS: list[tuple[OpeningPhase, _OpeningEvent, RangelandError | None, str]] = [
     (P.NEGOTIATING_BRIEFLY, E.NEGOTIATED, None, "StartLogin"),
     (P.NEGOTIATING_BRIEFLY, E.SILENT, SILENT, "again: oldest request"),
     (P.NEGOTIATING_BRIEFLY, E.CLOSED, CLOSED, "TryTls"),
@@ -122,10 +122,10 @@ ROWS: list[tuple[OpeningPhase, OpeningEvent, RangelandError | None, str]] = [
     ("phase", "event", "error", "expected"), ROWS, ids=[f"{p.name}-{e.name}" for p, e, *_ in ROWS]
 )
 def test_each_event_has_one_consequence_in_each_phase(
-    phase: OpeningPhase, event: OpeningEvent, error: RangelandError | None, expected: str
+    phase: OpeningPhase, event: _OpeningEvent, error: RangelandError | None, expected: str
 ) -> None:
     opening = opening_in(phase)
-    assert seen(opening, opening.move_on(event, error)) == expected
+    assert seen(opening, opening._move_on(event, error)) == expected
 
 
 def test_what_a_phase_does_not_expect_is_a_bug() -> None:
@@ -135,7 +135,7 @@ def test_what_a_phase_does_not_expect_is_a_bug() -> None:
         for event in E:
             if (phase, event) not in expected:
                 with pytest.raises(Bug, match=f"{event.name} happened while {phase.value}"):
-                    opening_in(phase).move_on(event, CLOSED)
+                    opening_in(phase)._move_on(event, CLOSED)
 
 
 # --- what is sent, and how long it is waited for ------------------------------------------
@@ -213,7 +213,7 @@ def test_a_negotiation_may_take_several_frames() -> None:
     assert second.data[6:8] == b"\0\0"
     step = opening.on_response(memoryview(versions_response(second.data[4:]))[4:])
     assert isinstance(step, StartLogin)
-    assert opening.move_on(E.LOGGED_IN) == FinishOpening()
+    assert opening.on_logged_in() == FinishOpening()
 
 
 def test_a_peer_without_a_negotiation_is_not_known_to_be_a_broker() -> None:

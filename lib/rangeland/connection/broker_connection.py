@@ -28,7 +28,6 @@ from rangeland.connection.opening import (
     FailOpening,
     FinishOpening,
     Opening,
-    OpeningEvent,
     OpeningStep,
     SendOpening,
     StartLogin,
@@ -143,7 +142,7 @@ class BrokerConnection:
         try:
             self._stream = self._connect()
         except ConnectionClosed as error:
-            return opening.move_on(OpeningEvent.CLOSED_EARLY, error)
+            return opening.on_closed_early(error)
         return opening.on_connected(time.monotonic())
 
     def _start_login(self, opening: Opening, step: StartLogin) -> OpeningStep:
@@ -158,7 +157,7 @@ class BrokerConnection:
                 self._log_in(self._authentication)
         except LoginClosed as error:
             return opening.on_login_closed(error)
-        return opening.move_on(OpeningEvent.LOGGED_IN)
+        return opening.on_logged_in()
 
     # --- login ---------------------------------------------------------------------
 

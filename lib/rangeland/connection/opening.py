@@ -47,7 +47,7 @@ class OpeningPhase(Enum):
     LOST = "failed: it closed the connection during both logins, and may be shutting down"
 
 
-class OpeningEvent(Enum):
+class _OpeningEvent(Enum):
     NEGOTIATED = "it reports its versions, or its protocol has no negotiation"
     ANSWERED = "it answers the oldest request"
     IS_OLD = "it answers the version probe as brokers do that do not know the negotiation"
@@ -63,67 +63,67 @@ class OpeningEvent(Enum):
     LOGIN_REFUSED = "it closes the login at the same step again, and has never served this job"
 
 
-_TABLE: Final[Mapping[OpeningPhase, Mapping[OpeningEvent, OpeningPhase]]] = {
+_TABLE: Final[Mapping[OpeningPhase, Mapping[_OpeningEvent, OpeningPhase]]] = {
     OpeningPhase.NEGOTIATING_BRIEFLY: {
-        OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
-        OpeningEvent.SILENT: OpeningPhase.SENDING_OLDEST,  # busy, or 0.9
-        OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,  # busy, shutting down, 0.8, or no broker
+        _OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
+        _OpeningEvent.SILENT: OpeningPhase.SENDING_OLDEST,  # busy, or 0.9
+        _OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,  # busy, shutting down, 0.8, or no broker
     },
     OpeningPhase.NEGOTIATING: {
-        OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
-        OpeningEvent.SILENT: OpeningPhase.FAILED,  # busy, or too old for the job's login
-        OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,
-        OpeningEvent.CLOSED_EARLY: OpeningPhase.TRYING_TLS,
+        _OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
+        _OpeningEvent.SILENT: OpeningPhase.FAILED,  # busy, or too old for the job's login
+        _OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,
+        _OpeningEvent.CLOSED_EARLY: OpeningPhase.TRYING_TLS,
     },
     OpeningPhase.SENDING_OLDEST: {
-        OpeningEvent.ANSWERED: OpeningPhase.PROBING,
-        OpeningEvent.SILENT: OpeningPhase.FAILED,  # busy
-        OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING,  # busy, shutting down, or 4.0 and later
-        OpeningEvent.CLOSED_EARLY: OpeningPhase.TRYING_TLS,
+        _OpeningEvent.ANSWERED: OpeningPhase.PROBING,
+        _OpeningEvent.SILENT: OpeningPhase.FAILED,  # busy
+        _OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING,  # busy, shutting down, or 4.0 and later
+        _OpeningEvent.CLOSED_EARLY: OpeningPhase.TRYING_TLS,
     },
     OpeningPhase.PROBING: {
-        OpeningEvent.IS_OLD: OpeningPhase.LOGGING_IN,
-        OpeningEvent.IS_NEW: OpeningPhase.NEGOTIATING,
-        OpeningEvent.SILENT: OpeningPhase.FAILED,
-        OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING,
+        _OpeningEvent.IS_OLD: OpeningPhase.LOGGING_IN,
+        _OpeningEvent.IS_NEW: OpeningPhase.NEGOTIATING,
+        _OpeningEvent.SILENT: OpeningPhase.FAILED,
+        _OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING,
     },
     OpeningPhase.TRYING_TLS: {
-        OpeningEvent.SPEAKS_TLS: OpeningPhase.WANTS_TLS,
-        OpeningEvent.NO_TLS: OpeningPhase.SENDING_OLDEST_AGAIN,
-        OpeningEvent.NO_TLS_BUT_LOGIN: OpeningPhase.UNEXPLAINED,
+        _OpeningEvent.SPEAKS_TLS: OpeningPhase.WANTS_TLS,
+        _OpeningEvent.NO_TLS: OpeningPhase.SENDING_OLDEST_AGAIN,
+        _OpeningEvent.NO_TLS_BUT_LOGIN: OpeningPhase.UNEXPLAINED,
     },
     OpeningPhase.SENDING_OLDEST_AGAIN: {
-        OpeningEvent.ANSWERED: OpeningPhase.PROBING_AGAIN,
-        OpeningEvent.SILENT: OpeningPhase.FAILED,
-        OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING_AGAIN,
-        OpeningEvent.CLOSED_EARLY: OpeningPhase.FAILED,
+        _OpeningEvent.ANSWERED: OpeningPhase.PROBING_AGAIN,
+        _OpeningEvent.SILENT: OpeningPhase.FAILED,
+        _OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING_AGAIN,
+        _OpeningEvent.CLOSED_EARLY: OpeningPhase.FAILED,
     },
     OpeningPhase.PROBING_AGAIN: {
-        OpeningEvent.IS_OLD: OpeningPhase.LOGGING_IN,
-        OpeningEvent.IS_NEW: OpeningPhase.NEGOTIATING_AGAIN,
-        OpeningEvent.SILENT: OpeningPhase.FAILED,
-        OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING_AGAIN,
+        _OpeningEvent.IS_OLD: OpeningPhase.LOGGING_IN,
+        _OpeningEvent.IS_NEW: OpeningPhase.NEGOTIATING_AGAIN,
+        _OpeningEvent.SILENT: OpeningPhase.FAILED,
+        _OpeningEvent.CLOSED: OpeningPhase.NEGOTIATING_AGAIN,
     },
     OpeningPhase.NEGOTIATING_AGAIN: {
-        OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
-        OpeningEvent.SILENT: OpeningPhase.FAILED,
-        OpeningEvent.CLOSED: OpeningPhase.UNEXPLAINED,
-        OpeningEvent.CLOSED_EARLY: OpeningPhase.UNEXPLAINED,
+        _OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN,
+        _OpeningEvent.SILENT: OpeningPhase.FAILED,
+        _OpeningEvent.CLOSED: OpeningPhase.UNEXPLAINED,
+        _OpeningEvent.CLOSED_EARLY: OpeningPhase.UNEXPLAINED,
     },
     OpeningPhase.LOGGING_IN: {
-        OpeningEvent.LOGGED_IN: OpeningPhase.OPEN,
-        OpeningEvent.LOGIN_CLOSED: OpeningPhase.RETURNING,  # shutting down, or a refusal
+        _OpeningEvent.LOGGED_IN: OpeningPhase.OPEN,
+        _OpeningEvent.LOGIN_CLOSED: OpeningPhase.RETURNING,  # shutting down, or a refusal
     },
     OpeningPhase.RETURNING: {
-        OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN_AGAIN,
-        OpeningEvent.SILENT: OpeningPhase.FAILED,
-        OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,
-        OpeningEvent.CLOSED_EARLY: OpeningPhase.FAILED,
+        _OpeningEvent.NEGOTIATED: OpeningPhase.LOGGING_IN_AGAIN,
+        _OpeningEvent.SILENT: OpeningPhase.FAILED,
+        _OpeningEvent.CLOSED: OpeningPhase.TRYING_TLS,
+        _OpeningEvent.CLOSED_EARLY: OpeningPhase.FAILED,
     },
     OpeningPhase.LOGGING_IN_AGAIN: {
-        OpeningEvent.LOGGED_IN: OpeningPhase.OPEN,
-        OpeningEvent.LOGIN_CLOSED: OpeningPhase.LOST,
-        OpeningEvent.LOGIN_REFUSED: OpeningPhase.FAILED,  # the error is the refusal
+        _OpeningEvent.LOGGED_IN: OpeningPhase.OPEN,
+        _OpeningEvent.LOGIN_CLOSED: OpeningPhase.LOST,
+        _OpeningEvent.LOGIN_REFUSED: OpeningPhase.FAILED,  # the error is the refusal
     },
 }
 _SENDING_OLDEST = (OpeningPhase.SENDING_OLDEST, OpeningPhase.SENDING_OLDEST_AGAIN)
@@ -218,19 +218,19 @@ class Opening:
         self._is_known = True
         if self.phase in _SENDING_OLDEST:
             self._session.decode(response)
-            return self.move_on(OpeningEvent.ANSWERED)
+            return self._move_on(_OpeningEvent.ANSWERED)
         if self.phase in _PROBING:
             is_old = self._session.is_too_old(response)
-            return self.move_on(OpeningEvent.IS_OLD if is_old else OpeningEvent.IS_NEW)
+            return self._move_on(_OpeningEvent.IS_OLD if is_old else _OpeningEvent.IS_NEW)
         return self._negotiate(self._session.take_negotiation(response))
 
     def on_failure(self, error: RangelandError) -> OpeningStep:
         """Nothing was received, or nothing valid."""
         match error:
             case ResponseTimedOut():
-                return self.move_on(OpeningEvent.SILENT, error)
+                return self._move_on(_OpeningEvent.SILENT, error)
             case ConnectionClosed():
-                return self.move_on(OpeningEvent.CLOSED, error)
+                return self._move_on(_OpeningEvent.CLOSED, error)
             case RemoteProtocolError():
                 tls = self.settings.tls
                 return FailOpening(diagnosis.not_a_broker_error(self.address, error, tls), error)
@@ -238,30 +238,38 @@ class Opening:
                 return FailOpening(ConnectionLost.because_of(error), error)
         return FailOpening(error, error.__cause__)
 
+    def on_closed_early(self, error: RangelandError) -> OpeningStep:
+        """A new connection was closed before anything was sent."""
+        return self._move_on(_OpeningEvent.CLOSED_EARLY, error)
+
     def on_tls_tried(self, *, speaks_tls: bool) -> OpeningStep:
         has_login = self.settings.sasl is not None
-        no_tls = OpeningEvent.NO_TLS_BUT_LOGIN if has_login else OpeningEvent.NO_TLS
-        return self.move_on(OpeningEvent.SPEAKS_TLS if speaks_tls else no_tls, self._closed)
+        no_tls = _OpeningEvent.NO_TLS_BUT_LOGIN if has_login else _OpeningEvent.NO_TLS
+        return self._move_on(_OpeningEvent.SPEAKS_TLS if speaks_tls else no_tls, self._closed)
 
     def on_login_closed(self, error: LoginClosed) -> OpeningStep:
         is_same = self._refusal is not None and self._refusal.step == error.step
         is_refused = is_same and not self.was_served
-        event = OpeningEvent.LOGIN_REFUSED if is_refused else OpeningEvent.LOGIN_CLOSED
+        event = _OpeningEvent.LOGIN_REFUSED if is_refused else _OpeningEvent.LOGIN_CLOSED
         self._refusal = self._refusal or error
-        return self.move_on(event, error)
+        return self._move_on(event, error)
 
-    def move_on(self, event: OpeningEvent, error: RangelandError | None = None) -> OpeningStep:
+    def on_logged_in(self) -> OpeningStep:
+        """The login was accepted, or the job has none."""
+        return self._move_on(_OpeningEvent.LOGGED_IN)
+
+    def _move_on(self, event: _OpeningEvent, error: RangelandError | None = None) -> OpeningStep:
         """Takes one transition of the table. ``error``: what ended the connection, if that is the
         event."""
         phase = _TABLE.get(self.phase, {}).get(event)
         if phase is None:
             raise Bug(f"{self.address}: {event.name} happened while {self.phase.value}")
-        if event is OpeningEvent.SILENT:
+        if event is _OpeningEvent.SILENT:
             self._left_ms = max(self.settings.request_ms - self._wait_ms, self._wait_ms)
         self.phase = phase
         match phase:
             case OpeningPhase.LOGGING_IN | OpeningPhase.LOGGING_IN_AGAIN:
-                self.reports_versions = event is OpeningEvent.NEGOTIATED
+                self.reports_versions = event is _OpeningEvent.NEGOTIATED
                 return StartLogin(self._session, self._is_known)
             case OpeningPhase.OPEN:
                 return FinishOpening()
@@ -296,7 +304,9 @@ class Opening:
         return self._negotiate(self._session.open())
 
     def _negotiate(self, frame: bytes | None) -> OpeningStep:
-        return SendOpening(frame, self._wait_ms) if frame else self.move_on(OpeningEvent.NEGOTIATED)
+        if not frame:
+            return self._move_on(_OpeningEvent.NEGOTIATED)
+        return SendOpening(frame, self._wait_ms)
 
     @property
     def _wait_ms(self) -> int:
