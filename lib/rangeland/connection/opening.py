@@ -126,6 +126,7 @@ _TABLE: Final[Mapping[OpeningPhase, Mapping[_OpeningEvent, OpeningPhase]]] = {
         _OpeningEvent.LOGIN_REFUSED: OpeningPhase.FAILED,  # the error is the refusal
     },
 }
+"""An event that a phase does not list cannot happen in it: it is a ``Bug``."""
 _SENDING_OLDEST = (OpeningPhase.SENDING_OLDEST, OpeningPhase.SENDING_OLDEST_AGAIN)
 _PROBING = (OpeningPhase.PROBING, OpeningPhase.PROBING_AGAIN)
 

@@ -3,8 +3,7 @@ to a move and the next phase.
 
 ``FetchLoop`` turns each response without useful records, and the deadline, into one event.
 Delivered records are not in the table: they advance the next offset in ``READING``, and so does a
-loss. A slice whose next offset is its end is ``DONE`` and stays so. An event that a phase does not
-list cannot happen in it.
+loss. A slice whose next offset is its end is ``DONE`` and stays so.
 """
 
 from __future__ import annotations
@@ -138,6 +137,7 @@ _TABLE: Final[Mapping[Phase, Mapping[SliceEvent, tuple[Move, Phase]]]] = {
     },
     Phase.DONE: {},
 }
+"""An event that a phase does not list cannot happen in it: it is a ``Bug``."""
 
 
 @dataclass(slots=True)
