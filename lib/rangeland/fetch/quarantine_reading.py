@@ -21,7 +21,7 @@ from rangeland.dialects.row_schema import rows_of
 from rangeland.fetch.fetched_pieces import FetchedPiece
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import ReadChunk
-from rangeland.fetch.typed_chunks import entries_of, reason_of
+from rangeland.fetch.undecodable_rows import entries_of, reason_of
 from rangeland.loss import DamagedBytes, UndecodableRecords
 from rangeland.model import Counts, Isolation, Range, Slice
 from rangeland.schema_registry.executor_schemas import ExecutorSchemas
