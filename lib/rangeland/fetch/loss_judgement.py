@@ -1,5 +1,6 @@
-"""Judges damage and gaps in a log. The result is a loss with its action, or the error that ends the
-run; None if the sender does not prove the damage or gap, so that the leader has to be read first.
+"""Judges damage and gaps in a log, and applies the policy to any loss of a slice. The result is a
+loss with its action, or the error that ends the run; of damage or a gap also None, if its sender
+does not prove it, so that the leader has to be read first.
 
 **Damage** is found twice: when the end of a response is determined, and when its records are
 decoded. It is judged by ``BadRecord.damage`` and by its sender.
@@ -21,13 +22,12 @@ kept there was removed later; the next record written then shows the gap. Plain 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import CleanupPolicy, NoSeedAnswered
-from rangeland.errors import BadRecord, Damage, DamagedLog, RangeLost, Unreachable
-from rangeland.fetch.read_settings import ReadSettings
+from rangeland.errors import BadRecord, Damage, DamagedLog, RangelandError, RangeLost, Unreachable
 from rangeland.fetch.replica_choice import Sender
-from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss, inspection_advice
 from rangeland.fetch.slice_state import Fail
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Partition, Slice
@@ -35,7 +35,34 @@ from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.policy import Policy
 
+if TYPE_CHECKING:
+    from rangeland.fetch.read_settings import ReadSettings
+
+MAX_LOSSES = 10_000
+"""The most gaps of one slice that are recorded as lost, and the most losses by undecodable records:
+each is a row of the ledger. More show a mistake in the job file rather than a damaged log."""
+
+
+def decide_loss(
+    loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
+) -> DecidedLoss | Fail:
+    """The loss within the slice, with its action; up to the slice's end if it is held. ``error``:
+    what the run ends with if the policy is to fail, RangeLost by default."""
+    end = slice_.until_offset
+    decided = policy.decide_loss(replace(loss, until_offset=min(loss.until_offset, end)))
+    if decided.action is Action.FAIL:
+        return Fail(error or range_lost_error([decided]))
+    return replace(decided, until_offset=end) if decided.action is Action.HOLD else decided
+
+
 # --- damage -----------------------------------------------------------------------------------
+
+
+def inspection_advice(what: str, capabilities: Capabilities) -> str:
+    """The remedy for damaged bytes, with the tool that an operator has for them."""
+    return f"check {what} on the leader" + (
+        f" with {capabilities.log_tool}" if capabilities.log_tool else ""
+    )
 
 
 def located_damage_error(

@@ -1,10 +1,9 @@
 """The result if a slice cannot be read as planned: a loss with its action, or the error that ends
-the run. ``loss_judgement`` judges damage and gaps.
+the run. ``loss_judgement`` judges damage and gaps, and applies the policy to any loss.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from rangeland.dialects.capabilities import Capabilities
@@ -16,38 +15,14 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
+from rangeland.fetch.loss_judgement import decide_loss, inspection_advice
 from rangeland.fetch.slice_state import Fail, Observation, SliceEvent, SliceState
-from rangeland.loss import Action, DecidedLoss, Loss, LossKind, partition_facts
-from rangeland.model import Slice
-from rangeland.planning.loss_errors import range_lost_error
+from rangeland.loss import DecidedLoss, Loss, LossKind, partition_facts
 from rangeland.planning.policy import Policy
 
 SUSPECTED_MS = 5_000
 """How long before the deadline a loss must have been suspected without a break, to be assumed;
 half of the available time, if that is less."""
-
-MAX_LOSSES = 10_000
-"""The most gaps of one slice that are recorded as lost, and the most losses by undecodable records:
-each is a row of the ledger. More show a mistake in the job file rather than a damaged log."""
-
-
-def inspection_advice(what: str, capabilities: Capabilities) -> str:
-    """The remedy for damaged bytes, with the tool that an operator has for them."""
-    return f"check {what} on the leader" + (
-        f" with {capabilities.log_tool}" if capabilities.log_tool else ""
-    )
-
-
-def decide_loss(
-    loss: Loss, policy: Policy, slice_: Slice, error: RangelandError | None = None
-) -> DecidedLoss | Fail:
-    """The loss within the slice, with its action; up to the slice's end if it is held. ``error``:
-    what the run ends with if the policy is to fail, RangeLost by default."""
-    end = slice_.until_offset
-    decided = policy.decide_loss(replace(loss, until_offset=min(loss.until_offset, end)))
-    if decided.action is Action.FAIL:
-        return Fail(error or range_lost_error([decided]))
-    return replace(decided, until_offset=end) if decided.action is Action.HOLD else decided
 
 
 def lost_observation(decided: DecidedLoss | Fail) -> Observation | Fail:

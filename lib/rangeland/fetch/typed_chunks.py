@@ -27,8 +27,8 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
     TopicField,
 )
 from rangeland.fetch.chunk_parts import classes_are_known, of_whole_entries, split
+from rangeland.fetch.loss_judgement import MAX_LOSSES, decide_loss
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
-from rangeland.fetch.slice_failures import MAX_LOSSES, decide_loss
 from rangeland.fetch.slice_state import Fail
 from rangeland.fetch.undecodable_rows import (
     TRANSFORM,
