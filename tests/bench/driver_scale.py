@@ -112,7 +112,7 @@ def go_through(partitions: int, slices: int, steps: Steps) -> None:
     proved = steps.measure("proof", lambda: prove(plan, receipts))
     files: list[EventFile] = steps.measure("files", lambda: event_files(results, plan))
     steps.measure("losses", lambda: losses_of(plan, receipts, 1))
-    landed = tuple(EventRange(o.range, o.counts, o.leader, o.rowless) for o in proved)
+    landed = tuple(EventRange(o.range, o.counts, o.address, o.rowless) for o in proved)
     outcome = OutcomeEvent(APPLICATION, "orders", 1, plan.hash, landed, tuple(files), 1)
     written = steps.measure("outcome as a row", lambda: _row(outcome))
     steps.measure("rows read", lambda: [from_row(r) for t in (entered, written) for r in t])

@@ -115,7 +115,7 @@ class _SliceDocument:
             from_offset=where.from_offset,
             until_offset=where.until_offset,
             counts=landed.counts or Counts(),
-            address=landed.leader or "",
+            address=landed.address or "",
             bytes_read=self.bytes_read,
             losses=losses,
             rowless=landed.rowless,
@@ -145,7 +145,7 @@ _RULES: dict[str, Any] = {
         OutcomeEvent: _IN_EVENT,
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,
-        EventRange: {"rowless": "gaps", "offsets_are_bytes": "in_bytes"},
+        EventRange: {"address": "leader", "rowless": "gaps", "offsets_are_bytes": "in_bytes"},
         Partition: {"number": "partition"},
         _SliceDocument: {
             "slice_index": "index",

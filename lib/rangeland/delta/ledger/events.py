@@ -39,7 +39,7 @@ class EventRange:
 
     range: Range
     counts: Counts | None = None
-    leader: str | None = None
+    address: str | None = None
     rowless: tuple[Interval, ...] | None = None
     offsets_are_bytes: bool = False
 

@@ -65,7 +65,7 @@ def find_offset(
         application=plan.application,
         sequence=plan.sequence,
         table_version=None if commit is None else commit.version,
-        leader=event_range.leader,
+        leader=event_range.address,
         landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
         range=event_range.range,
         earlier=tuple(p.plan_id for p, _ in landings[:-1]),

@@ -143,7 +143,7 @@ class TargetWriter:
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         if earlier_outcome is not None:
             attempt = earlier_outcome.attempt + 1
-            leaders = {e.range.partition: e.leader or "" for e in earlier_outcome.ranges}
+            leaders = {e.range.partition: e.address or "" for e in earlier_outcome.ranges}
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
         schema_ids = sum_by_key(pair for r in receipts.values() for pair in r.schema_ids)
