@@ -451,6 +451,22 @@ def test_each_shape_of_a_hop_is_a_type_of_the_library_or_of_arrow(heading: str) 
     assert named - known == set()
 
 
+DECISION = re.compile(r"^\| `([\w/]+)(?:\.\w+)?` \| (.+) \| `[\w/]+` \|$", re.MULTILINE)
+
+
+def test_what_decides_returns_a_shape_that_its_module_names() -> None:
+    table = docs.page("lib/README.md").partition("\n| decides | shape | asks |\n")[2]
+    table = table.partition("\n\n")[0]
+    rows = DECISION.findall(table)
+    assert len(rows) == table.count("\n") > 5
+    for module, shape in rows:
+        source = (LIBRARY / f"{module}.py").read_text(encoding="utf-8")
+        names = re.findall(r"`(\w+)`", shape)
+        assert names, module
+        for name in names:
+            assert re.search(rf"\b{name}\b", source), f"{module} has no {name}"
+
+
 def test_the_ten_changes_name_files_that_exist_in_three_packages_at_most() -> None:
     table = section("CONTRIBUTING.md", "Ten changes, and the files they touch")
     rows = re.findall(r"^\| (?!change|---)(.+?) \| (.+?) \| .+ \|$", table, re.MULTILINE)
