@@ -37,7 +37,11 @@ from rangeland.job import Job
 from rangeland.landing.execution import constraint_check
 from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.landing.execution.final_log_check import FinalLogCheck, LogsBefore, LogsChanged
-from rangeland.landing.execution.shared_reader import PlanToRead, RecordOutcome, SharedOutcome
+from rangeland.landing.execution.shared_reader_interface import (
+    PlanToRead,
+    RecordOutcome,
+    SharedOutcome,
+)
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.plan_surveys import PlanSurveys

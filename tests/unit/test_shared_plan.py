@@ -16,7 +16,7 @@ from rangeland.job_group import shared_plan
 from rangeland.job_group.lease import GroupLease
 from rangeland.job_group.shared_plan import SharedRead
 from rangeland.landing.execution.final_log_check import LogsBefore, LogsChanged
-from rangeland.landing.execution.shared_reader import PlanToRead, SharedOutcome
+from rangeland.landing.execution.shared_reader_interface import PlanToRead, SharedOutcome
 from rangeland.model import Counts, DataFile, Partition, Range, Slice
 from rangeland.planning.log_identity import Fingerprints, PartRead
 from rangeland.planning.slice_assignment import SliceOwners

@@ -11,7 +11,7 @@ from rangeland.errors import RangelandError
 from rangeland.job_group.lease import GroupLease, hold_lease
 from rangeland.job_group.offset_mirror import offsets_to_commit
 from rangeland.job_group.shared_plan import SharedRead
-from rangeland.landing.execution.shared_reader import SharedReader
+from rangeland.landing.execution.shared_reader_interface import SharedReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.ledger_history import recent_checkpoints
 from rangeland.model import Partition

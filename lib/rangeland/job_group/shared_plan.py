@@ -25,7 +25,7 @@ from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.job_group.lease import GroupLease
 from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.plan_settings import look_up_plan_settings
-from rangeland.landing.execution.shared_reader import PlanToRead, SharedOutcome
+from rangeland.landing.execution.shared_reader_interface import PlanToRead, SharedOutcome
 from rangeland.landing.execution.slice_tasks import FinishedTasks
 from rangeland.planning.file_proof import prove_files
 from rangeland.planning.proof import prove_part

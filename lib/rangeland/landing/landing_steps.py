@@ -36,7 +36,7 @@ from rangeland.landing.drafts.unfinished_plans import (
 )
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.execution.run_summary import result_of_plans
-from rangeland.landing.execution.shared_reader import SharedReader
+from rangeland.landing.execution.shared_reader_interface import SharedReader
 from rangeland.landing.execution.slice_tasks import wait_for_workers
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext

@@ -40,7 +40,7 @@ from rangeland.landing.execution.plan_ending import (
     give_up,
     has_landed_by_now,
 )
-from rangeland.landing.execution.shared_reader import SharedOutcome
+from rangeland.landing.execution.shared_reader_interface import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.repaired_offsets import check_can_be_replaced

@@ -12,7 +12,7 @@ from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.plan_ending import GivenUp, Superseded, give_up
-from rangeland.landing.execution.shared_reader import SharedOutcome
+from rangeland.landing.execution.shared_reader_interface import SharedOutcome
 from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read

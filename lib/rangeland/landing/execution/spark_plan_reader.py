@@ -18,7 +18,7 @@ from rangeland.landing.execution.final_log_check import (
     logs_changed_error,
 )
 from rangeland.landing.execution.plan_settings import look_up_log_settings, look_up_plan_settings
-from rangeland.landing.execution.shared_reader import (
+from rangeland.landing.execution.shared_reader_interface import (
     PlanToRead,
     RecordOutcome,
     SharedOutcome,
