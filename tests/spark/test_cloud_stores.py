@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ import pytest
 from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSettings
 from rangeland.delta.stores.azure_access import AzureSettings
 from rangeland.delta.stores.google_access import GoogleSettings
-from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.hadoop_settings import HadoopSettings
+from rangeland.delta.stores.store_access import StoreSettings, store_settings
 from rangeland.delta.stores.store_probe import foreign_entries, try_store
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.errors import TableRefused
@@ -161,6 +163,33 @@ def test_files_are_written_to_azure_with_the_accounts_key(azurite: Azurite) -> N
     assert "fs.azure" in caught.value.do
     with pytest.raises(TableRefused, match="ContainerNotFound"):
         written(StoreSettings(uri.replace(CONTAINER, "sea"), service))
+
+
+def test_files_are_written_to_azure_with_a_sas_token(azurite: Azurite) -> None:
+    token = azurite.sas_token()
+    conf = {
+        "fs.azure.account.auth.type": "SAS",
+        "fs.azure.sas.fixed.token": token,
+        "fs.azure.abfs.endpoint": azurite.address,
+        "fs.azure.always.use.https": "false",
+    }
+
+    def table(container: str) -> StoreSettings:
+        uri = f"abfs://{container}@{azurite.account}.dfs.core.windows.net/by token/orders"
+        hadoop = HadoopSettings(conf.get, conf.get, lambda _: {})
+        return store_settings(uri, hadoop, NotImplemented)
+
+    assert written(table(CONTAINER)) == list(range(COUNT))
+    with pytest.raises(TableRefused, match="ContainerNotFound") as absent:
+        written(table("sea"))
+    signature = token.rpartition("=")[2]
+    conf["fs.azure.sas.fixed.token"] = token.replace(signature, "d3Jvbmc%3D")
+    with pytest.raises(TableRefused, match=r"Authorization\w+|Authentication\w+") as refused:
+        written(table(CONTAINER))
+    for error in (absent.value, refused.value):
+        shown = "".join(traceback.format_exception(error))
+        assert "sig=" not in shown
+        assert signature not in shown
 
 
 def test_files_are_written_to_google_storage(google: GoogleEmulator) -> None:

@@ -67,7 +67,7 @@ def oauth(provider: str, **more: str) -> dict[str, str]:
         ),
         (
             {"fs.azure.account.auth.type": "SAS", "fs.azure.sas.fixed.token": "?sv=1&sig=s"},
-            AzureSettings("acme", sas_token="sv=1&sig=s"),
+            AzureSettings("acme", sas_token="?sv=1&sig=s"),
         ),
         (
             {
@@ -75,7 +75,7 @@ def oauth(provider: str, **more: str) -> dict[str, str]:
                 f"fs.azure.sas.fixed.token.lake.{HOST}": "sig=own",
                 f"fs.azure.sas.fixed.token.{HOST}": "sig=other",
             },
-            AzureSettings("acme", sas_token="sig=own"),
+            AzureSettings("acme", sas_token="?sig=own"),
         ),
         (
             oauth(

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.ledger_table import FOLDER as LEDGER_FOLDER
+from rangeland.delta.stores.store_errors import without_secrets
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed
 from rangeland.fleet.table_job import TableJob
@@ -136,12 +138,13 @@ def _in_folders(template: Job, spark: SparkSession) -> list[str]:
             if match is not None
         }
         ledgers = store.get_file_info(list(topics))
-    except OSError as error:
+    except (OSError, pa.ArrowException) as error:
+        shown = without_secrets(error)
         raise StorageFailed(
             f"could not list the tables of {template.sink.table}",
-            why=str(error),
+            why=str(shown),
             do="check that the tables' store is up, then run again",
-        ) from error
+        ) from shown
     return [topics[folder.path] for folder in ledgers if folder.type is not pafs.FileType.NotFound]
 
 

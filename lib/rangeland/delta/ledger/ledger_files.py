@@ -20,6 +20,7 @@ from rangeland.delta.ledger.event_keys import EventKey, key_of
 from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
 from rangeland.delta.parquet_files.data_files import open_parquet, write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, sync_file
+from rangeland.delta.stores.store_errors import as_own_errors, without_secrets
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile
@@ -66,14 +67,17 @@ class LedgerFiles:
                 size = sink.tell()
             sync_file(self._store, full)
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable_error(f"compacting the ledger {self.path}", error) from error
+            shown = without_secrets(error)
+            raise self._unreadable_error(f"compacting the ledger {self.path}", shown) from shown
         return DataFile(name, size, len(keys), stats_of(keys), wall_ms())
 
     def _dataset(self, paths: list[str]) -> pds.Dataset:
         return pds.dataset(paths, schema=SCHEMA, format="parquet", filesystem=self._store)
 
     def remove(self, file: DataFile) -> None:
-        self._store.delete_file(f"{self._root}/{file.path}")
+        full = f"{self._root}/{file.path}"
+        with as_own_errors(full):
+            self._store.delete_file(full)
 
     def keys_of(self, file: AddedFile) -> Iterator[EventKey]:
         """The keys of a file's events: from the statistics if this class wrote the file, otherwise
@@ -139,7 +143,8 @@ class LedgerFiles:
                 full, filesystem=self._store, columns=columns, partitioning=None, filters=filters
             ).to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable_error(f"could not read the ledger file {full}", error) from error
+            shown = without_secrets(error)
+            raise self._unreadable_error(f"could not read the ledger file {full}", shown) from shown
         return rows
 
     def events_in(self, paths: Iterable[str], kinds: Collection[str]) -> list[LedgerEvent]:
@@ -149,7 +154,8 @@ class LedgerFiles:
             table = self._dataset(full).to_table(filter=pds.field("event").isin([*kinds]))
             rows: list[dict[str, object]] = table.to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable_error(f"could not read the ledger {self.path}", error) from error
+            shown = without_secrets(error)
+            raise self._unreadable_error(f"could not read the ledger {self.path}", shown) from shown
         return [from_row(row) for row in rows]
 
     def _unreadable_error(self, what: str, error: Exception) -> RangelandError:

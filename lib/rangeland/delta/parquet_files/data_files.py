@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.delta.parquet_files.file_statistics import StatsCollector, has_bounds
 from rangeland.delta.parquet_files.partition_values import Values, folder, split, with_computed
 from rangeland.delta.stores.store_access import StoreSettings, has_folders, sync_file
-from rangeland.delta.stores.store_errors import store_error
+from rangeland.delta.stores.store_errors import as_own_errors
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.delta.table_schema.column_mapping import relabel_columns, stored_fields
 from rangeland.delta.table_schema.table_constraints import check_required_columns_are_filled
@@ -129,12 +130,8 @@ class FileWriter:
         if self._started:
             logger.debug("Removing uncommitted files", extra={"files": len(self._started)})
         for path in self._started:
-            try:
+            with as_own_errors(self._full(path)), suppress(FileNotFoundError):
                 self._store.delete_file(self._full(path))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise store_error(error, self._full(path)) from error
 
     # --- rows ---------------------------------------------------------------------------
 
@@ -196,12 +193,10 @@ class FileWriter:
         if not file.waiting:
             return False
         table = pa.Table.from_batches(file.waiting, schema=self._stored)
-        try:
+        with as_own_errors(self._full(file.path), table.nbytes):
             parquet = file.parquet or self._create(file, table)
             parquet.write_table(table, row_group_size=table.num_rows)
             size: int = file.sink.tell()
-        except OSError as error:
-            raise store_error(error, self._full(file.path), table.nbytes) from error
         file.stats.add(table)
         file.waiting = []
         file.waiting_bytes = 0
@@ -234,13 +229,11 @@ class FileWriter:
         del self._open[file.values]
         if file.parquet is None:
             return
-        try:
+        with as_own_errors(self._full(file.path)):
             file.parquet.close()
             size = file.sink.tell()
             file.sink.close()
             sync_file(self._store, self._full(file.path))
-        except OSError as error:
-            raise store_error(error, self._full(file.path)) from error
         fields = {"file": file.path, "rows": file.stats.rows, "bytes": size}
         logger.debug("Wrote a file", extra=fields)
         names = [column.key for column in self._layout.partition_by]
@@ -257,10 +250,8 @@ class FileWriter:
 
     def _sync_folders(self) -> None:
         for path in self._folders:
-            try:
+            with as_own_errors(path):
                 sync_file(self._store, path)
-            except OSError as error:
-                raise store_error(error, path) from error
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}"
@@ -276,14 +267,12 @@ def open_parquet(sink: Any, schema: pa.Schema, **settings: Any) -> pq.ParquetWri
 def write_whole_file(store: pafs.FileSystem, full: str, table: pa.Table) -> int:
     """Writes a Parquet file of one table, flushes it to disk if the store is local, and returns its
     size. Raises like ``FileWriter``."""
-    try:
+    with as_own_errors(full, table.nbytes):
         with store.open_output_stream(full) as sink:
             with open_parquet(sink, table.schema, compression="zstd") as parquet:
                 parquet.write_table(table)
             size: int = sink.tell()
         sync_file(store, full)
-    except OSError as error:
-        raise store_error(error, full, table.nbytes) from error
     return size
 
 

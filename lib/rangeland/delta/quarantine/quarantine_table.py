@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine.quarantine_writer import RECORD, SCHEMA, prefix_of
 from rangeland.delta.stores.store_access import StoreSettings
+from rangeland.delta.stores.store_errors import without_secrets
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.schema_evolution import evolve_schema
@@ -114,12 +115,13 @@ def _read(
         table = pq.read_table(full, columns=columns, filesystem=store, partitioning=None)
         return _rows(table if rows is None else table.take(rows))
     except (OSError, pa.ArrowException) as error:
+        shown = without_secrets(error)
         raise StorageFailed(
             f"could not read the quarantine {full}",
-            why=str(error),
+            why=str(shown),
             do="check that the table's store is up, then run again; if the file is damaged, "
             "restore it from a backup",
-        ) from error
+        ) from shown
 
 
 def _rows(table: pa.Table) -> list[dict[str, object]]:

@@ -21,7 +21,7 @@ from rangeland.clock import wall_ms
 from rangeland.decode.columns import HEADER
 from rangeland.delta.parquet_files.data_files import write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, has_folders
-from rangeland.delta.stores.store_errors import store_error
+from rangeland.delta.stores.store_errors import as_own_errors
 from rangeland.delta.table_schema.arrow_schema import UTC_MICROS
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import DamagedBytes, QuarantinedBytes, UndecodableRecords
@@ -132,21 +132,17 @@ class QuarantineWriter:
             return
         store, root = self._settings.table.open()
         for file in [file for files in self._files.values() for file in files]:
-            try:
+            with as_own_errors(file.path):
                 store.delete_file(f"{root}/{file.path}")
-            except OSError as error:
-                raise store_error(error, file.path) from error
 
     def _write(self, index: int) -> None:
         rows = self._rows.pop(index)
         self._sizes[index] = 0
         store, root = self._settings.table.open()
         name = f"part-{prefix_of(self._settings.plan)}-{uuid.uuid4()}.zstd.parquet"
-        try:
-            if has_folders(store):
+        if has_folders(store):
+            with as_own_errors(root):
                 store.create_dir(root, recursive=True)
-        except OSError as error:
-            raise store_error(error, root) from error
         size = write_whole_file(store, f"{root}/{name}", _table(rows))
         stats = f'{{"numRecords":{len(rows)}}}'
         file = DataFile(name, size, len(rows), stats, wall_ms())

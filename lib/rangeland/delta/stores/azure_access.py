@@ -142,7 +142,8 @@ class _Translation:
         provider = self._text(name)
         if provider and not provider.endswith(".FixedSASTokenProvider"):
             raise untranslatable_error(self.uri, name, provider, do=f"set {_SAS} instead")
-        return replace(reached, sas_token=self._secret(_SAS).removeprefix("?"))
+        # Arrow appends the token to a URL, so it has to be a query.
+        return replace(reached, sas_token="?" + self._secret(_SAS).removeprefix("?"))
 
     def _with_oauth(self, reached: AzureSettings) -> AzureSettings:
         provider = self._text(_PROVIDER)

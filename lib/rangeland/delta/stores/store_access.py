@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rangeland.delta.stores.azure_access import AzureSettings, azure_settings
@@ -24,6 +25,7 @@ from rangeland.delta.stores.google_access import GoogleSettings, google_settings
 from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.hdfs_access import HdfsSettings, hdfs_settings
 from rangeland.delta.stores.s3_access import S3Keys, S3Settings, s3_settings
+from rangeland.delta.stores.store_errors import without_secrets
 from rangeland.delta.stores.store_kinds import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import StorageFailed, TableRefused
@@ -46,12 +48,13 @@ class StoreSettings:
             if self.service is not None:
                 return self.service.open(where)
             return _open_path(where)
-        except (OSError, ValueError) as error:  # pa.ArrowInvalid is a ValueError
+        except (OSError, ValueError, pa.ArrowException) as error:
+            shown = without_secrets(error)
             raise StorageFailed(
                 f"could not open {self.uri}",
-                why=str(error),
+                why=str(shown),
                 do="check that the path is right and its store is up, then run again",
-            ) from error
+            ) from shown
 
 
 def has_folders(store: pafs.FileSystem) -> bool:

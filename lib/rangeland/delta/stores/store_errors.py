@@ -1,9 +1,17 @@
-"""Turns the failures of a store into errors of this library. Pure."""
+"""Turns the failures of a store into errors of this library, without secrets. Pure.
+
+Arrow repeats URLs in its messages, and a SAS token of Azure is part of them. A message with one is
+therefore neither shown nor kept as the cause of an error, which a traceback would print.
+"""
 
 from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
 
 from rangeland.errors import (
     WITH_ROOM,
@@ -19,7 +27,7 @@ _REFUSED_BY_STORE = {
     r"\b(ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_(ACCESS_KEY_ID|CLIENT_TOKEN_ID|SIGNATURE)"
     r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b": "Check that the keys in "
     f"fs.s3a.* {_MAY_WRITE}",
-    r"Azure Error: \[(Authentication|Authorization)\w*\]"
+    r"Azure Error: \[(Authentication|Authorization)\w*\]|\bBase64 encoded string"
     r"|\b(PERMISSION_DENIED|UNAUTHENTICATED)\b": "Check that the credentials in fs.azure.* or "
     f"fs.gs.* {_MAY_WRITE}",
     "ContainerNotFound": "Check the container's name, and create it if there is none",
@@ -30,19 +38,65 @@ NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
 """The numbers of errors for a path that goes through a file, or has too long a name or too many
 links."""
 
+_QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
+_SIGNATURE = re.compile(r"\bsig=[^\s&'\"]*")
+
+
+@contextmanager
+def as_own_errors(path: str, size_bytes: int = 0) -> Iterator[None]:
+    """Raises the failures of a store as ``store_error`` does."""
+    try:
+        with as_os_errors():
+            yield
+    except OSError as error:
+        raise store_error(error, path, size_bytes) from error
+
+
+@contextmanager
+def as_os_errors() -> Iterator[None]:
+    """Raises the failures of a store as OSError, without secrets. Arrow's client of Azure also
+    reports some as ArrowException itself, such as wrong credentials and answers that it cannot
+    parse; its subclasses are about data."""
+    try:
+        yield
+    except OSError as error:
+        shown = without_secrets(error)
+        if shown is error:
+            raise
+        raise shown from None
+    except pa.ArrowException as error:
+        if type(error) is not pa.ArrowException:
+            raise
+        raise OSError(_mask(str(error))) from None
+
+
+def without_secrets(error: Exception) -> Exception:
+    """The error itself if its text has no secrets, otherwise another one of its class."""
+    text = str(error)
+    if _mask(text) == text:
+        return error
+    if isinstance(error, OSError) and error.errno is not None:
+        return type(error)(error.errno, _mask(str(error.strerror)))
+    return type(error)(_mask(text))
+
+
+def _mask(text: str) -> str:
+    """The text without the queries of its URLs, and without signatures of Azure elsewhere."""
+    return _SIGNATURE.sub("sig=***", _QUERY.sub(r"\1", text))
+
 
 def impossible_path_error(error: OSError, path: str) -> JobFileError:
     """The error for a path at which there can never be a table, however often it is tried."""
     do = "name a folder in sink.table that a table can be made in"
     if error.errno == errno.ENAMETOOLONG:
         do += ", and in sink.partition_by no column with values too long for the name of a folder"
-    return JobFileError(f"{path} cannot be written", why=str(error), do=do)
+    return JobFileError(f"{path} cannot be written", why=_mask(str(error)), do=do)
 
 
 def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
     """The error to raise when a store fails to write ``size_bytes`` to ``path``."""
     what = f"could not write {path}"
-    reason = str(error)
+    reason = _mask(str(error))
     facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
     if error.errno in NO_FOLDER:
         return impossible_path_error(error, path)

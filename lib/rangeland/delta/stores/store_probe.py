@@ -16,11 +16,12 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rangeland.delta.stores.local_table_lock import LOCK_PATH, folder_error
 from rangeland.delta.stores.store_access import StoreSettings, has_folders
-from rangeland.delta.stores.store_errors import store_error
+from rangeland.delta.stores.store_errors import as_os_errors, as_own_errors
 from rangeland.errors import StorageFailed
 
 FOLDERS = ("", "_delta_log", "_rangeland", "_rangeland/ledger", "_rangeland/ledger/_delta_log")
@@ -32,7 +33,7 @@ def try_store(table: StoreSettings) -> None:
     JobFileError for a path where no table can be, and StorageFailed for failures that may be
     temporary."""
     store, root = table.open()
-    with _as_own_errors(root):
+    with _as_folder_errors(root):
         folders = _existing_folders(store, root) if has_folders(store) else [root]
     for folder in folders:
         _try_folder(store, folder, renames=has_folders(store))
@@ -44,10 +45,8 @@ def foreign_entries(table: StoreSettings) -> list[str]:
     """The entries of a folder that will become a table, apart from our own ledger. Empty if another
     writer has just created a table there."""
     store, root = table.open()
-    try:
+    with as_own_errors(root):
         infos = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
-    except OSError as error:
-        raise store_error(error, root) from error
     names = {info.base_name for info in infos}
     return [] if "_delta_log" in names else sorted(names - {"_rangeland"})
 
@@ -80,7 +79,7 @@ def _try_folder(store: pafs.FileSystem, folder: str, *, renames: bool) -> None:
     path = posixpath.join(folder, f".rangeland-check-{uuid.uuid4()}")
     files = [path]
     try:
-        with _as_own_errors(path):
+        with _as_folder_errors(path):
             with store.open_output_stream(path) as sink:
                 sink.write(CONTENT)
             if renames:
@@ -94,7 +93,7 @@ def _try_folder(store: pafs.FileSystem, folder: str, *, renames: bool) -> None:
             files.clear()
     finally:
         for name in files:
-            with suppress(OSError):
+            with suppress(OSError, pa.ArrowException):
                 store.delete_file(name)
     if content != CONTENT:
         raise StorageFailed(
@@ -122,8 +121,9 @@ def _try_lock_file(path: str) -> None:
 
 
 @contextmanager
-def _as_own_errors(path: str) -> Iterator[None]:
+def _as_folder_errors(path: str) -> Iterator[None]:
     try:
-        yield
+        with as_os_errors():
+            yield
     except OSError as error:
         raise folder_error(error, path, len(CONTENT)) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from rangeland.delta.stores.store_access import StoreSettings
-from rangeland.delta.stores.store_errors import store_error
+from rangeland.delta.stores.store_errors import as_own_errors
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.delta.table_schema.column_mapping import (
     HIGHEST_ID_PROPERTY,
@@ -247,12 +248,13 @@ def _lacked_columns(
 def _schema_in(store: pafs.FileSystem, path: str) -> pa.Schema | None:
     """The schema of a Parquet file, None if it is gone: that is found under the table's lock."""
     try:
-        with store.open_input_file(path) as source:
+        with (
+            as_own_errors(path),
+            suppress(FileNotFoundError),
+            store.open_input_file(path) as source,
+        ):
             return pq.read_schema(source)
-    except FileNotFoundError:
         return None
-    except OSError as error:
-        raise store_error(error, path) from error
     except pa.ArrowInvalid as error:
         raise StorageFailed(
             f"could not read the prepared file {path}",
@@ -296,10 +298,8 @@ def gone_files(table: StoreSettings, files: Sequence[DataFile | AddedFile]) -> t
     """The paths, relative to the table, of files that are missing or have another size."""
     store, root = table.open()
     paths = [f"{root}/{file.path}" for file in files]
-    try:
+    with as_own_errors(root):
         infos = store.get_file_info(paths)
-    except OSError as error:
-        raise store_error(error, root) from error
     return tuple(
         file.path
         for file, info in zip(files, infos, strict=True)
