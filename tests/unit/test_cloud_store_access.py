@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rangeland.delta.stores.azure_access import AzureSettings
 from rangeland.delta.stores.google_access import GoogleSettings
 from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.hdfs_access import HdfsSettings
+from rangeland.delta.stores.process_environment import environment_of
 from rangeland.delta.stores.s3_access import S3Keys
 from rangeland.delta.stores.store_access import Service, StoreSettings, has_folders, store_settings
 from rangeland.delta.stores.store_errors import store_error
@@ -285,6 +287,27 @@ def test_google_credentials_are_on_disk_only_while_a_client_is_made(
     assert (opened, path, text, mode) == ("client", "lake/orders", "{}", 0o600)
     assert not file.exists()
     assert "GOOGLE_APPLICATION_CREDENTIALS" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("uri", "found", "client", "variable"),
+    [
+        (AZURE, AzureSettings("acme"), "AzureFileSystem", "AZURE_CLIENT_ID"),
+        (GOOGLE, GoogleSettings(), "GcsFileSystem", "GOOGLE_APPLICATION_CREDENTIALS"),
+    ],
+)
+def test_a_client_never_finds_the_credentials_of_another_in_its_environment(
+    monkeypatch: pytest.MonkeyPatch, uri: str, found: Service, client: str, variable: str
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    seen: list[str | None] = []
+    monkeypatch.setattr(pafs, client, lambda *_, **__: seen.append(os.environ.get(variable)))
+    opening = threading.Thread(target=StoreSettings(uri, found).open)
+    with environment_of([(variable, "of another store")]):
+        opening.start()
+        opening.join(0.2)  # it has to wait until this block ends
+    opening.join()
+    assert seen == [None]
 
 
 # --- HDFS and others -----------------------------------------------------------------------

@@ -58,7 +58,8 @@ class GoogleSettings:
 
     def open(self, where: TablePath) -> tuple[pafs.FileSystem, str]:
         if self.credentials is None:
-            return self._open_gcs(), where.key
+            with environment_of([]):
+                return self._open_gcs(), where.key
         with tempfile.NamedTemporaryFile("w", prefix="rangeland-", suffix=".json") as file:
             file.write(self.credentials)  # only this user can read the file
             file.flush()
