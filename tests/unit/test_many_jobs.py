@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rangeland.cli import command_line
-from rangeland.cli.many_jobs import ManyJobs, load_jobs
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.many_jobs import ManyJobs, _session, load_jobs
 from rangeland.cluster_access import broker_check
 from rangeland.errors import JobFileError, Unreachable, UsageError
 from rangeland.fleet import topic_jobs
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.table_job import TableJob
 from rangeland.job.command_line_overrides import load_job
+from rangeland.spark import spark_session
 
 
 def write(folder: Path, name: str, table: str = "lake/t", topics: str = "[t]") -> Path:
@@ -163,3 +166,43 @@ def test_the_topics_of_a_list_are_known_without_the_cluster(
 
 def _never(*_: object, **__: object) -> None:
     raise AssertionError("nobody should ask for this")
+
+
+@pytest.mark.parametrize(
+    ("tables", "stores"),
+    [
+        (["lake/t"], []),
+        (["lake/t", "abfss://c@a.dfs.core.windows.net/t"], ["hadoop-azure"]),
+        (["lake/t", "gs://b/t"], ["hadoop-gcp"]),
+        (["s3a://b/t", "abfss://c@a.dfs.core.windows.net/t"], ["hadoop-azure", "hadoop-aws"]),
+        (["s3a://b/t", "s3://b/u"], ["hadoop-aws"]),
+    ],
+)
+def test_a_session_for_many_jobs_has_the_jars_for_all_their_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: list[str], stores: list[str]
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(spark_session, "jar_files", lambda jars: [Path(jars.name)])
+    monkeypatch.setattr(spark_session, "find_java", lambda _: Path("java"))
+    monkeypatch.setattr(
+        spark_session,
+        "open_deferred",
+        lambda _, tables, **__: started.append(spark_session.local_settings(tables)["spark.jars"]),
+    )
+    for ordered in (tables, tables[::-1]):
+        paths = [write(tmp_path, f"j{at}", table) for at, table in enumerate(ordered)]
+        jobs = load_jobs([tmp_path, *paths], load_job)
+        assert isinstance(jobs, ManyJobs)
+        _session(CommandOutput(["run"], sys.stdout), jobs)
+        _, *others = started.pop().split(",")
+        assert [name.rpartition("-")[0] for name in others] == stores
+
+
+def test_a_jar_that_two_stores_need_is_in_the_session_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark reports an error for a second file of the same name."""
+    monkeypatch.setattr(spark_session, "jar_files", lambda jars: [Path(jars.name, "http.jar")])
+    monkeypatch.setattr(spark_session, "find_java", lambda _: Path("java"))
+    tables = ["s3a://b/t", "abfss://c@a.dfs.core.windows.net/t"]
+    assert spark_session.local_settings(tables)["spark.jars"].count("http.jar") == 1

@@ -162,9 +162,6 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
 
 def _session(output: CommandOutput, many: ManyJobs) -> SparkSession:
     """One session for all, in which the Spark jobs of different tables share the cores fairly."""
-    from rangeland.delta.stores.store_kinds import S3_SCHEMES, scheme_of
-
     tables = [file.job.sink.table for file in many.files]
-    on_s3 = next((table for table in tables if scheme_of(table) in S3_SCHEMES), tables[0])
     names = sorted({file.job.name for file in many.files})
-    return start_spark(output, ", ".join(names)[:100], on_s3, {"spark.scheduler.mode": "FAIR"})
+    return start_spark(output, ", ".join(names)[:100], tables, {"spark.scheduler.mode": "FAIR"})

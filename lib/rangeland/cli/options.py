@@ -197,21 +197,24 @@ def spark_for(output: CommandOutput, job: Job, *, asks_brokers: bool = False) ->
         output.progress().step(f"asking {job.source.where} for leaders")
         check_brokers_answer(job)
 
-    return start_spark(output, job.name, job.sink.table)
+    return start_spark(output, job.name, [job.sink.table])
 
 
 def start_spark(
-    output: CommandOutput, name: str, table: str, settings: Mapping[str, str] | None = None
+    output: CommandOutput,
+    name: str,
+    tables: Sequence[str],
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Starts Spark under this name, for a table. Meanwhile imports the other modules that commands
-    need: pyarrow alone takes about a second."""
+    """Starts Spark under this name, for these tables. Meanwhile imports the other modules that
+    commands need: pyarrow alone takes about a second."""
     from rangeland.spark.spark_session import open_deferred
 
     output.progress().step("starting Spark")
     return open_deferred(
         f"rangeland {name}",
         settings=settings,
-        table=table,
+        tables=tables,
         meanwhile=functools.partial(import_module, "rangeland.run"),
         makes_archive=output.writes,
     )

@@ -63,11 +63,11 @@ def open_spark(
     table: str = "",
     makes_archive: bool = False,
 ) -> SparkSession:
-    """The active session, or a new one with ``settings`` over the defaults, and with the jars for a
-    ``table`` on S3. ``makes_archive``: its JVM may write an archive of its classes when it ends.
-    Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars cannot be
-    fetched."""
-    session = open_deferred(app_name, settings, table=table, makes_archive=makes_archive)
+    """The active session, or a new one with ``settings`` over the defaults, and with the jars for
+    the store of a ``table``. ``makes_archive``: its JVM may write an archive of its classes when it
+    ends. Raises UsageError if Java or Delta is missing, and what ``jar_files`` raises if jars
+    cannot be fetched."""
+    session = open_deferred(app_name, settings, tables=[table], makes_archive=makes_archive)
     return session.session if isinstance(session, DeferredSession) else session
 
 
@@ -75,13 +75,13 @@ def open_deferred(
     app_name: str,
     settings: Mapping[str, str] | None = None,
     *,
-    table: str = "",
+    tables: Sequence[str] = (),
     meanwhile: Callable[[], object] = lambda: None,
     makes_archive: bool = False,
 ) -> SparkSession:
-    """Like ``open_spark``, but a new session on this machine is a ``DeferredSession``, which starts
-    only what a command uses. The new JVM starts while ``meanwhile`` runs, and is ended if that
-    fails."""
+    """Like ``open_spark``, but for many tables, and a new session on this machine is a
+    ``DeferredSession``, which starts only what a command uses. The new JVM starts while
+    ``meanwhile`` runs, and is ended if that fails."""
     active = _active_session()
     if active is not None:
         return with_delta(active)
@@ -89,7 +89,7 @@ def open_deferred(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _is_submitted():
         return _submitted_session(app_name)
-    conf = {**local_settings(table), **(settings or {})}
+    conf = {**local_settings(tables), **(settings or {})}
     class_path = _class_path(conf)
     options = _archive_options(conf, class_path, makes_archive)
     with JvmStart() as starting:
@@ -206,14 +206,15 @@ def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def local_settings(table: str = "") -> dict[str, str]:
+def local_settings(tables: Sequence[str] = ()) -> dict[str, str]:
     """Settings of a local session: with Delta from our own cache of jars, so that nothing has to be
     resolved at the start, and with little logging by the JVM."""
     spark = installed_spark()
     find_java(spark.support.java)
     quiet = Path(__file__).with_name("log4j2.properties")
     options = f"-Dlog4j2.configurationFile={quiet.as_uri()}" if quiet.is_file() else ""
-    jars = [spark.delta.jars, *_store_jars(scheme_of(table), spark)]
+    sets = [spark.delta.jars, *_store_jars(tables, spark)]
+    jars = {jar.name: jar for one in sets for jar in jar_files(one)}  # some are in several sets
     return {
         **DEFAULTS,
         "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
@@ -224,24 +225,29 @@ def local_settings(table: str = "") -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": options,
-        "spark.jars": ",".join(str(jar) for one in jars for jar in jar_files(one)),
+        "spark.jars": ",".join(map(str, jars.values())),
     }
 
 
-def _store_jars(scheme: str, spark: InstalledSpark) -> list[JarSet]:
-    """The set of jars with Hadoop's file system for a store, if Spark does not bring it."""
-    if scheme not in HADOOP_PACKAGES:
-        return []
-    store, artifact = HADOOP_PACKAGES[scheme]
+def _store_jars(tables: Sequence[str], spark: InstalledSpark) -> list[JarSet]:
+    """The sets of jars with Hadoop's file systems for the stores of these tables, if Spark does not
+    bring them."""
+    schemes = {scheme_of(table) for table in tables} & HADOOP_PACKAGES.keys()
+    packages = sorted({HADOOP_PACKAGES[scheme] for scheme in schemes})
+    return [_hadoop_jars(store, artifact, spark) for store, artifact in packages]
+
+
+def _hadoop_jars(store: str, artifact: str, spark: InstalledSpark) -> JarSet:
     name = f"{artifact}-{spark.hadoop}"
     if name not in LIBRARY_JARS:
+        older = " (from Hadoop 3.5 on; before, Google's gcs-connector)"
         raise UsageError(
             f"a local session of Spark {spark.version} has no jars for tables on {store}",
             why=f"Rangeland only knows those for Spark {NEWEST.spark}",
             do=f"start it with spark-submit --packages org.apache.hadoop:{artifact}:{spark.hadoop}"
-            + (" (from Hadoop 3.5 on; before, Google's gcs-connector)" if scheme == "gs" else ""),
+            + (older if artifact == "hadoop-gcp" else ""),
         )
-    return [LIBRARY_JARS[name]]
+    return LIBRARY_JARS[name]
 
 
 def with_delta(session: SparkSession) -> SparkSession:
