@@ -22,8 +22,8 @@ from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.store_access import StoreSettings, store_settings
 from rangeland.delta.stores.store_errors import (
     as_own_errors,
+    masked_error,
     store_error,
-    without_secrets,
 )
 from rangeland.delta.stores.store_probe import foreign_entries, try_store
 from rangeland.delta.table_metadata import TableLayout
@@ -151,16 +151,16 @@ def test_queries_and_signatures_are_cut_from_what_a_store_says(said: str, shown:
     error = store_error(OSError(said), "data/t")
     assert shown in error.why
     assert "TOP" not in str(error)
-    assert shown in str(without_secrets(OSError(said)))
+    assert shown in str(masked_error(OSError(said)))
 
 
 def test_an_error_without_secrets_keeps_its_kind() -> None:
     plain = FileNotFoundError(2, "no such file", "a")
-    assert without_secrets(plain) is plain
-    masked = without_secrets(FileNotFoundError(2, "nothing at http://a/b?sig=TOP"))
+    assert masked_error(plain) is plain
+    masked = masked_error(FileNotFoundError(2, "nothing at http://a/b?sig=TOP"))
     assert isinstance(masked, FileNotFoundError)
     assert (masked.errno, masked.strerror) == (2, "nothing at http://a/b")
-    assert isinstance(without_secrets(pa.ArrowInvalid("http://a?sig=TOP")), pa.ArrowInvalid)
+    assert isinstance(masked_error(pa.ArrowInvalid("http://a?sig=TOP")), pa.ArrowInvalid)
 
 
 def test_an_error_about_data_is_not_the_stores() -> None:

@@ -19,7 +19,7 @@ import pyarrow.fs as pafs
 
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.ledger_table import FOLDER as LEDGER_FOLDER
-from rangeland.delta.stores.store_errors import without_secrets
+from rangeland.delta.stores.store_errors import masked_error
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed
 from rangeland.fleet.table_job import TableJob
@@ -139,7 +139,7 @@ def _in_folders(template: Job, spark: SparkSession) -> list[str]:
         }
         ledgers = store.get_file_info(list(topics))
     except (OSError, pa.ArrowException) as error:
-        shown = without_secrets(error)
+        shown = masked_error(error)
         raise StorageFailed(
             f"could not list the tables of {template.sink.table}",
             why=str(shown),

@@ -20,7 +20,7 @@ from rangeland.delta.ledger.event_keys import EventKey, key_of
 from rangeland.delta.ledger.events import LedgerEvent, PlanEvent
 from rangeland.delta.parquet_files.data_files import open_parquet, write_whole_file
 from rangeland.delta.stores.store_access import StoreSettings, sync_file
-from rangeland.delta.stores.store_errors import as_own_errors, without_secrets
+from rangeland.delta.stores.store_errors import as_own_errors, masked_error
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile
@@ -67,7 +67,7 @@ class LedgerFiles:
                 size = sink.tell()
             sync_file(self._store, full)
         except (OSError, pa.ArrowException) as error:
-            shown = without_secrets(error)
+            shown = masked_error(error)
             raise self._unreadable_error(f"compacting the ledger {self.path}", shown) from shown
         return DataFile(name, size, len(keys), stats_of(keys), wall_ms())
 
@@ -143,7 +143,7 @@ class LedgerFiles:
                 full, filesystem=self._store, columns=columns, partitioning=None, filters=filters
             ).to_pylist()
         except (OSError, pa.ArrowException) as error:
-            shown = without_secrets(error)
+            shown = masked_error(error)
             raise self._unreadable_error(f"could not read the ledger file {full}", shown) from shown
         return rows
 
@@ -154,7 +154,7 @@ class LedgerFiles:
             table = self._dataset(full).to_table(filter=pds.field("event").isin([*kinds]))
             rows: list[dict[str, object]] = table.to_pylist()
         except (OSError, pa.ArrowException) as error:
-            shown = without_secrets(error)
+            shown = masked_error(error)
             raise self._unreadable_error(f"could not read the ledger {self.path}", shown) from shown
         return [from_row(row) for row in rows]
 

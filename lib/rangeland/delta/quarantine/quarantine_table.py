@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine.quarantine_writer import RECORD, SCHEMA, prefix_of
 from rangeland.delta.stores.store_access import StoreSettings
-from rangeland.delta.stores.store_errors import without_secrets
+from rangeland.delta.stores.store_errors import masked_error
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.schema_evolution import evolve_schema
@@ -115,7 +115,7 @@ def _read(
         table = pq.read_table(full, columns=columns, filesystem=store, partitioning=None)
         return _rows(table if rows is None else table.take(rows))
     except (OSError, pa.ArrowException) as error:
-        shown = without_secrets(error)
+        shown = masked_error(error)
         raise StorageFailed(
             f"could not read the quarantine {full}",
             why=str(shown),

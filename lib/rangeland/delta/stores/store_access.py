@@ -25,7 +25,7 @@ from rangeland.delta.stores.google_access import GoogleSettings, google_settings
 from rangeland.delta.stores.hadoop_settings import HadoopSettings
 from rangeland.delta.stores.hdfs_access import HdfsSettings, hdfs_settings
 from rangeland.delta.stores.s3_access import S3Keys, S3Settings, s3_settings
-from rangeland.delta.stores.store_errors import without_secrets
+from rangeland.delta.stores.store_errors import masked_error
 from rangeland.delta.stores.store_kinds import AZURE_SCHEMES, HDFS_SCHEMES, S3_SCHEMES
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import StorageFailed, TableRefused
@@ -49,7 +49,7 @@ class StoreSettings:
                 return self.service.open(where)
             return _open_path(where)
         except (OSError, ValueError, pa.ArrowException) as error:
-            shown = without_secrets(error)
+            shown = masked_error(error)
             raise StorageFailed(
                 f"could not open {self.uri}",
                 why=str(shown),

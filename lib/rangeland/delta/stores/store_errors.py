@@ -60,7 +60,7 @@ def as_os_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        shown = without_secrets(error)
+        shown = masked_error(error)
         if shown is error:
             raise
         raise shown from None
@@ -70,7 +70,7 @@ def as_os_errors() -> Iterator[None]:
         raise OSError(_mask(str(error))) from None
 
 
-def without_secrets(error: Exception) -> Exception:
+def masked_error(error: Exception) -> Exception:
     """The error itself if its text has no secrets, otherwise another one of its class."""
     text = str(error)
     if _mask(text) == text:
