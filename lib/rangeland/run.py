@@ -80,13 +80,18 @@ def preview(
     job: Job, spark: SparkSession, progress: Progress, kind: PlanKind = PlanKind.RUN
 ) -> PlanPreview:
     """Previews what a run, or a backfill of this kind, would do now. Writes nothing."""
-    context = open_landing(job, spark, progress, kind)
+    return preview_plan(open_landing(job, spark, progress, kind))
+
+
+def preview_plan(context: LandingContext) -> PlanPreview:
+    """Previews the next plan of the command's kind."""
+    job = context.job
     draft, unfinished = LandingSteps(context).preview()
     return PlanPreview(
         draft=draft,
         table=job.sink.table,
         logs=tuple(context.surveys.last.logs.values()),
-        tasks=len(tasks_of(job, spark, draft.plan.slices)),
+        tasks=len(tasks_of(job, context.spark, draft.plan.slices)),
         unfinished_plans=plans_to_finish(job, unfinished),
         seconds=time.monotonic() - context.began_at,
         speed=context.surveys.speed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,12 +13,20 @@ from rangeland.cluster_access.cluster_lookup import cluster_of_brokers, look_up_
 from rangeland.errors import Conflict, RangelandError, StorageFailed, Unreachable
 from rangeland.fleet import fleet_run, shared_survey
 from rangeland.fleet.fleet_result import FleetResult, JobResult
-from rangeland.fleet.fleet_run import Fleet, NoJobsProgress, mirror_checkpoints, run_all
+from rangeland.fleet.fleet_run import (
+    Fleet,
+    NoJobsProgress,
+    mirror_checkpoints,
+    preview_job,
+    run_all,
+)
 from rangeland.fleet.shared_survey import SharedSurveys
 from rangeland.fleet.table_job import TableJob
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.planning.plan_kind import PlanKind
+from rangeland.progress_events import NoProgress
 from rangeland.results import RunResult
 from rangeland.survey.survey_request import SurveyRequest
 
@@ -41,9 +50,13 @@ class Session:
     def __init__(self) -> None:
         self.surveyed: list[tuple[str, ...]] = []
         self.landed: list[str] = []
+        self.topics: tuple[str, ...] = ()
+        """The topics that have landed."""
 
-    def open_landing(self, job: Job, spark: Any, progress: Any, kind: Any, survey_of: Any) -> Any:
-        position = SimpleNamespace(topics=(), checkpoint={})
+    def open_landing(
+        self, job: Job, spark: Any, progress: Any, kind: Any, survey_of: Any = None
+    ) -> Any:
+        position = SimpleNamespace(topics=self.topics, checkpoint={})
         return SimpleNamespace(
             job=job,
             survey_of=survey_of,
@@ -132,6 +145,26 @@ def test_a_job_of_unknown_size_is_run(session: Session, monkeypatch: pytest.Monk
     monkeypatch.setattr(fleet_run.OpenedJob, "offsets_to_read", offsets_to_read)
     assert session.run("a", "b").exit_code == 0
     assert session.landed == ["a", "b"]
+
+
+def test_a_table_with_another_topic_is_neither_landed_in_nor_planned_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_run, "preview_plan", lambda context: context.job.name)
+    found = replace(table_job("a"), template=table_job("a").job)
+    for topics in ((), ("t",)):
+        session.topics = topics
+        assert preview(found) == "a"
+    session.topics = ("older", "t")
+    with pytest.raises(Conflict, match="lake/a has older, not t"):
+        preview(found)
+    (result,) = run_all(Fleet((found,)), cast(Any, None), NoJobsProgress()).jobs
+    assert isinstance(result.error, Conflict)
+    assert session.landed == []
+
+
+def preview(found: TableJob) -> object:
+    return preview_job(found, cast(Any, None), NoProgress(), PlanKind.RUN)
 
 
 # --- the group of a template ----------------------------------------------------------------

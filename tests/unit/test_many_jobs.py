@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.many_jobs import ManyJobs, _session, load_jobs
 from rangeland.cluster_access import broker_check
 from rangeland.errors import JobFileError, Unreachable, UsageError
-from rangeland.fleet import topic_jobs
+from rangeland.fleet import fleet_run, topic_jobs
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.table_job import TableJob
 from rangeland.job.command_line_overrides import load_job
@@ -166,6 +167,25 @@ def test_the_topics_of_a_list_are_known_without_the_cluster(
 
 def _never(*_: object, **__: object) -> None:
     raise AssertionError("nobody should ask for this")
+
+
+def test_a_topic_whose_table_has_another_one_is_not_planned_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As ``run`` refuses it: ``apply`` would land what is in the plan."""
+    position = SimpleNamespace(topics=("older",))
+    history = SimpleNamespace(position=lambda _: position)
+    context = SimpleNamespace(target=SimpleNamespace(history=history))
+    monkeypatch.setattr(fleet_run, "open_landing", lambda *_: context)
+    monkeypatch.setattr("rangeland.run.preview", _never)
+    monkeypatch.setattr(broker_check, "find_unreachable", lambda jobs: [None for _ in jobs])
+    monkeypatch.setattr("rangeland.spark.spark_session.open_deferred", lambda *_, **__: None)
+    file = str(write(tmp_path, "a", "lake/{topic}"))
+    plans = tmp_path / "plans"
+    assert command_line.main(["plan", file, "--out", str(plans), "--json"]) == 73
+    (answer,) = json.loads(capfd.readouterr().out)["jobs"]
+    assert (answer["error"], answer["table"]) == ("Conflict", "lake/t")
+    assert list(plans.iterdir()) == []
 
 
 @pytest.mark.parametrize(

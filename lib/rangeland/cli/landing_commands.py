@@ -239,8 +239,18 @@ def _preview(
 
         folder = PlanFolder(out) if out is not None and are_many else None
 
+        def preview_table(
+            table_job: TableJob, spark: SparkSession, progress: Progress
+        ) -> PlanPreview:
+            if table_job.template is None:
+                return preview(table_job.job, spark, progress, kind)
+
+            from rangeland.fleet.fleet_run import preview_job
+
+            return preview_job(table_job, spark, progress, kind)
+
         def work(table_job: TableJob, spark: SparkSession, progress: Progress) -> PlanPreview:
-            result = preview(table_job.job, spark, progress, kind)
+            result = preview_table(table_job, spark, progress)
             if folder is not None:
                 folder.write(table_job.name, result, table_job.text)
                 written.append(table_job.name)

@@ -30,9 +30,9 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.model import Partition
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.progress_events import NoProgress
-from rangeland.results import RunResult
-from rangeland.run import land_plans, open_landing
+from rangeland.progress_events import NoProgress, Progress
+from rangeland.results import PlanPreview, RunResult
+from rangeland.run import land_plans, open_landing, preview_plan
 from rangeland.spark.spark_errors import unexpected_error
 from rangeland.survey.survey_request import SurveyRequest
 
@@ -240,6 +240,16 @@ def open_job(
         _check_only_its_topic_has_landed(table_job, position.topics)
     request = context.surveys.request_for_plan(position)
     return OpenedJob(table_job, context, position, ticket, request)
+
+
+def preview_job(
+    table_job: TableJob, spark: SparkSession, progress: Progress, kind: PlanKind
+) -> PlanPreview:
+    """Previews the plan of a template's topic. Raises Conflict where ``open_job`` does."""
+    context = open_landing(table_job.job, spark, progress, kind)
+    position = context.target.history.position(table_job.job.application)
+    _check_only_its_topic_has_landed(table_job, position.topics)
+    return preview_plan(context)
 
 
 @dataclass(frozen=True, slots=True)
