@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 
 from tests.simulation.world import World
 
+LOG = "/_delta_log"
 ROW_BYTES = 100
 
 
@@ -77,9 +78,13 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class FileInfo:
-    base_name: str
+    path: str
     type: pafs.FileType
     size: int
+
+    @property
+    def base_name(self) -> str:
+        return self.path.rpartition("/")[2]
 
 
 class Sink:
@@ -149,16 +154,17 @@ class MemoryStore:
         return [self._info(path) for path in wanted]
 
     def _info(self, path: str) -> FileInfo:
-        name, found = path.rpartition("/")[2], self.files.get(path)
-        if found is None:
-            return FileInfo(name, pafs.FileType.NotFound, -1)
-        return FileInfo(name, pafs.FileType.File, found.size)
+        found = self.files.get(path)
+        if found is not None:
+            return FileInfo(path, pafs.FileType.File, found.size)
+        is_log = path.endswith(LOG) and path.removesuffix(LOG) in self.folders
+        return FileInfo(path, pafs.FileType.Directory if is_log else pafs.FileType.NotFound, -1)
 
     def _listed(self, folder: str) -> list[FileInfo]:
         start = folder.rstrip("/") + "/"
-        paths = [*self.files, *(f"{root}/_delta_log/0" for root in self.folders)]
+        paths = [*self.files, *(f"{root}{LOG}/0" for root in self.folders)]
         names = {path[len(start) :].partition("/")[0] for path in paths if path.startswith(start)}
-        return [FileInfo(name, pafs.FileType.Directory, 0) for name in sorted(names)]
+        return [FileInfo(start + name, pafs.FileType.Directory, 0) for name in sorted(names)]
 
     def read(self, path: str) -> StoredFile:
         self._point("store.read", path)

@@ -26,6 +26,7 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
+from rangeland.fleet import topic_jobs
 from rangeland.landing import landing_steps
 from rangeland.landing.audit import removed_and_unknown_rows, table_rows
 from rangeland.landing.execution import slice_tasks
@@ -176,7 +177,8 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield compaction, "MANY", 5
     yield compaction, "NEWEST", 2
     yield StoreSettings, "open", _opened
-    yield table_location, "DeltaKernel", SimulatedKernel
+    for module in (table_location, topic_jobs):
+        yield module, "DeltaKernel", SimulatedKernel
     yield target_writer, "ThreadPoolExecutor", InlinePool
     yield broker_connection, "Stream", _stream
     threads = SimpleNamespace(Condition=Condition, Event=Event, Thread=spark.InlineThread)

@@ -13,9 +13,9 @@ import pytest
 from rangeland.cli import command_line
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.many_jobs import ManyJobs, _session, load_jobs
-from rangeland.cluster_access import broker_check
+from rangeland.cluster_access import broker_check, job_survey
 from rangeland.errors import JobFileError, Unreachable, UsageError
-from rangeland.fleet import fleet_run, topic_jobs
+from rangeland.fleet import fleet_run
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.table_job import TableJob
 from rangeland.job.command_line_overrides import load_job
@@ -160,9 +160,9 @@ def test_a_table_is_surely_new_only_where_its_folder_can_be_looked_for(
 def test_the_topics_of_a_list_are_known_without_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_jobs, "survey_of", _never)
+    monkeypatch.setattr(job_survey, "look_up_cluster", _never)
     job, _ = load_job(write(tmp_path, "a", "lake/{topic}", "[x, y]"))
-    assert topic_jobs.topics_of(job) == ("x", "y")
+    assert job_survey.topics_of(job) == ("x", "y")
 
 
 def _never(*_: object, **__: object) -> None:

@@ -43,7 +43,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
 from rangeland.survey import cluster_survey as surveys
-from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.cluster_survey import find_topics, take_survey
 from rangeland.survey.metadata_lookup import ask_metadata
 from rangeland.survey.survey_confirmation import merge_surveys, suspicions
 from rangeland.survey.survey_request import SurveyRequest
@@ -248,6 +248,25 @@ def test_a_new_topic_that_one_broker_has_not_heard_of_is_found_at_the_other() ->
 
     survey, _ = surveyed(stale, {})
     assert set(survey.logs) == {P0, P1}
+
+
+def found_topics(cluster: Cluster) -> tuple[str, ...]:
+    return find_topics(cast(ConnectionPool, cluster), "t.*")
+
+
+def test_to_find_the_topics_of_a_pattern_nobody_is_asked_for_leaders_or_offsets() -> None:
+    leaderless = {"t": replace(topics()["t"], leaders={P0: Leader(None)})}
+    cluster = Cluster(always(leaderless, "topics"))
+    assert found_topics(cluster) == ("t",)
+    assert cluster.asked == [(B1, "topics")]
+
+
+def test_a_broker_that_knows_no_topic_of_a_pattern_is_not_believed_alone() -> None:
+    cluster = Cluster(once({}, "topics"))
+    assert found_topics(cluster) == ("t",)
+    assert cluster.asked == [(B1, "topics"), (B2, "topics")]
+    with pytest.raises(JobFileError, match="asked twice, with metadata from b1:9092 and b2:9092"):
+        found_topics(Cluster(always({}, "topics")))
 
 
 def test_a_suspicion_is_asked_again_although_a_topic_was_unknown_before() -> None:

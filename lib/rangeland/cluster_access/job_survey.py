@@ -8,6 +8,7 @@ requested. Where a registry knows the topics, a pattern is matched against its l
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from rangeland.cluster_access.backend_choice import open_backend
@@ -21,7 +22,7 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.model import Survey
 from rangeland.patterns import match_topics
-from rangeland.survey.cluster_survey import take_survey
+from rangeland.survey.cluster_survey import find_topics, take_survey
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
 
@@ -37,7 +38,8 @@ def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None
     try:
         with ConnectionPool(settings) as brokers:
             if request.topic_pattern and not brokers.dialect.capabilities.has_metadata:
-                request = replace(request, topics=_matching(job, request), topic_pattern=None)
+                names = _matching(job, request.topic_pattern, request.known)
+                request = replace(request, topics=names, topic_pattern=None)
             ask_group = None if backend is None else backend.offsets
             survey = take_survey(brokers, request, ask_group=ask_group)
             cluster = job.source.name_cluster(survey.cluster)
@@ -45,6 +47,20 @@ def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None
     finally:
         if backend is not None:
             backend.close()
+
+
+def topics_of(job: Job) -> tuple[str, ...]:
+    """The topics that the job lists, or those of its cluster that match its pattern. Asks for
+    nothing but their names: leaders and offsets are asked for where a topic is surveyed. Raises
+    JobFileError if no topic matches, and the errors of connections and registries."""
+    pattern = job.source.topic_pattern
+    if pattern is None:
+        return job.source.topics
+    settings = look_up_cluster(job)
+    with ConnectionPool(settings) as brokers:
+        if brokers.dialect.capabilities.has_metadata:
+            return find_topics(brokers, pattern)
+    return _matching(job, pattern)
 
 
 def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicField, Counter[int]]:
@@ -68,10 +84,10 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
     return {field: counts.get(field, Counter()) for field in fields}
 
 
-def _matching(job: Job, request: SurveyRequest) -> tuple[str, ...]:
-    """The registered topics that match the pattern. Raises JobFileError if none does."""
-    pattern = request.topic_pattern or ""
-    topics = {*look_up_broker_registry(job).topics, *request.known}
+def _matching(job: Job, pattern: str, known: Iterable[str] = ()) -> tuple[str, ...]:
+    """The registered and the ``known`` topics that match the pattern. Raises JobFileError if none
+    does."""
+    topics = {*look_up_broker_registry(job).topics, *known}
     names = tuple(match_topics(pattern, sorted(topics)))
     if not names:
         raise JobFileError(

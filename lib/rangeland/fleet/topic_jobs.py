@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from rangeland.cluster_access.job_survey import survey_of
+from rangeland.cluster_access.job_survey import topics_of
 from rangeland.delta.ledger.ledger_table import FOLDER as LEDGER_FOLDER
 from rangeland.delta.stores.store_errors import masked_error
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import RangelandError, StorageFailed
 from rangeland.fleet.table_job import TableJob
 from rangeland.job import Job
-from rangeland.job.connection_settings import request_for_range
 from rangeland.job.job_text import JobText
 from rangeland.job.topic_tables import (
     check_tables_are_distinct,
@@ -77,16 +76,6 @@ def load_files(
         except RangelandError as error:
             failures.append(FailedFile(str(path), error))
     return files, failures
-
-
-def topics_of(job: Job) -> tuple[str, ...]:
-    """The topics that a job lists, or the topics of the cluster that match its pattern. Raises the
-    errors of a survey."""
-    if job.source.topic_pattern is None:
-        return job.source.topics
-    survey = survey_of(job, request_for_range(job))
-    partitions = {*survey.logs, *survey.absent.unreachable, *survey.absent.excluded}
-    return tuple(sorted({partition.topic for partition in partitions}))
 
 
 def table_jobs(file: LoadedFile, spark: SparkSession) -> list[TableJob]:

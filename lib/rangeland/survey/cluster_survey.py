@@ -84,6 +84,13 @@ def check_brokers_can_be_reached(
     _again_if_unknown(SurveyAttempt(brokers, request), ask)
 
 
+def find_topics(brokers: ConnectionPool, pattern: str) -> tuple[str, ...]:
+    """The topics of a cluster that match a pattern. Asks only for metadata. Raises JobFileError if
+    two brokers know of none, and Unreachable if the deadline of the settings passes."""
+    attempt = SurveyAttempt(brokers, SurveyRequest(topic_pattern=pattern))
+    return _again_if_unknown(attempt, SurveyAttempt.find_topics)[1]
+
+
 def _again_if_unknown(
     attempt: SurveyAttempt, ask: Callable[[SurveyAttempt], Answer]
 ) -> tuple[SurveyAttempt, Answer]:

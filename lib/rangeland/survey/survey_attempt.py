@@ -46,6 +46,7 @@ from rangeland.survey.wanted_partitions import (
     WantedPartitions,
     may_be_given_up,
     silent_brokers,
+    topic_names,
     wanted_partitions,
     why_incomplete,
 )
@@ -134,6 +135,17 @@ class SurveyAttempt:
         if check_topics:
             with suppress(Unreachable):  # partitions may lack what only a survey waits for
                 self._select(view)
+
+    def find_topics(self) -> tuple[str, ...]:
+        """The names of the requested topics, whether or not their partitions have leaders. Raises
+        UnknownTopic if none matches the pattern."""
+        while True:
+            try:
+                return tuple(topic_names(self._view(), self.request))
+            except Unreachable as error:
+                self._failure = error
+                self._pause(error.what)
+            self._turn_to_next_seed()
 
     def find_leaders(self) -> None:
         """Finds the leaders of all wanted partitions. If partitions may be held, those without a

@@ -89,7 +89,7 @@ def wanted_partitions(
     Raises UnknownTopic for a topic or partition that does not exist according to the view,
     Unreachable for one that may exist in a moment, and JobFileError for a topic that this client
     may not read."""
-    names = _topic_names(view, request)
+    names = topic_names(view, request)
     topics = frozenset((*names, *(name for name in request.known if _is_meant(name, request))))
     present = [name for name in names if not _is_gone(view.topics.get(name), name, request)]
     partitions: dict[Partition, Leader] = {}
@@ -146,7 +146,9 @@ def _no_partitions_error(topics: Iterable[str]) -> Unreachable:
     )
 
 
-def _topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
+def topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
+    """The requested topics, or those in a view that match the pattern. Raises UnknownTopic if none
+    does, and Unreachable if topics may only be missing in this view."""
     pattern = request.topic_pattern
     if pattern is None:
         return list(request.topics)
