@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tests.simulation.replaced import Stage, simulated
 from tests.simulation.scenario import long_scenario
 from tests.simulation.spark import SimulatedSpark
 from tests.simulation.tally import Counts
-from tests.simulation.world import NEVER_MS, Process
+from tests.simulation.world import NEVER_MS, Fault, Process
 
 NOBODY = 7
 """A broker that never comes back."""
@@ -56,6 +56,13 @@ class ManyTables:
         for log in self.cluster.topics.pop(name).logs:
             log.delete()
 
+    def hide_until_tables_are_listed(self, name: str) -> Fault:
+        """A fault for a run, at first of which no broker knows the topic."""
+        topics = self.cluster.topics
+        hidden = topics.pop(name)
+        self._world.act = lambda kind, arg: topics.update({name: hidden})
+        return Fault("store.list", 1, "act:show")
+
     def end_of(self, name: str) -> int:
         return self.cluster.topics[name].logs[0].end
 
@@ -63,8 +70,9 @@ class ManyTables:
         self.cluster.down[NOBODY] = NEVER_MS
         self.cluster.topics[name].logs[0].leader = NOBODY
 
-    def run(self, *settings: str) -> FleetResult[RunResult]:
-        (found,) = self._world.run([(Process("driver"), lambda: self._run(settings))])
+    def run(self, *settings: str, faults: Sequence[Fault] = ()) -> FleetResult[RunResult]:
+        driver = Process("driver", faults=list(faults))
+        (found,) = self._world.run([(driver, lambda: self._run(settings))])
         assert isinstance(found, FleetResult), found
         return found
 
@@ -103,6 +111,33 @@ def test_a_topic_without_a_leader_is_the_trouble_of_its_own_table(
     assert landed(found) == [f"etl-a/0 [0, {tables.end_of('etl-a')})"]
     assert "no leader for 1 partition: etl-b/0" in str(found.jobs[1].error)
     assert found.exit_code == 75
+
+
+def test_topics_of_a_pattern_that_are_all_gone_follow_the_policy(
+    stage: Stage, tmp_path: Path
+) -> None:
+    tables = ManyTables(stage, tmp_path)
+    tables.create("etl-a")
+    assert ends(tables.run()) == [("etl-a", 0)]
+    tables.delete("etl-a")
+    found = tables.run()
+    assert ends(found) == [("etl-a", 66)]
+    assert "vanished" in str(found.jobs[0].error)
+    assert ends(tables.run("policy.vanished=skip")) == [("etl-a", 0)]
+
+
+def test_brokers_that_do_not_know_the_topics_of_a_pattern_yet_are_not_believed(
+    stage: Stage, tmp_path: Path
+) -> None:
+    tables = ManyTables(stage, tmp_path)
+    tables.create("etl-a")
+    tables.run()
+    before = tables.end_of("etl-a")
+    tables.produce("etl-a")
+    end = tables.end_of("etl-a")
+    hidden = tables.hide_until_tables_are_listed("etl-a")
+    found = tables.run("policy.vanished=skip", faults=[hidden])
+    assert landed(found) == [f"etl-a/0 [{before}, {end})"]
 
 
 def test_a_pattern_that_no_topic_and_no_table_matches_is_a_mistake(

@@ -146,7 +146,7 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
     from rangeland.fleet.topic_jobs import FailedFile
 
     output.progress().step("asking for leaders")
-    was_asked = [bool(file.job.source.topic_pattern and file.topics) for file in many.files]
+    was_asked = [_has_asked_cluster(file) for file in many.files]
     jobs = [file.job for file, is_known in zip(many.files, was_asked, strict=True) if not is_known]
     errors = iter(find_unreachable(jobs))
     reachable = []
@@ -158,6 +158,10 @@ def _without_unreachable(output: CommandOutput, many: ManyJobs) -> ManyJobs:
         else:
             failures.append(FailedFile(file.text.name, error, file.job.name))
     return ManyJobs(reachable, failures, many.parallel)
+
+
+def _has_asked_cluster(file: LoadedFile) -> bool:
+    return file.job.source.topic_pattern is not None and file.topics is not None
 
 
 def _session(output: CommandOutput, many: ManyJobs) -> SparkSession:

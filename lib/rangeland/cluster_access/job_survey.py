@@ -17,13 +17,13 @@ from rangeland.cluster_access.registry_lookup import schema_ids_in
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
-from rangeland.errors import JobFileError
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.model import Survey
 from rangeland.patterns import match_topics
 from rangeland.survey.cluster_survey import find_topics, take_survey
 from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.wanted_partitions import NoTopicMatches
 from rangeland.wording import count_noun
 
 
@@ -52,7 +52,7 @@ def survey_of(job: Job, request: SurveyRequest, settings: ClusterSettings | None
 def topics_of(job: Job) -> tuple[str, ...]:
     """The topics that the job lists, or those of its cluster that match its pattern. Asks for
     nothing but their names: leaders and offsets are asked for where a topic is surveyed. Raises
-    JobFileError if no topic matches, and the errors of connections and registries."""
+    NoTopicMatches if none does, and the errors of connections and registries."""
     pattern = job.source.topic_pattern
     if pattern is None:
         return job.source.topics
@@ -85,12 +85,12 @@ def schema_ids_in_logs(job: Job, survey: Survey | None = None) -> dict[TopicFiel
 
 
 def _matching(job: Job, pattern: str, known: Iterable[str] = ()) -> tuple[str, ...]:
-    """The registered and the ``known`` topics that match the pattern. Raises JobFileError if none
-    does."""
+    """The registered and the ``known`` topics that match the pattern. Raises NoTopicMatches if
+    none does."""
     topics = {*look_up_broker_registry(job).topics, *known}
     names = tuple(match_topics(pattern, sorted(topics)))
     if not names:
-        raise JobFileError(
+        raise NoTopicMatches(
             f"no topic matches {pattern}",
             why=f"{count_noun(len(topics), 'topic')} registered; the pattern is anchored",
             do="correct source.topic_pattern, or create the topic",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from rangeland.landing.drafts.plan_file import ReviewedPlan
 from rangeland.landing.target.landing_target import open_target
 from rangeland.patterns import match_topics
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
+from rangeland.survey.wanted_partitions import NoTopicMatches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,12 +54,14 @@ class FailedFile:
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
     """One job file, or the job of a plan file. ``topics``: the topics of the cluster, if it was
-    asked."""
+    asked. ``no_topic``: the error of a pattern that none of them matches, unless one that is gone
+    has a table."""
 
     job: Job
     text: JobText
     topics: tuple[str, ...] | None = None
     reviewed: ReviewedPlan | None = None
+    no_topic: NoTopicMatches | None = None
 
 
 def load_files(
@@ -70,21 +73,31 @@ def load_files(
     failures: list[FailedFile] = []
     for path in paths:
         try:
-            job, text = load(path)
-            topics = topics_of(job) if asks_cluster and job.sink.is_per_topic else None
-            files.append(LoadedFile(job, text, topics))
+            file = LoadedFile(*load(path))
+            is_asked = asks_cluster and file.job.sink.is_per_topic
+            files.append(_with_topics(file) if is_asked else file)
         except RangelandError as error:
             failures.append(FailedFile(str(path), error))
     return files, failures
 
 
+def _with_topics(file: LoadedFile) -> LoadedFile:
+    """The file with the topics of its cluster, of which there may be none."""
+    try:
+        return replace(file, topics=topics_of(file.job))
+    except NoTopicMatches as error:
+        return replace(file, topics=(), no_topic=error)
+
+
 def table_jobs(file: LoadedFile, spark: SparkSession) -> list[TableJob]:
-    """The jobs of a file: itself, or one for each topic. Raises JobFileError if two topics would
-    share a table, and the errors of ``landed_topics``."""
+    """The jobs of a file: itself, or one for each topic. Raises JobFileError if there is no topic,
+    or if two would share a table, and the errors of ``landed_topics``."""
     if not file.job.sink.is_per_topic:
         return [TableJob(file.job, file.text, reviewed=file.reviewed)]
     of_cluster = file.job.source.topics if file.topics is None else file.topics
     topics = sorted({*of_cluster, *landed_topics(file.job, spark, of_cluster)})
+    if not topics and file.no_topic is not None:
+        raise file.no_topic
     check_tables_are_distinct(file.job, topics)
     planned_topics = [topic for topic in topics if is_asked_for(file.job, topic)]
     pairs = (job_of_topic(file.job, file.text, topic) for topic in planned_topics)

@@ -85,8 +85,8 @@ def check_brokers_can_be_reached(
 
 
 def find_topics(brokers: ConnectionPool, pattern: str) -> tuple[str, ...]:
-    """The topics of a cluster that match a pattern. Asks only for metadata. Raises JobFileError if
-    two brokers know of none, and Unreachable if the deadline of the settings passes."""
+    """The topics of a cluster that match a pattern. Asks only for metadata. Raises NoTopicMatches
+    if two brokers know of none, and Unreachable if the deadline of the settings passes."""
     attempt = SurveyAttempt(brokers, SurveyRequest(topic_pattern=pattern))
     return _again_if_unknown(attempt, SurveyAttempt.find_topics)[1]
 

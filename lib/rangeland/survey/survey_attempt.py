@@ -138,7 +138,7 @@ class SurveyAttempt:
 
     def find_topics(self) -> tuple[str, ...]:
         """The names of the requested topics, whether or not their partitions have leaders. Raises
-        UnknownTopic if none matches the pattern."""
+        UnmatchedPattern if none matches the pattern."""
         while True:
             try:
                 return tuple(topic_names(self._view(), self.request))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final
+from typing import ClassVar, Final
 
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -23,12 +23,24 @@ from rangeland.wording import count_noun
 NO_LEADER: Final = "it has no leader"
 
 
+class NoTopicMatches(JobFileError):
+    """The cluster has no topic that matches the pattern of a job, which may have landed some."""
+
+
 class UnknownTopic(JobFileError):
     """One broker reports that there is no such topic or partition."""
 
+    confirmed: ClassVar[type[JobFileError]] = JobFileError
+
     def confirmed_error(self, who: str) -> JobFileError:
         why = f"{self.why}; {who}"
-        return JobFileError(self.what, why=why, do=self.do, **self.facts)
+        return self.confirmed(self.what, why=why, do=self.do, **self.facts)
+
+
+class UnmatchedPattern(UnknownTopic):
+    """One broker reports no topic that matches the pattern."""
+
+    confirmed = NoTopicMatches
 
 
 class ChangedMeanwhile(Unreachable):
@@ -147,8 +159,8 @@ def _no_partitions_error(topics: Iterable[str]) -> Unreachable:
 
 
 def topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
-    """The requested topics, or those in a view that match the pattern. Raises UnknownTopic if none
-    does, and Unreachable if topics may only be missing in this view."""
+    """The requested topics, or those in a view that match the pattern. Raises UnmatchedPattern if
+    none does, and Unreachable if topics may only be missing in this view."""
     pattern = request.topic_pattern
     if pattern is None:
         return list(request.topics)
@@ -156,7 +168,7 @@ def topic_names(view: ClusterView, request: SurveyRequest) -> list[str]:
     names = match_topics(pattern, visible)
     if not names and not match_topics(pattern, request.known):
         _check_has_brokers(view)
-        raise UnknownTopic(
+        raise UnmatchedPattern(
             f"no topic matches {pattern}",
             why=f"the cluster has {count_noun(len(view.topics), 'topic')}; the pattern is anchored",
             do="correct source.topic_pattern or create the topic",
