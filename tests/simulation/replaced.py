@@ -26,7 +26,7 @@ from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.transaction_log import delta_kernel
 from rangeland.fetch import fetch_thread
-from rangeland.fleet import topic_jobs
+from rangeland.fleet import landed_topics
 from rangeland.landing import landing_steps
 from rangeland.landing.audit import removed_and_unknown_rows, table_rows
 from rangeland.landing.execution import slice_tasks
@@ -177,7 +177,7 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield compaction, "MANY", 5
     yield compaction, "NEWEST", 2
     yield StoreSettings, "open", _opened
-    for module in (table_location, topic_jobs):
+    for module in (table_location, landed_topics):
         yield module, "DeltaKernel", SimulatedKernel
     yield target_writer, "ThreadPoolExecutor", InlinePool
     yield broker_connection, "Stream", _stream

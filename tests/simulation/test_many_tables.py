@@ -147,3 +147,53 @@ def test_a_pattern_that_no_topic_and_no_table_matches_is_a_mistake(
     assert ends(found) == [(None, 78)]
     assert "no topic matches etl-.*: the cluster has 0 topics" in str(found.jobs[0].error)
     assert "asked twice, with metadata from b1:9092 and b2:9092" in str(found.jobs[0].error)
+
+
+LATEST = {"range": {"first_run": "latest"}}
+
+
+def test_a_topic_that_comes_after_the_first_run_begins_at_its_beginning(
+    stage: Stage, tmp_path: Path
+) -> None:
+    tables = ManyTables(stage, tmp_path, **LATEST)
+    tables.create("etl-a")
+    assert landed(tables.run()) == []
+    before = tables.end_of("etl-a")
+    tables.create("etl-b")
+    tables.produce("etl-a")
+    assert landed(tables.run()) == [
+        f"etl-a/0 [{before}, {tables.end_of('etl-a')})",
+        f"etl-b/0 [0, {tables.end_of('etl-b')})",
+    ]
+    assert landed(tables.run()) == []
+
+
+def test_in_the_first_run_all_topics_begin_where_it_says(stage: Stage, tmp_path: Path) -> None:
+    tables = ManyTables(stage, tmp_path, **LATEST)
+    tables.create("etl-a", "etl-b")
+    assert landed(tables.run()) == []
+    assert landed(tables.run()) == []
+
+
+def test_a_table_of_another_job_begins_where_the_first_run_says(
+    stage: Stage, tmp_path: Path
+) -> None:
+    tables = ManyTables(stage, tmp_path, **LATEST)
+    tables.create("etl-a", "etl-b")
+    tables.run("job=other", "source.topic_pattern=etl-b")
+    tables.produce("etl-b")
+    tables.run("source.topic_pattern=etl-a")
+    assert landed(tables.run()) == []
+
+
+def test_a_new_topic_begins_at_its_beginning_although_its_first_run_was_killed(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """Between the making of its table and the first plan."""
+    tables = ManyTables(stage, tmp_path, **LATEST)
+    tables.create("etl-a")
+    tables.run()
+    tables.create("etl-b")
+    with pytest.raises(AssertionError):
+        tables.run(faults=[Fault("delta.commit", 1, "crash")])
+    assert landed(tables.run()) == [f"etl-b/0 [0, {tables.end_of('etl-b')})"]

@@ -106,6 +106,26 @@ def test_each_topic_has_a_table_of_its_own(spark: Any, kafka: KafkaCluster, tmp_
     assert [state for _, state, _ in states(again)] == ["nothing"] * 4
 
 
+def test_a_topic_that_comes_after_the_first_run_is_landed_from_its_beginning(
+    spark: Any, kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    path = write_job(tmp_path, kafka, "later", topic_pattern=r"later\..*")
+    create_topic(kafka.bootstrap, "later.a")
+    produce(kafka.bootstrap, "later.a", numbered_records(5))
+
+    def run() -> list[tuple[str, str, int]]:
+        return states(rangeland.run_jobs([path], spark, settings=["range.first_run=latest"]))
+
+    assert run() == [("later.a", "nothing", 0)]
+    produce(kafka.bootstrap, "later.a", numbered_records(2, 5))
+    create_topic(kafka.bootstrap, "later.b")
+    produce(kafka.bootstrap, "later.b", numbered_records(3))
+    assert run() == [("later.a", "landed", 0), ("later.b", "landed", 0)]
+    assert offsets_in(tmp_path / "lake" / "later.a") == [("later.a", 0, 5), ("later.a", 0, 6)]
+    assert offsets_in(tmp_path / "lake" / "later.b") == [("later.b", 0, n) for n in range(3)]
+    assert run() == [("later.a", "nothing", 0), ("later.b", "nothing", 0)]
+
+
 def test_every_command_takes_a_table_for_each_topic(
     spark: Any, kafka: KafkaCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from rangeland.job.topic_tables import (
     job_of_topic,
     table_of_topic,
 )
-from rangeland.model import AtOffset, Partition
+from rangeland.model import AtOffset, Earliest, Partition
 
 
 def template(table: str = "lake/{topic}", **sections: Any) -> tuple[Job, Any]:
@@ -58,6 +58,17 @@ def test_a_range_by_topic_is_that_of_the_topic_and_leaves_the_others_out() -> No
     assert [topic for topic in ("a", "b.c") if is_asked_for(job, topic)] == ["a"]
     found, _ = job_of_topic(job, text, "a")
     assert found.range.from_.listed == {Partition("a", 0): AtOffset(5)}
+
+
+@pytest.mark.parametrize("sections", [{}, {"range": {"first_run": "latest", "until": "latest"}}])
+def test_a_topic_that_came_after_the_first_run_begins_at_its_beginning(
+    sections: dict[str, Any],
+) -> None:
+    job, text = template(**sections)
+    found, of_topic = job_of_topic(job, text, "a", is_later=True)
+    assert found.range.first_run == Earliest()
+    assert Job.of(of_topic) == found
+    assert job_of_topic(job, text, "a")[0].range.first_run == job.range.first_run
 
 
 @pytest.mark.parametrize(

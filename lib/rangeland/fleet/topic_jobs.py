@@ -7,21 +7,14 @@ the policy about vanished logs applies to it, as in any job.
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.fs as pafs
-
 from rangeland.cluster_access.job_survey import topics_of
-from rangeland.delta.ledger.ledger_table import FOLDER as LEDGER_FOLDER
-from rangeland.delta.stores.store_errors import masked_error
-from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.errors import RangelandError, StorageFailed
+from rangeland.errors import RangelandError
+from rangeland.fleet.landed_topics import landed_topics, later_topics
 from rangeland.fleet.table_job import TableJob
 from rangeland.job import Job
 from rangeland.job.job_text import JobText
@@ -29,13 +22,8 @@ from rangeland.job.topic_tables import (
     check_tables_are_distinct,
     is_asked_for,
     job_of_topic,
-    table_of_topic,
 )
-from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.landing.drafts.plan_file import ReviewedPlan
-from rangeland.landing.target.landing_target import open_target
-from rangeland.patterns import match_topics
-from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 from rangeland.survey.wanted_partitions import NoTopicMatches
 
 if TYPE_CHECKING:
@@ -91,7 +79,7 @@ def _with_topics(file: LoadedFile) -> LoadedFile:
 
 def table_jobs(file: LoadedFile, spark: SparkSession) -> list[TableJob]:
     """The jobs of a file: itself, or one for each topic. Raises JobFileError if there is no topic,
-    or if two would share a table, and the errors of ``landed_topics``."""
+    or if two would share a table, and the errors of ``landed_topics`` and ``later_topics``."""
     if not file.job.sink.is_per_topic:
         return [TableJob(file.job, file.text, reviewed=file.reviewed)]
     of_cluster = file.job.source.topics if file.topics is None else file.topics
@@ -99,90 +87,11 @@ def table_jobs(file: LoadedFile, spark: SparkSession) -> list[TableJob]:
     if not topics and file.no_topic is not None:
         raise file.no_topic
     check_tables_are_distinct(file.job, topics)
-    planned_topics = [topic for topic in topics if is_asked_for(file.job, topic)]
-    pairs = (job_of_topic(file.job, file.text, topic) for topic in planned_topics)
+    # Commands that do not ask the cluster plan nothing, so they need not know.
+    later = frozenset[str]() if file.topics is None else later_topics(file.job, spark, topics)
+    pairs = (
+        job_of_topic(file.job, file.text, topic, is_later=topic in later)
+        for topic in topics
+        if is_asked_for(file.job, topic)
+    )
     return [TableJob(job, text, file.job) for job, text in pairs]
-
-
-def landed_topics(
-    template: Job, spark: SparkSession, cluster_topics: Iterable[str] = ()
-) -> list[str]:
-    """The topics of a pattern that have a table with a ledger, apart from ``cluster_topics``, which
-    are already known. Tables in folders are found by their names, tables in a catalog by their
-    ledgers, since their names do not show the names of topics. Raises StorageFailed if the tables
-    cannot be listed."""
-    pattern = template.source.topic_pattern
-    if pattern is None:
-        return []
-    known_topics = set(cluster_topics)
-    if template.sink.is_catalog_name:
-        tables = {_key(table_of_topic(template.sink, topic)) for topic in known_topics}
-        topics = _in_catalog(template, spark, tables)
-    else:
-        topics = _in_folders(template, spark)
-    return match_topics(pattern, sorted(set(topics) - known_topics))
-
-
-def _in_folders(template: Job, spark: SparkSession) -> list[str]:
-    """The landed topics, from the folders that the name of a table may have, in one listing."""
-    head, _, tail = template.sink.table.partition(TOPIC_FIELD)
-    parent, slash, before = head.rpartition("/")
-    after, more, below = tail.partition("/")
-    storage = DeltaKernel(spark).storage((parent or slash) if slash else ".")
-    try:
-        store, root = storage.open()
-        inside = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
-        name = re.compile(f"{re.escape(before)}(.+){re.escape(after)}")
-        matches = [(folder.path, name.fullmatch(folder.base_name)) for folder in inside]
-        topics = {
-            posixpath.join(path, below if more else "", LEDGER_FOLDER, "_delta_log"): match[1]
-            for path, match in matches
-            if match is not None
-        }
-        ledgers = store.get_file_info(list(topics))
-    except (OSError, pa.ArrowException) as error:
-        shown = masked_error(error)
-        raise StorageFailed(
-            f"could not list the tables of {template.sink.table}",
-            why=str(shown),
-            do="check that the tables' store is up, then run again",
-        ) from shown
-    return [topics[folder.path] for folder in ledgers if folder.type is not pafs.FileType.NotFound]
-
-
-def _in_catalog(
-    template: Job, spark: SparkSession, known_tables: set[tuple[str, ...]]
-) -> list[str]:
-    """The landed topics, from the ledgers of those tables of a catalog whose names fit and are not
-    known yet."""
-    *outer, last = parts_of(template.sink.table)
-    before, _, after = last.partition(TOPIC_FIELD)
-    # A catalog may list names in lower case, however the job file spells them.
-    text = f"{re.escape(before)}.+{re.escape(after)}{re.escape(LEDGER_SUFFIX)}"
-    name = re.compile(text, re.IGNORECASE)
-    schema = quote_name(".".join(outer))
-    if not spark.catalog.databaseExists(schema):
-        return []
-    names = [table.name for table in spark.catalog.listTables(schema)]
-    ledgers = [ledger.removesuffix(LEDGER_SUFFIX) for ledger in names if name.fullmatch(ledger)]
-    tables = [".".join((*outer, ledger)) for ledger in ledgers]
-    return [
-        topic
-        for table in tables
-        if _key(table) not in known_tables
-        for topic in topics_in(_with_table(template, table), spark)
-    ]
-
-
-def _key(name: str) -> tuple[str, ...]:
-    """A table's name, however it is quoted and spelled."""
-    return tuple(part.lower() for part in parts_of(name))
-
-
-def topics_in(job: Job, spark: SparkSession) -> frozenset[str]:
-    """The topics that this job has landed in its table."""
-    return open_target(spark, job).history.last_known(job.application).topics
-
-
-def _with_table(template: Job, table: str) -> Job:
-    return template.model_copy(update={"sink": template.sink.model_copy(update={"table": table})})

@@ -19,14 +19,19 @@ from rangeland.job.value_parsers import TOPIC_FIELD
 from rangeland.patterns import matches
 
 
-def job_of_topic(template: Job, text: JobText, topic: str) -> tuple[Job, JobText]:
+def job_of_topic(
+    template: Job, text: JobText, topic: str, *, is_later: bool = False
+) -> tuple[Job, JobText]:
     """The job that lands this topic, and its text. It has no group: drivers that share a topic's
-    partitions would have to join once for each table."""
+    partitions would have to join once for each table. ``is_later``: the topic came after the first
+    run of the template, so it is landed from its beginning, as a later partition is."""
     values = {key: value for key, value in text.values.items() if key != "group"}
     source = {k: v for k, v in values["source"].items() if k != "topic_pattern"}
     values["source"] = {**source, "topics": [topic], **_only(topic, source, "partitions")}
     if isinstance(bounds := values.get("range"), dict):
         values["range"] = {**bounds, **_only(topic, bounds, "from", "until")}
+    if is_later:
+        values["range"] = {**(values.get("range") or {}), "first_run": "earliest"}
     policy = values.get("policy")
     if isinstance(policy, dict) and isinstance(rules := policy.get("topics"), dict):
         matching = {
