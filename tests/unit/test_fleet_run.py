@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from rangeland.cluster_access.cluster_lookup import cluster_of_brokers, look_up_cluster
 from rangeland.errors import Conflict, RangelandError, StorageFailed, Unreachable
-from rangeland.fleet import fleet_run, shared_survey
+from rangeland.fleet import fleet_run, shared_survey, topic_jobs
 from rangeland.fleet.fleet_result import FleetResult, JobResult
 from rangeland.fleet.fleet_run import (
     Fleet,
     NoJobsProgress,
+    fleet_of,
     mirror_checkpoints,
     preview_job,
     run_all,
 )
 from rangeland.fleet.shared_survey import SharedSurveys
 from rangeland.fleet.table_job import TableJob
+from rangeland.fleet.topic_jobs import LoadedFile, load_files
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
+from rangeland.job.job_text import parse_job_text
 from rangeland.model import Address, Leader, LogState, Partition, Survey
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
@@ -165,6 +171,52 @@ def test_a_table_with_another_topic_is_neither_landed_in_nor_planned_for(
 
 def preview(found: TableJob) -> object:
     return preview_job(found, cast(Any, None), NoProgress(), PlanKind.RUN)
+
+
+# --- which jobs there are -------------------------------------------------------------------
+
+
+def test_a_catalog_that_is_down_fails_the_file_that_needs_it_alone() -> None:
+    def is_down(name: str) -> bool:
+        raise AnalysisException("Unable to instantiate SessionHiveMetaStoreClient")
+
+    spark = SimpleNamespace(catalog=SimpleNamespace(databaseExists=is_down))
+    found = fleet_of([in_catalog(), loaded("a")], [], cast(Any, spark), NoJobsProgress())
+    assert [table_job.name for table_job in found.jobs] == ["a"]
+    (failed,) = found.failed
+    assert (failed.job, failed.error.exit_code) == ("all", 75)
+    assert "could not list the tables of main.events.{topic}: Unable" in str(failed.error)
+
+
+def test_an_unforeseen_error_of_one_file_is_that_file_s(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(*_: object) -> Any:
+        raise KeyError("odd")
+
+    monkeypatch.setattr(topic_jobs, "landed_topics", fail)
+    found = fleet_of([in_catalog(), loaded("a")], [], cast(Any, None), NoJobsProgress())
+    assert [table_job.name for table_job in found.jobs] == ["a"]
+    assert [one.error.exit_code for one in found.failed] == [70]
+
+    monkeypatch.setattr(topic_jobs, "topics_of", fail)
+    paths = {tmp_path / "b": in_catalog(), tmp_path / "a": loaded("a")}
+    files, failed = load_files(
+        paths, lambda path: (paths[path].job, paths[path].text), asks_cluster=True
+    )
+    assert [file.job.name for file in files] == ["a"]
+    assert [(one.name, one.error.exit_code) for one in failed] == [(str(tmp_path / "b"), 70)]
+
+
+def in_catalog() -> LoadedFile:
+    source = {"servers": ["k:9092"], "topic_pattern": ".*"}
+    values = {"job": "all", "source": source, "sink": {"table": "main.events.{topic}"}}
+    text = parse_job_text(json.dumps(values), "all.yaml")
+    return LoadedFile(Job.of(text), text, topics=("t",))
+
+
+def loaded(name: str) -> LoadedFile:
+    return LoadedFile(table_job(name).job, parse_job_text("{}", f"{name}.yaml"))
 
 
 # --- the group of a template ----------------------------------------------------------------

@@ -33,7 +33,7 @@ from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.run import land_plans, open_landing, preview_plan
-from rangeland.spark.spark_errors import unexpected_error
+from rangeland.spark.spark_errors import as_own_error
 from rangeland.survey.survey_request import SurveyRequest
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def fleet_of(
             for table_job in jobs_of_file:
                 _check_named_once(table_job, file.text.name, owners)
             jobs += jobs_of_file
-        except RangelandError as error:
-            all_failed.append(FailedFile(file.text.name, error, file.job.name))
+        except Exception as error:  # one file's failure is its own, whatever it is
+            all_failed.append(FailedFile(file.text.name, as_own_error(error), file.job.name))
     return Fleet(tuple(jobs), tuple(all_failed))
 
 
@@ -178,11 +178,7 @@ def _result_of(table_job: TableJob, work: Callable[[], R]) -> JobResult[R]:
     try:
         return JobResult(*names, work(), None, time.monotonic() - began_at)
     except Exception as cause:  # one job's failure is its own, whatever it is
-        return JobResult(*names, None, _as_own_error(cause), time.monotonic() - began_at)
-
-
-def _as_own_error(error: Exception) -> RangelandError:
-    return error if isinstance(error, RangelandError) else unexpected_error(error)
+        return JobResult(*names, None, as_own_error(cause), time.monotonic() - began_at)
 
 
 # --- landing ---------------------------------------------------------------------------------
@@ -373,13 +369,13 @@ def _mirror_template(
             try:
                 checkpoint |= checkpoint_offsets(job.context)
             except Exception as error:  # whatever it is, the landings are reported
-                errors[job.names] = _as_own_error(error)
+                errors[job.names] = as_own_error(error)
         return checkpoint
 
     try:
         push_offsets(template, look_up_cluster(template), checkpoint_now)
     except Exception as error:  # as above
-        return {job.names: _as_own_error(error) for job in jobs} | errors
+        return {job.names: as_own_error(error) for job in jobs} | errors
     return errors
 
 

@@ -25,6 +25,7 @@ from rangeland.landing.target.landing_target import open_target
 from rangeland.model import Earliest, FromCheckpoint
 from rangeland.patterns import match_topics
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
+from rangeland.spark.spark_errors import catalog_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -208,9 +209,12 @@ def _names_in_catalog(template: Job, spark: SparkSession) -> list[str]:
     """The names of the tables in the schema of a template; none if there is no such schema."""
     *outer, _ = parts_of(template.sink.table)
     schema = quote_name(".".join(outer))
-    if not spark.catalog.databaseExists(schema):
-        return []
-    return [table.name for table in spark.catalog.listTables(schema)]
+    try:
+        if not spark.catalog.databaseExists(schema):
+            return []
+        return [table.name for table in spark.catalog.listTables(schema)]
+    except Exception as error:  # Spark raises many classes of Python and Java errors here
+        raise catalog_error(f"could not list the tables of {template.sink.table}", error) from error
 
 
 def _key(name: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from rangeland.job.topic_tables import (
     job_of_topic,
 )
 from rangeland.landing.drafts.plan_file import ReviewedPlan
+from rangeland.spark.spark_errors import as_own_error
 from rangeland.survey.wanted_partitions import NoTopicMatches
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def load_files(
             file = LoadedFile(*load(path))
             is_asked = asks_cluster and file.job.sink.is_per_topic
             files.append(_with_topics(file) if is_asked else file)
-        except RangelandError as error:
-            failures.append(FailedFile(str(path), error))
+        except Exception as error:  # one file's failure is its own, whatever it is
+            failures.append(FailedFile(str(path), as_own_error(error)))
     return files, failures
 
 

@@ -11,7 +11,14 @@ import traceback
 from pathlib import Path
 
 from rangeland import errors
-from rangeland.errors import Bug, EngineFailed, MissingRequirement, RangelandError
+from rangeland.errors import (
+    Bug,
+    EngineFailed,
+    MissingRequirement,
+    RangelandError,
+    StorageFailed,
+    TableRefused,
+)
 
 LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
 """How Spark reports that an executor or worker failed, rather than the task."""
@@ -96,6 +103,34 @@ def jvm_gone_error(error: BaseException) -> EngineFailed:
     )
     failure.__cause__ = error
     return failure
+
+
+def catalog_error(what: str, error: Exception) -> RangelandError:
+    """The error for a question that a catalog did not answer. ``what`` names the question. Unless
+    access is denied, the metastore may be down, which passes."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    from rangeland.delta.java_bridge.java_errors import innermost_message, java_chain, translate
+
+    if isinstance(error, Py4JNetworkError):
+        return jvm_gone_error(error)
+    if not isinstance(error, Py4JError | PySparkException):
+        return as_own_error(error)
+    chain = java_chain(error)
+    why = innermost_message(chain) if chain else first_line(error)
+    failure: RangelandError = StorageFailed(
+        what, why=why, do="check that the catalog's metastore is up, then run again"
+    )
+    if isinstance(translate(what, chain), TableRefused):
+        failure = TableRefused(what, why=why, do="give this user the right to it in the catalog")
+    failure.__cause__ = error
+    return failure
+
+
+def as_own_error(error: Exception) -> RangelandError:
+    """The error, if it is one of ours; otherwise one of ours for an unforeseen exception."""
+    return error if isinstance(error, RangelandError) else unexpected_error(error)
 
 
 def unexpected_error(error: BaseException) -> RangelandError:
