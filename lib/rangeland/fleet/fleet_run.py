@@ -11,7 +11,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import Conflict, RangelandError
 from rangeland.fleet.fleet_result import CommandResult, FleetResult, JobResult
+from rangeland.fleet.job_threads import results_of
 from rangeland.fleet.shared_survey import SharedSurveys, SurveyTicket
 from rangeland.fleet.table_job import TableJob
 from rangeland.fleet.topic_jobs import FailedFile, LoadedFile, table_jobs
@@ -147,18 +147,12 @@ def _work_side_by_side(
     for position, job_result in enumerate(job_failures, 1):
         progress.job_done(job_result, position, count)
 
-    pool = ThreadPoolExecutor(tables_at_a_time(parallel), thread_name_prefix="rangeland-job")
     job_results: dict[int, JobResult[R]] = {}
-    try:
-        futures = {
-            pool.submit(_result_of, job, work): index for index, (job, work) in enumerate(works)
-        }
-        for future in as_completed(futures):
-            job_result = job_results[futures[future]] = future.result()
+    acts = [partial(_result_of, job, work) for job, work in works]
+    with results_of(acts, tables_at_a_time(parallel)) as results:
+        for index, job_result in results:
+            job_results[index] = job_result
             progress.job_done(job_result, len(job_failures) + len(job_results), count)
-    finally:
-        # After an interruption nothing more begins, and running jobs are not waited for.
-        pool.shutdown(wait=False, cancel_futures=True)
     all_of_them = (*job_failures, *(job_results[index] for index in sorted(job_results)))
     return FleetResult(all_of_them, time.monotonic() - began_at)
 
@@ -203,8 +197,10 @@ def run_all(
             return UnopenedJob(table_job, error)
 
     progress.step(f"looking at {len(fleet.jobs)} tables")
-    with ThreadPoolExecutor(parallel) as pool:
-        all_jobs = list(pool.map(open_table, fleet.jobs))
+    openings = [partial(open_table, table_job) for table_job in fleet.jobs]
+    with results_of(openings, parallel) as results:
+        opened = dict(results)
+    all_jobs = [opened[index] for index in range(len(openings))]
     if kind.traits.resolves_bounds:
         all_jobs = [_announce_survey(job) for job in all_jobs]
     progress.step("asking for leaders and offsets")
