@@ -14,12 +14,15 @@ from rangeland.cli import command_line
 from rangeland.cli.command_output import CommandOutput
 from rangeland.cli.many_jobs import ManyJobs, _session, load_jobs
 from rangeland.cluster_access import broker_check, job_survey
+from rangeland.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, Unreachable, UsageError
 from rangeland.fleet import fleet_run
 from rangeland.fleet.job_folders import job_files
 from rangeland.fleet.table_job import TableJob
 from rangeland.job.command_line_overrides import load_job
+from rangeland.model import Address
 from rangeland.spark import spark_session
+from rangeland.zookeeper.broker_registry import BrokerRegistry
 
 
 def write(folder: Path, name: str, table: str = "lake/t", topics: str = "[t]") -> Path:
@@ -163,6 +166,23 @@ def test_the_topics_of_a_list_are_known_without_the_cluster(
     monkeypatch.setattr(job_survey, "look_up_cluster", _never)
     job, _ = load_job(write(tmp_path, "a", "lake/{topic}", "[x, y]"))
     assert job_survey.topics_of(job) == ("x", "y")
+
+
+def test_a_pattern_without_a_registered_topic_may_have_tables_of_topics_that_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.yaml"
+    source = "{dialect: jafka, zookeeper: 'z:2181', topic_pattern: t.*}"
+    path.write_text(f"job: a\nsource: {source}\nsink: {{table: 'lake/{{topic}}'}}\n")
+    settings = ClusterSettings("jafka", (Address("b", 9092),))
+    monkeypatch.setattr(job_survey, "look_up_cluster", lambda _: settings)
+    registry = BrokerRegistry(topics={"u": {"1": 1}})
+    monkeypatch.setattr(job_survey, "look_up_broker_registry", lambda _: registry)
+    found = load_jobs([path], load_job)
+    assert isinstance(found, ManyJobs)
+    (file,) = found.files
+    assert (file.topics, found.failed) == ((), [])
+    assert "no topic matches t.*: 1 topic registered" in str(file.no_topic)
 
 
 def _never(*_: object, **__: object) -> None:
