@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangeland.decode.columns import row_schema
-from rangeland.errors import Conflict
+from rangeland.errors import Conflict, JobFileError
 from rangeland.landing.target.landing_target import open_target
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quote_name
 from tests.spark.landings import job_of
@@ -63,6 +63,11 @@ def test_a_table_and_its_ledger_are_made_and_found_by_name(
     finally:
         spark.sql(f"DROP TABLE IF EXISTS {quote_name(name, LEDGER_SUFFIX)}")
         spark.sql(f"DROP TABLE IF EXISTS {quote_name(name)}")
+
+
+def test_a_catalog_that_spark_does_not_have_is_a_mistake_of_the_job_file(spark: Any) -> None:
+    with pytest.raises(JobFileError, match=r"could not look for the table nowhere\.a\.orders"):
+        open_target(spark, job_of(["127.0.0.1:9"], "nowhere.a.orders", "orders"))
 
 
 @pytest.mark.parametrize("name", ["my-catalog.db.orders-2024", "`a``b`.`c`.`2024`", "x.order"])

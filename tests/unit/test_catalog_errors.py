@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException
 
 from rangeland.errors import (
     Bug,
     Conflict,
     EngineFailed,
+    JobFileError,
     RangelandError,
     StorageFailed,
     TableRefused,
@@ -41,6 +43,16 @@ def test_a_user_who_may_not_ask_is_refused() -> None:
     found = catalog_error(WHAT, from_java(("a.B", "failed"), denied))
     assert isinstance(found, TableRefused)
     assert found.why == denied[1]
+
+
+def test_a_catalog_that_is_not_there_is_a_mistake_of_the_job_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = AnalysisException("`nowhere` is no catalog\nand more")
+    monkeypatch.setattr(error, "getSqlState", lambda: "42K05")
+    found = catalog_error(WHAT, error)
+    assert isinstance(found, JobFileError)
+    assert found.why == "`nowhere` is no catalog"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from rangeland import errors
 from rangeland.errors import (
     Bug,
     EngineFailed,
+    JobFileError,
     MissingRequirement,
     RangelandError,
     StorageFailed,
@@ -107,7 +108,7 @@ def jvm_gone_error(error: BaseException) -> EngineFailed:
 
 def catalog_error(what: str, error: Exception) -> RangelandError:
     """The error for a question that a catalog did not answer. ``what`` names the question. Unless
-    access is denied, the metastore may be down, which passes."""
+    access is denied or there is no such catalog, the metastore may be down, which passes."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
@@ -122,6 +123,10 @@ def catalog_error(what: str, error: Exception) -> RangelandError:
     failure: RangelandError = StorageFailed(
         what, why=why, do="check that the catalog's metastore is up, then run again"
     )
+    if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith("42"):
+        # The class of SQL states for names that mean nothing.
+        do = "correct sink.table, or give this Spark the catalog that it names"
+        failure = JobFileError(what, why=first_line(error), do=do)
     if isinstance(translate(what, chain), TableRefused):
         failure = TableRefused(what, why=why, do="give this user the right to it in the catalog")
     failure.__cause__ = error

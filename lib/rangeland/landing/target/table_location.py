@@ -20,6 +20,7 @@ from rangeland.delta.transaction_log.table_snapshot import Snapshot
 from rangeland.errors import Bug, Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.spark.catalog_names import literal, quote_name
+from rangeland.spark.spark_errors import catalog_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +48,18 @@ class TableLocation:
     def _locate(self) -> str | None:
         if not self._sink.is_catalog_name:
             return self.delta.resolve(self.name)
-        name = quote_name(self.name)
-        if not self._spark.catalog.tableExists(name):
+        if not self._is_in_catalog():
             return None
+        name = quote_name(self.name)
         detail: Any = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
         return str(detail.location)
+
+    def _is_in_catalog(self) -> bool:
+        try:
+            return bool(self._spark.catalog.tableExists(quote_name(self.name)))
+        except Exception as error:  # Spark raises many classes of Python and Java errors here
+            what = f"could not look for the table {self.name}"
+            raise catalog_error(what, error) from error
 
     @property
     def uri(self) -> str:
@@ -118,7 +126,7 @@ class TableLocation:
         try:
             writer.create()
         except Exception as error:
-            if not self._spark.catalog.tableExists(quote_name(self.name)):
+            if not self._is_in_catalog():
                 raise Conflict(
                     f"the table {self.name} could not be created",
                     why=str(error)[:300],
