@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
@@ -110,7 +109,7 @@ def read(server: str) -> Round:
     messages = size = 0
     started, used = time.perf_counter(), time.process_time()
     for chunk in read_slices(slices, ReadSettings(settings)):
-        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+        if chunk.rows is not None:
             messages += chunk.rows.num_rows
             size += pc.sum(pc.binary_length(chunk.rows.column("value"))).as_py()
     taken, used = time.perf_counter() - started, time.process_time() - used

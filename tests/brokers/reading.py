@@ -23,7 +23,6 @@ from rangeland.decode.columns import row_schema
 from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey
@@ -91,7 +90,7 @@ def read(
     batches = []
     for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
-        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+        if chunk.rows is not None:
             batches.append(chunk.rows)
     table = pa.Table.from_batches(batches, schema=row_schema())
     table = table.sort_by(

@@ -18,7 +18,6 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java
@@ -82,7 +81,7 @@ def read(
     rows: list[Row] = []
     for chunk in read_slices(slices, ReadSettings(settings, **chosen), patience):
         tally.add(chunk)
-        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+        if chunk.rows is not None:
             rows += chunk.rows.to_pylist()
     rows.sort(key=lambda row: (row["broker"], row["partition"], row["offset"]))
     return Read(rows, tally.receipts())

@@ -14,7 +14,6 @@ import pytest
 from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Counts
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -68,7 +67,7 @@ def test_the_reading_goes_on_at_the_next_leader(
     leaders: list[str] = []
     for chunk in read_slices([slice_], ReadSettings(settings), SMALL):
         tally.add(chunk)
-        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+        if chunk.rows is not None:
             values += chunk.rows.column("value").to_pylist()
         if not leaders:
             cluster.kill(killed)

@@ -14,7 +14,6 @@ from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Counts
 from rangeland.testing import jafka_clients, rocketmq_clients
@@ -62,7 +61,7 @@ def read(settings: ClusterSettings, topic: str) -> tuple[list[bytes], Counts]:
     tally, values = ReceiptBuilder(slices), list[bytes]()
     for chunk in read_slices(slices, ReadSettings(settings), SMALL):
         tally.add(chunk)
-        if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+        if chunk.rows is not None:
             values += chunk.rows.column("value").to_pylist()
     return sorted(values), Counts.sum(receipt.counts for receipt in tally.receipts())
 

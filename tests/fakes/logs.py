@@ -28,7 +28,6 @@ from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.leader_judgement import FoundLeaders
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.model import Address, Earliest, Isolation, Leader, Partition, Slice
 from rangeland.planning.slice_receipt import Receipt
 from tests.fetched_records import fetched_at
@@ -263,7 +262,7 @@ def read_log(
     with patch.object(slice_reading, "FetchThread", fetcher_of):
         for chunk in slice_reading.read_slices([slice_], settings):
             tally.add(chunk)
-            if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+            if chunk.rows is not None:
                 columns = [name for name in chunk.rows.schema.names if "imestamp" not in name]
                 rows += chunk.rows.select(columns).to_pylist()
     (receipt,) = tally.receipts()

@@ -343,7 +343,7 @@ DAMAGE = (
     Mutation(
         "a damaged batch is skipped with what follows",
         Change(
-            "fetch.receipt_builder:LostChunk.until_offset",
+            "fetch.slice_chunks:LostChunk.until_offset",
             "self.loss.from_offset if self.is_held else self.loss.until_offset",
             "self.loss.until_offset",
         ),

@@ -22,7 +22,6 @@ from rangeland.errors import BadRecord, MissingRequirement, RangeLost, Unreachab
 from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.loss import Action
 from rangeland.model import Address, Counts, Partition, Slice
@@ -161,7 +160,7 @@ def read(
         rows: list[int] = []
         for chunk in read_slices([slice_], settings, QUICK):
             tally.add(chunk)
-            if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+            if chunk.rows is not None:
                 rows += chunk.rows.column("offset").to_pylist()
         return rows, Counts.sum(receipt.counts for receipt in tally.receipts())
 

@@ -88,7 +88,7 @@ def test_good_records_become_text_and_counts_stay() -> None:
     assert found.rows.schema == TEXT.schema(columns.row_schema())
     assert found.rows.schema.field("key").type == pa.binary()
     assert found.counts == Counts(landed=3, compacted=17)
-    assert found.lost_records == ()
+    assert found.lost_offsets == ()
 
 
 def test_a_bad_record_ends_the_reading_and_is_named() -> None:
@@ -137,9 +137,9 @@ def test_the_counts_of_a_slice_close_per_record(action: Action) -> None:
 
 
 def test_only_quarantined_records_are_kept_with_all_that_they_have() -> None:
-    skipped = typed(chunk(MIXED), Action.SKIP).lost_records
+    skipped = typed(chunk(MIXED), Action.SKIP).lost_offsets
     assert all(lost.quarantined_bytes is None for lost in skipped)
-    first = typed(chunk(MIXED), Action.QUARANTINE).lost_records[0].quarantined_bytes
+    first = typed(chunk(MIXED), Action.QUARANTINE).lost_offsets[0].quarantined_bytes
     assert isinstance(first, UndecodableRecords)
     assert first.rows.column("offset").to_pylist() == [101, 102]
     assert first.rows.column("value").to_pylist() == [BAD, BAD]
@@ -193,7 +193,7 @@ def test_records_that_a_transform_fails_on_are_omitted_like_others(
     assert found.rows.column("offset").to_pylist() == [101, 105]
     assert found.rows.schema.equals(typed_rows("kafka", row_format))
     assert found.counts == Counts(landed=2, compacted=17, quarantined=1)
-    ((loss, kept),) = [(one.loss, one.quarantined_bytes) for one in found.lost_records]
+    ((loss, kept),) = [(one.loss, one.quarantined_bytes) for one in found.lost_offsets]
     assert (loss.from_offset, loss.until_offset) == (100, 101)
     assert loss.evidence == (
         "the transform fails on offset 100: KeyError: 'x' (m.py:5); its value begins with 'a'"
@@ -220,7 +220,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
         [found] = TypedChunks(TEXT, Policy(undecodable=action), [piece]).type_rows(whole)
         assert isinstance(found, ReadChunk)
         assert found.rows.column("offset").to_pylist() == landed
-        ((loss, quarantined),) = [(one.loss, one.quarantined_bytes) for one in found.lost_records]
+        ((loss, quarantined),) = [(one.loss, one.quarantined_bytes) for one in found.lost_offsets]
         assert (loss.from_offset, loss.until_offset) == (120, 140)
         assert found.counts.landed == len(landed)
         assert found.counts.lost + found.counts.quarantined == 20
@@ -241,7 +241,7 @@ def test_an_entry_of_bytes_is_quarantined_whole_and_its_records_are_skipped_alon
 
 def kept_in(folder: Path) -> UndecodableRecords:
     """As it is read from the quarantine that it was written to."""
-    lost = typed(chunk(MIXED), Action.QUARANTINE).lost_records[0]
+    lost = typed(chunk(MIXED), Action.QUARANTINE).lost_offsets[0]
     assert lost.quarantined_bytes is not None
     settings = QuarantineWriterSettings(StoreSettings(str(folder)), "j", "a", 1, "hash")
     writer = QuarantineWriter(settings)
@@ -341,7 +341,7 @@ def test_a_flat_table_has_the_fields_after_the_columns_of_the_log() -> None:
         {"_offset": 102, "a": None, "b": None, "_rescued_data": None},
     ]
     assert found.schema_ids == {7: 3}
-    assert "no comma (schema 7)" in found.lost_records[0].loss.evidence
+    assert "no comma (schema 7)" in found.lost_offsets[0].loss.evidence
     counting = ReceiptBuilder([PIECE], flat.columns)
     counting.add(found)
     (receipt,) = counting.receipts()
@@ -371,6 +371,6 @@ def test_text_cannot_be_flat() -> None:
 
 
 def test_losses_are_those_of_the_ledger() -> None:
-    lost = typed(chunk(MIXED), Action.SKIP).lost_records[0].loss
+    lost = typed(chunk(MIXED), Action.SKIP).lost_offsets[0].loss
     assert isinstance(lost, DecidedLoss)
     assert lost.cause == "their keys or values do not fit the schema or the transform of the job"

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import assert_never
 
 import numpy as np
 
 from rangeland.decode.columns import PLAIN_COLUMNS, LogColumns
 from rangeland.errors import ProofFailed
-from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
+from rangeland.fetch.slice_chunks import SliceChunk
 from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, Slice
 from rangeland.planning.slice_receipt import Receipt
@@ -78,14 +77,14 @@ class ReceiptBuilder:
     def add(self, chunk: SliceChunk) -> None:
         """Counts a chunk. Raises ProofFailed unless it begins where the previous one ended."""
         slice_count = self._counts[chunk.slice_index]
-        rows = chunk.row_count if isinstance(chunk, ReadChunk) else 0
         is_counted = chunk.offsets_are_bytes or chunk.counts.total == chunk.width
-        adds_up = is_counted and rows == chunk.counts.landed
+        adds_up = is_counted and chunk.row_count == chunk.counts.landed
         if chunk.from_offset != slice_count.next_offset or not adds_up:
             raise ProofFailed(
                 f"a chunk of {slice_count.slice} does not add up",
                 why=f"the slice was read up to {slice_count.next_offset}; the chunk is "
-                f"[{chunk.from_offset}, {chunk.until_offset}) with {rows} rows and {chunk.counts}",
+                f"[{chunk.from_offset}, {chunk.until_offset}) with {chunk.row_count} rows and "
+                f"{chunk.counts}",
                 do="report this; nothing was committed",
                 slice=slice_count.slice.index,
             )
@@ -99,15 +98,9 @@ class ReceiptBuilder:
         slice_count.counts = slice_count.counts + chunk.counts
         slice_count.bytes_read += chunk.bytes_read
         slice_count.address = chunk.address or slice_count.address
-        match chunk:
-            case ReadChunk():
-                slice_count.losses.extend(lost.loss for lost in chunk.lost_records)
-                slice_count.schema_ids.update(chunk.schema_ids)
-            case LostChunk():
-                slice_count.losses.append(chunk.loss)
-                slice_count.is_held = chunk.is_held
-            case _:
-                assert_never(chunk)
+        slice_count.losses.extend(lost.loss for lost in chunk.lost_offsets)
+        slice_count.schema_ids.update(chunk.schema_ids)
+        slice_count.is_held = chunk.is_held
 
     def receipts(self) -> tuple[Receipt, ...]:
         """One receipt per slice. Raises ProofFailed for a slice that was not read to its end."""
@@ -126,7 +119,7 @@ def rowless_intervals(chunk: SliceChunk, column: str) -> Iterator[tuple[int, int
     offset column."""
     if chunk.counts.landed == chunk.width:
         return
-    if isinstance(chunk, LostChunk) or not chunk.row_count:
+    if not chunk.row_count:
         if chunk.from_offset < chunk.until_offset:
             yield chunk.from_offset, chunk.until_offset
         return

@@ -1,19 +1,21 @@
-"""Chunks: consecutive offsets of one slice, decoded or lost, as a task passes them on."""
+"""Chunks: consecutive offsets of one slice, decoded or lost, as a task passes them on. Either kind
+says what the other one does, so few callers ask which it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from rangeland.loss import Action, DecidedLoss, QuarantinedBytes
 from rangeland.model import Counts
 
 
 @dataclass(frozen=True, slots=True)
-class LostRecords:
-    """Records of a chunk that have no row because they could not be decoded; with their bytes if
-    they are quarantined."""
+class LostOffsets:
+    """Offsets of a chunk that have no rows because they are lost; with their bytes if they are
+    quarantined."""
 
     loss: DecidedLoss
     quarantined_bytes: QuarantinedBytes | None = None
@@ -35,9 +37,10 @@ class ReadChunk:
     bytes_read: int = 0
     offsets_are_bytes: bool = False
     """Its offsets are the positions of entries, so they are accounted for by its width."""
-    lost_records: tuple[LostRecords, ...] = ()
+    lost_offsets: tuple[LostOffsets, ...] = ()
     schema_ids: Mapping[int, int] = field(default_factory=dict)
     """How many values named each writer's schema."""
+    is_held: ClassVar[bool] = False
 
     @property
     def width(self) -> int:
@@ -62,6 +65,9 @@ class LostChunk:
     """The bytes of a loss that is quarantined."""
     is_unlogged: bool = True
     """Its loss is still to be logged. Of the gaps in one slice, only the first is."""
+    rows: ClassVar[Any] = None
+    row_count: ClassVar[int] = 0
+    schema_ids: ClassVar[Mapping[int, int]] = MappingProxyType({})
 
     @property
     def is_held(self) -> bool:
@@ -84,6 +90,10 @@ class LostChunk:
         if self.loss.action is Action.QUARANTINE:
             return Counts(quarantined=self.width)
         return Counts(lost=self.width)
+
+    @property
+    def lost_offsets(self) -> tuple[LostOffsets, ...]:
+        return (LostOffsets(self.loss, self.quarantined_bytes),)
 
 
 SliceChunk = ReadChunk | LostChunk

@@ -78,7 +78,7 @@ class SliceReader:
                 continue
             for chunk in self._chunks_of(piece):
                 yield chunk
-                if isinstance(chunk, LostChunk) and chunk.is_held:
+                if chunk.is_held:
                     held_slices.add(chunk.slice_index)
                     break
 
@@ -102,8 +102,7 @@ class SliceReader:
         results = self._typing.type_rows(chunk)
         typed: Iterator[SliceChunk] = self._schemas.answer(results, self._typing.add_schema)
         for one in typed:
-            losses = [one] if isinstance(one, LostChunk) else one.lost_records
-            for lost in losses:
+            for lost in one.lost_offsets:
                 log_loss(lost.loss)
             yield one
 

@@ -34,7 +34,7 @@ from rangeland.fetch.undecodable_rows import (
     TRANSFORM,
     entries_of,
     evidence_of,
-    lost_records,
+    lost_offsets,
     lost_row_mask,
     undecodable_error,
 )
@@ -134,7 +134,7 @@ class TypedChunks:
                 bytes_read=chunk.bytes_read,
             )
         entries = entries_of(rows, chunk.until_offset, adjacent=chunk.offsets_are_bytes)
-        lost = tuple(lost_records(partition, rows, entries, undecodable, action))
+        lost = tuple(lost_offsets(partition, rows, entries, undecodable, action))
         self._check_losses_are_few(slice_, rows, first, len(lost))
         mask = lost_row_mask(entries, undecodable, action)
         width = sum(records.loss.width for records in lost)
@@ -143,7 +143,7 @@ class TypedChunks:
             typed,
             rows=decoded.batch.filter(pa.array(~mask)),
             counts=chunk.counts + others + Counts(landed=-int(mask.sum())),
-            lost_records=lost,
+            lost_offsets=lost,
         )
 
     def _undecodable_rows(

@@ -21,7 +21,7 @@ from rangeland.decode.columns import KEY, OFFSET, PARTITION, TOPIC, VALUE
 from rangeland.decode.payload.row_format import UndecodableRow
 from rangeland.errors import Damage, DamagedLog, UndecodablePayload
 from rangeland.fetch.chunk_parts import offset_of
-from rangeland.fetch.slice_chunks import LostRecords
+from rangeland.fetch.slice_chunks import LostOffsets
 from rangeland.loss import Action, DecidedLoss, LossKind, UndecodableRecords
 from rangeland.model import Partition
 from rangeland.wording import count_noun
@@ -63,13 +63,13 @@ def lost_row_mask(
     return mask
 
 
-def lost_records(
+def lost_offsets(
     partition: Partition,
     rows: pa.RecordBatch,
     entries: Entries,
     undecodable: Sequence[UndecodableRow],
     action: Action,
-) -> Iterator[LostRecords]:
+) -> Iterator[LostOffsets]:
     """The losses, one for each group of adjacent entries. ``undecodable`` is in order of rows."""
     for group in _adjacent_records(entries, undecodable):
         first, last = (int(entries.of_row[failure.row]) for failure in (group[0], group[-1]))
@@ -86,7 +86,7 @@ def lost_records(
         if action is Action.QUARANTINE:
             start, end = np.searchsorted(entries.of_row, [first, last + 1]).tolist()
             records = _rows_to_keep(rows, range(start, end), group, evidence)
-        yield LostRecords(loss, records)
+        yield LostOffsets(loss, records)
 
 
 def _adjacent_records(

@@ -20,7 +20,6 @@ from rangeland.decode.payload.schema_ddl import print_ddl
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
@@ -88,7 +87,7 @@ def _rows(slices: list[Slice], settings: ReadSettings, records: int) -> Iterator
     with closing(read_slices(slices, settings)) as chunks:
         for chunk in chunks:
             index = chunk.slice_index
-            if isinstance(chunk, ReadChunk) and chunk.rows is not None and remaining[index]:
+            if chunk.rows is not None and remaining[index]:
                 rows = chunk.rows.slice(0, remaining[index])
                 by_slice[index].append(rows)
                 remaining[index] -= rows.num_rows

@@ -17,7 +17,7 @@ from rangeland.delta.parquet_files.data_files import FileWriter, FileWriterSetti
 from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.receipt_builder import ReceiptBuilder
-from rangeland.fetch.slice_chunks import LostChunk, ReadChunk, SliceChunk
+from rangeland.fetch.slice_chunks import SliceChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Slice
 from rangeland.planning.slice_receipt import Receipt, TaskResult
@@ -53,7 +53,7 @@ class TaskReceipts:
         if self._quarantine is None:
             return
         slice_ = self._slices[chunk.slice_index]
-        for lost in [chunk] if isinstance(chunk, LostChunk) else chunk.lost_records:
+        for lost in chunk.lost_offsets:
             if lost.quarantined_bytes is not None:
                 where = replace(lost.loss.range, topic_id=slice_.topic_id)
                 self._quarantine.add(slice_.index, where, lost.quarantined_bytes, chunk.address)
@@ -80,7 +80,7 @@ def read_and_write(
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
                 receipts.add(chunk)
-                if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+                if chunk.rows is not None:
                     files.write(chunk.rows)
             return TaskResult(receipts.close(), tuple(files.close()))
     except BaseException:

@@ -20,7 +20,6 @@ from rangeland.delta.quarantine.quarantine_writer import QuarantineWriterSetting
 from rangeland.dialects.row_schema import typed_rows
 from rangeland.errors import Bug, RangelandError
 from rangeland.fetch.read_settings import ReadSettings
-from rangeland.fetch.slice_chunks import ReadChunk
 from rangeland.fetch.slice_reading import read_slices
 from rangeland.model import Slice
 from rangeland.planning.slice_receipt import Receipt
@@ -89,7 +88,7 @@ def frame_batches(
         with logged_reading(slices):
             for chunk in read_slices(slices, settings):
                 builder.add(chunk)
-                if isinstance(chunk, ReadChunk) and chunk.rows is not None:
+                if chunk.rows is not None:
                     yield from batches_of(chunk.rows)
     except BaseException:
         builder.abort()
