@@ -256,7 +256,7 @@ FILES = (
     Mutation(
         "the files of earlier parts are left out",
         Change(
-            "job_group.shared_plan:SharedRead._record_outcome",
+            "job_group.shared_plan:SharedRead._receipts_of_all",
             "files = [file for part in parts for file in part.files]",
             "files = []",
         ),

@@ -23,8 +23,12 @@ from rangeland.job import Job
 from rangeland.landing.execution import final_log_check
 from rangeland.landing.execution.final_log_check import FinalLogCheck, LogsBefore
 from rangeland.landing.execution.plan_settings import look_up_log_settings
-from rangeland.landing.execution.shared_reader_interface import PlanToRead, SharedReader
-from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
+from rangeland.landing.execution.shared_reader_interface import (
+    PlanReceipts,
+    PlanToRead,
+    SharedReader,
+)
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Address, Counts, Earliest, Leader, Partition, Range, Slice, Survey

@@ -38,9 +38,9 @@ from rangeland.landing.execution import constraint_check
 from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.landing.execution.final_log_check import FinalLogCheck, LogsBefore, LogsChanged
 from rangeland.landing.execution.shared_reader_interface import (
+    PlanReceipts,
     PlanToRead,
-    RecordOutcome,
-    SharedOutcome,
+    SharedReading,
 )
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
@@ -220,19 +220,15 @@ class Failing(SparkPlanReader):
             raise self.error
         return self.receipts, self.files
 
-    def read_shared(
-        self, plan: Plan, record_outcome: RecordOutcome
-    ) -> SharedOutcome | LogsChanged | None:
+    def read_shared(self, plan: Plan) -> SharedReading | LogsChanged | None:
         return None
 
 
 class Sharing(Failing):
     """Reads as ``Failing``, but for plans that a group reads."""
 
-    def read_shared(
-        self, plan: Plan, record_outcome: RecordOutcome
-    ) -> SharedOutcome | LogsChanged | None:
-        return SparkPlanReader.read_shared(self, plan, record_outcome)
+    def read_shared(self, plan: Plan) -> SharedReading | LogsChanged | None:
+        return SparkPlanReader.read_shared(self, plan)
 
 
 def context_of(target: LandingTarget, progress: Progress) -> LandingContext:
@@ -446,9 +442,8 @@ class Gathering:
     def __init__(self, receipts: dict[int, Receipt], files: Sequence[EventFile]) -> None:
         self.receipts, self.files = receipts, files
 
-    def __call__(self, work: PlanToRead) -> SharedOutcome:
-        outcome = work.record_outcome(self.receipts, self.files)
-        return SharedOutcome(outcome, with_others=True)
+    def __call__(self, work: PlanToRead) -> SharedReading:
+        return SharedReading(PlanReceipts(self.receipts, self.files), with_others=True)
 
 
 def sharing(drivers: Drivers, target: LandingTarget, name: str) -> Sharing:
@@ -481,6 +476,31 @@ def test_a_shared_plan_whose_rows_a_constraint_allows_lands(
     reading = sharing(drivers, target, "good.parquet")
     done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.is_shared) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("reading_with", "warnings"),
+    [(whole_reading, ["another driver has read the same plan"]), (sharing, [])],
+)
+def test_the_outcome_that_was_recorded_first_counts_and_is_news_only_to_a_driver_that_reads_alone(
+    drivers: Drivers,
+    monkeypatch: pytest.MonkeyPatch,
+    reading_with: Callable[[Drivers, LandingTarget, str], Failing],
+    warnings: list[str],
+) -> None:
+    columns_are_there(monkeypatch)
+    target, other = drivers.another(), drivers.another()
+    assert target.writer.enter(plan(), [])
+    theirs = whole_reading(drivers, other, "theirs.parquet")
+    other.ledger.refresh()
+    other.writer.record_outcome(
+        plan(), prove(plan(), theirs.receipts), theirs.files, theirs.receipts
+    )
+    reading = reading_with(drivers, target, "mine.parquet")
+    done = finisher_of(reading).finish_new(plan())
+    assert [entry.file.path for entry in done.outcome.files] == ["theirs.parquet"]
+    told = cast(Any, reading._context).warnings
+    assert [text.partition(":")[0] for text in told] == warnings
 
 
 def test_a_shared_plan_whose_parts_have_lost_files_is_read_again_before_constraints_are_checked(

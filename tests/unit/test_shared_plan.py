@@ -16,7 +16,11 @@ from rangeland.job_group import shared_plan
 from rangeland.job_group.lease import GroupLease
 from rangeland.job_group.shared_plan import SharedRead
 from rangeland.landing.execution.final_log_check import LogsBefore, LogsChanged
-from rangeland.landing.execution.shared_reader_interface import PlanToRead, SharedOutcome
+from rangeland.landing.execution.shared_reader_interface import (
+    PlanReceipts,
+    PlanToRead,
+    SharedReading,
+)
 from rangeland.model import Counts, DataFile, Partition, Range, Slice
 from rangeland.planning.log_identity import Fingerprints, PartRead
 from rangeland.planning.slice_assignment import SliceOwners
@@ -57,7 +61,6 @@ def shared_read(
         tasks=cast(Any, SimpleNamespace(read_until_stopped=lambda *about: ([], error))),
         before=LogsBefore(PLAN),
         find_change=lambda before, receipts: None,
-        record_outcome=lambda receipts, files: pytest.fail("nothing was read"),
     )
     lease = SimpleNamespace(
         join_rebalance=lambda: None,
@@ -78,8 +81,8 @@ ERRORS = [
 def test_the_outcome_of_another_driver_counts_more_than_an_error(
     transform: str | None, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = shared_read(monkeypatch, error, THEIRS, transform).outcome()
-    assert found == SharedOutcome(THEIRS, with_others=False)
+    found = shared_read(monkeypatch, error, THEIRS, transform).read()
+    assert found == SharedReading(THEIRS, with_others=False)
 
 
 @pytest.mark.parametrize(("transform", "error"), ERRORS)
@@ -87,7 +90,7 @@ def test_without_an_outcome_the_error_ends_the_run(
     transform: str | None, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(type(error)) as raised:
-        shared_read(monkeypatch, error, None, transform).outcome()
+        shared_read(monkeypatch, error, None, transform).read()
     assert raised.value is error
 
 
@@ -99,6 +102,8 @@ SHARED = replace(
     ranges=(Range(P, 0, 20),),
     slices=(Slice(0, P, 0, 10), Slice(1, P, 10, 20)),
 )
+THEIR_FILE = EventFile(DataFile("theirs", 1, 10, "{}", 0), Range(P, 0, 10))
+OUR_FILE = EventFile(DataFile("rows", 1, 10, "{}", 0), Range(P, 10, 20))
 READ = [Receipt(s.index, P, *s.interval, Counts(landed=10)) for s in SHARED.slices]
 THEIR_PART = PartEvent(
     *(SHARED.application, SHARED.job, SHARED.sequence, SHARED.hash, 1, "dead"),
@@ -114,10 +119,9 @@ def reading_the_rest(
 ) -> SharedRead:
     """A driver that reads the second slice, if it reads anything."""
     context = landing_context(SimpleNamespace(writer=ledger))
-    file = EventFile(DataFile("rows", 1, 10, "{}", 0), Range(P, 10, 20))
     tasks = SimpleNamespace(
         read_until_stopped=lambda *about: ([TaskResult((READ[1],))], None),
-        files_of=lambda plan, results: [file] if results else [],
+        files_of=lambda plan, results: [OUR_FILE] if results else [],
     )
     work = PlanToRead(
         SHARED,
@@ -125,7 +129,6 @@ def reading_the_rest(
         tasks=cast(Any, tasks),
         before=LogsBefore(SHARED, {P: 17}),
         find_change=find_change,
-        record_outcome=lambda receipts, files: THEIRS,
     )
     lease = SimpleNamespace(
         member_id="me",
@@ -146,15 +149,23 @@ def test_what_a_dead_driver_has_read_is_compared_by_its_own_fingerprints() -> No
         asked.append(before)
         return changed
 
-    assert reading_the_rest(Ledger(None, THEIR_PART), find_change).outcome() is changed
+    assert reading_the_rest(Ledger(None, THEIR_PART), find_change).read() is changed
     parts = (PartRead(frozenset({P}), {P: 16}),)
     assert asked == [LogsBefore(SHARED, {P: 17}, parts=parts)]
 
 
 @pytest.mark.usefixtures("settings")
+def test_once_nothing_is_missing_what_all_drivers_have_read_is_returned() -> None:
+    part = replace(THEIR_PART, files=(THEIR_FILE,))
+    found = reading_the_rest(Ledger(None, part), lambda *about: None).read()
+    together = PlanReceipts({0: READ[0], 1: READ[1]}, [THEIR_FILE, OUR_FILE])
+    assert found == SharedReading(together, with_others=False)
+
+
+@pytest.mark.usefixtures("settings")
 def test_a_part_is_handed_in_with_the_fingerprints_from_before_it_was_read() -> None:
     ledger = Ledger(None)
-    assert isinstance(reading_the_rest(ledger, lambda *about: None).outcome(), SharedOutcome)
+    assert isinstance(reading_the_rest(ledger, lambda *about: None).read(), SharedReading)
     assert ledger.handed_in == [{P: 17}]
 
 

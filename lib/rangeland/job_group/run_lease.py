@@ -55,7 +55,7 @@ class RunLease:
         if lease is None or not lease.is_member:
             return None
         progress = self._context.progress
-        return lambda work: SharedRead(work, lease, progress).outcome()
+        return lambda work: SharedRead(work, lease, progress).read()
 
     def mirror(self, *, to_the_end: bool = False) -> None:
         """Mirrors what has landed so far. A failure is a warning: the rows are safe."""

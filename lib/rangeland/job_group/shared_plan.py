@@ -1,9 +1,9 @@
 """Reading a plan together with the other drivers of its group.
 
 Each driver reads the slices that ``planning.slice_assignment`` gives it and writes them to the
-ledger as a part of the plan. The driver that sees the plan complete proves all of it and prepares
-it as an outcome. A driver that has to give up its partitions first stops its tasks and writes what
-they have finished; the new owners of the partitions read the rest.
+ledger as a part of the plan. The driver that sees the plan complete returns what all have read,
+to be proved and prepared as an outcome. A driver that has to give up its partitions first stops its
+tasks and writes what they have finished; the new owners of the partitions read the rest.
 
 The first part with a slice counts: slices that another driver has written meanwhile are dropped
 here, and their files are never committed. So a driver that has lost its lease without knowing it,
@@ -25,7 +25,11 @@ from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.job_group.lease import GroupLease
 from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.plan_settings import look_up_plan_settings
-from rangeland.landing.execution.shared_reader_interface import PlanToRead, SharedOutcome
+from rangeland.landing.execution.shared_reader_interface import (
+    PlanReceipts,
+    PlanToRead,
+    SharedReading,
+)
 from rangeland.landing.execution.slice_tasks import FinishedTasks
 from rangeland.planning.file_proof import prove_files
 from rangeland.planning.proof import prove_part
@@ -64,22 +68,23 @@ class SharedRead:
         self._last_parts = 0
         self._stalled_at = Deadline(STALLED_S)
 
-    def outcome(self) -> SharedOutcome | LogsChanged:
-        """The outcome of the plan, prepared here or by another driver, unless its logs change."""
+    def read(self) -> SharedReading | LogsChanged:
+        """Reads until the plan is complete, another driver has recorded its outcome, or its logs
+        have changed."""
         while True:
-            parts, prepared = self._handed_in()
-            outcome = prepared or self._step(parts)
-            if isinstance(outcome, OutcomeEvent):
-                return SharedOutcome(outcome, self._with_others)
-            if outcome is not None:
-                return outcome
+            parts, outcome = self._handed_in()
+            result = outcome or self._step(parts)
+            if isinstance(result, LogsChanged):
+                return result
+            if result is not None:
+                return SharedReading(result, self._with_others)
 
     def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
         parts, outcome = self._writer.parts_so_far(self._plan)
         # Parts of a plan that must be read whole were read without its present transform.
         return ([] if self._work.is_transformed else parts), outcome
 
-    def _step(self, parts: Sequence[PartEvent]) -> OutcomeEvent | LogsChanged | None:
+    def _step(self, parts: Sequence[PartEvent]) -> PlanReceipts | OutcomeEvent | LogsChanged | None:
         done = _receipts(parts)
         self._lease.join_rebalance()
         if self._lease.must_stop:  # a rebalance is due and the backend did not answer; try again
@@ -96,16 +101,16 @@ class SharedRead:
             if isinstance(step, ReadSlices):
                 results, error = self._read_slices(step, done)
         if isinstance(step, PlanComplete):
-            return self._record_outcome(parts, [])
+            return self._receipts_of_all(parts, [])
         if isinstance(step, WaitForOthers):
             self._wait(step.describe(slice_owners))
             return None
         if self._work.is_transformed and results:
-            return self._record_outcome([], results)
-        outcome = self._hand_in(results)
-        if outcome is None and error is not None:
+            return self._receipts_of_all([], results)
+        result = self._hand_in(results)
+        if result is None and error is not None:
             raise error
-        return outcome
+        return result
 
     def _is_stalled(self, parts: int) -> bool:
         if parts != self._last_parts:
@@ -144,11 +149,13 @@ class SharedRead:
             self._progress.step(what)
         time.sleep(POLL_S)
 
-    # --- parts and the outcome ------------------------------------------------------------
+    # --- parts and the whole --------------------------------------------------------------
 
-    def _hand_in(self, results: Sequence[TaskResult]) -> OutcomeEvent | LogsChanged | None:
+    def _hand_in(
+        self, results: Sequence[TaskResult]
+    ) -> PlanReceipts | OutcomeEvent | LogsChanged | None:
         """Writes the slices read here as a part of the plan, unless its logs have changed. Returns
-        the outcome if there is one."""
+        what all drivers have read if nothing is missing, or the outcome if there is one."""
         while True:
             parts, outcome = self._handed_in()
             if outcome is not None:
@@ -157,7 +164,7 @@ class SharedRead:
             kept = drop_done(results, done)
             receipts = {r.slice_index: r for result in kept for r in result.receipts}
             if len(done) + len(receipts) == len(self._plan.slices):
-                return self._record_outcome(parts, kept)
+                return self._receipts_of_all(parts, kept)
             if not kept:
                 return None
             files = self._work.tasks.files_of(self._plan, kept)
@@ -173,16 +180,17 @@ class SharedRead:
                 logger.info("Handed in part %d of plan %s", part[1], self._plan.id)
                 return None
 
-    def _record_outcome(
+    def _receipts_of_all(
         self, parts: Sequence[PartEvent], results: Sequence[TaskResult]
-    ) -> OutcomeEvent | LogsChanged:
+    ) -> PlanReceipts | LogsChanged:
+        """What these parts and results are together, unless the logs have changed."""
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for result in results for r in result.receipts}
         files = [file for part in parts for file in part.files]
         files += self._work.tasks.files_of(self._plan, results)
         before = replace(self._work.before, parts=tuple(part.read for part in parts))
         changed = self._work.find_change(before, receipts.values())
-        return changed or self._work.record_outcome(receipts, files)
+        return changed or PlanReceipts(receipts, files)
 
 
 def _receipts(parts: Sequence[PartEvent]) -> dict[int, Receipt]:

@@ -40,7 +40,7 @@ from rangeland.landing.execution.plan_ending import (
     give_up,
     has_landed_by_now,
 )
-from rangeland.landing.execution.shared_reader_interface import SharedOutcome
+from rangeland.landing.execution.shared_reader_interface import SharedReading
 from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.repaired_offsets import check_can_be_replaced
@@ -134,7 +134,7 @@ class PlanCommitter:
         self._context.progress.planned(plan, recovered=not is_new)
         if not is_new:
             logger.info("Finishing plan %s, which another run entered", plan.id)
-        shared: SharedOutcome | None = None
+        shared: SharedReading | None = None
         if outcome is None:
             with at_stage(PlanStage.READING):
                 outcome, shared = self._outcomes.read_and_record(plan, is_new=is_new)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
@@ -12,8 +12,8 @@ from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
 from rangeland.landing.execution.plan_ending import GivenUp, Superseded, give_up
-from rangeland.landing.execution.shared_reader_interface import SharedOutcome
-from rangeland.landing.execution.spark_plan_reader import PlanReceipts, SparkPlanReader
+from rangeland.landing.execution.shared_reader_interface import PlanReceipts, SharedReading
+from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
 from rangeland.landing.special_plans.table_adoption import check_can_be_read
@@ -22,7 +22,6 @@ from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.file_proof import prove_files
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeResult, prove
-from rangeland.planning.slice_receipt import Receipt
 
 
 class OutcomePreparer:
@@ -42,14 +41,15 @@ class OutcomePreparer:
 
     def read_and_record(
         self, plan: Plan, *, is_new: bool
-    ) -> tuple[OutcomeEvent, SharedOutcome | None]:
+    ) -> tuple[OutcomeEvent, SharedReading | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
         unless its logs change. Whatever was handed in before a change does not count."""
         check_can_be_read(plan)
-        record_outcome = partial(self._record_shared, plan)
-        match self._reader.read_shared(plan, record_outcome) if plan.slices else None:
-            case SharedOutcome() as shared:
-                return shared.outcome, shared
+        match self._reader.read_shared(plan) if plan.slices else None:
+            case SharedReading(OutcomeEvent() as theirs) as shared:
+                return theirs, shared
+            case SharedReading(PlanReceipts() as reading) as shared:
+                return self._read(plan, lambda: reading, is_shared=True), shared
             case LogsChanged() as changed:
                 read = partial(self._reader.read_after_change, plan, changed)
             case None:
@@ -70,6 +70,8 @@ class OutcomePreparer:
         plan: Plan,
         read: Callable[[], PlanReceipts],
         earlier_outcome: OutcomeEvent | None = None,
+        *,
+        is_shared: bool = False,
     ) -> OutcomeEvent:
         """Reads all slices, proves the counts and prepares the outcome, or gives the plan up. Files
         get the columns of this job file, even if the plan was made from another version of it."""
@@ -86,24 +88,15 @@ class OutcomePreparer:
                 case Superseded(outcome=theirs):
                     return theirs
         recorded = self._record(plan, results, reading, earlier_outcome)
-        if not recorded.is_mine and earlier_outcome is None:
+        if not (recorded.is_mine or is_shared) and earlier_outcome is None:
             self._context.warn(
                 "another driver has read the same plan: its files are landed, and what this driver "
                 "has read is not used"
             )
         return recorded.outcome
 
-    def _record_shared(
-        self, plan: Plan, receipts: Mapping[int, Receipt], files: Sequence[EventFile]
-    ) -> OutcomeEvent:
-        """The outcome of a plan that several drivers have read: this driver's, or another's."""
-        reading = PlanReceipts(receipts, files)
-        results = self._prove(plan, reading)
-        self._check_rows_can_land(plan, files, is_new=True)
-        return self._record(plan, results, reading).outcome
-
     def _prove(
-        self, plan: Plan, reading: PlanReceipts, earlier_outcome: OutcomeEvent | None = None
+        self, plan: Plan, reading: PlanReceipts, earlier_outcome: OutcomeEvent | None
     ) -> list[RangeResult]:
         """What became of each range. Raises if counts or files do not add up, if a replacement
         would remove rows that the log has lost, or if ranges that already count as landed are
@@ -136,7 +129,7 @@ class OutcomePreparer:
         plan: Plan,
         results: Sequence[RangeResult],
         reading: PlanReceipts,
-        earlier_outcome: OutcomeEvent | None = None,
+        earlier_outcome: OutcomeEvent | None,
     ) -> RecordedOutcome:
         self._context.progress.step("preparing the outcome")
         return self._context.target.writer.record_outcome(

@@ -11,31 +11,39 @@ its own job file: if that has been corrected, the plan might otherwise never be 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rangeland.delta.ledger.events import EventFile, OutcomeEvent
 from rangeland.landing.execution.final_log_check import LogsBefore, LogsChanged
 from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_context import LandingContext
+from rangeland.loss import DecidedLoss
 from rangeland.planning.plan import Plan
 from rangeland.planning.slice_receipt import Receipt
 
-RecordOutcome = Callable[[Mapping[int, Receipt], Sequence[EventFile]], OutcomeEvent]
+
+@dataclass(frozen=True, slots=True)
+class PlanReceipts:
+    """The result of reading a plan. ``regrown`` are offsets that were truncated after they were
+    planned and written again before they were read, each with the leader epoch of what was read
+    there."""
+
+    receipts: Mapping[int, Receipt]
+    files: Sequence[EventFile] = ()
+    regrown: Mapping[DecidedLoss, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanToRead:
     """A plan without an outcome, and the means to read it. ``tasks`` read slices. ``before``: its
     logs before this driver reads them. ``find_change`` returns how the logs that receipts come from
-    have changed, if they have. ``record_outcome`` proves, checks and records what all drivers have
-    read, and returns the outcome that counts."""
+    have changed, if they have."""
 
     plan: Plan
     context: LandingContext
     tasks: SliceTasks
     before: LogsBefore
     find_change: Callable[[LogsBefore, Iterable[Receipt]], LogsChanged | None]
-    record_outcome: RecordOutcome
 
     @property
     def is_transformed(self) -> bool:
@@ -44,13 +52,14 @@ class PlanToRead:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedOutcome:
-    """The outcome of a plan. ``with_others``: other drivers took part while this one worked."""
+class SharedReading:
+    """What all drivers together have read of a plan, or the outcome that another driver has
+    recorded meanwhile. ``with_others``: other drivers took part while this one worked."""
 
-    outcome: OutcomeEvent
+    result: PlanReceipts | OutcomeEvent
     with_others: bool
 
 
-SharedReader = Callable[[PlanToRead], SharedOutcome | LogsChanged]
-"""Reads a plan together with other drivers. Returns once it has an outcome, prepared here or by
-another driver, or its logs have changed."""
+SharedReader = Callable[[PlanToRead], SharedReading | LogsChanged]
+"""Reads a plan together with other drivers. Returns once all of it is read, another driver has
+recorded its outcome, or its logs have changed."""

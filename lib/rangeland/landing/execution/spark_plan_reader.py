@@ -6,11 +6,9 @@ result is receipts and files; the committer proves and commits them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 
-from rangeland.delta.ledger.events import EventFile
 from rangeland.errors import Conflict
 from rangeland.landing.execution.final_log_check import (
     FinalLogCheck,
@@ -19,29 +17,16 @@ from rangeland.landing.execution.final_log_check import (
 )
 from rangeland.landing.execution.plan_settings import look_up_log_settings, look_up_plan_settings
 from rangeland.landing.execution.shared_reader_interface import (
+    PlanReceipts,
     PlanToRead,
-    RecordOutcome,
-    SharedOutcome,
     SharedReader,
+    SharedReading,
 )
 from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.ledger_history import landed_clusters
-from rangeland.loss import DecidedLoss
 from rangeland.planning.log_identity import Changed
 from rangeland.planning.plan import Plan
-from rangeland.planning.slice_receipt import Receipt
-
-
-@dataclass(frozen=True, slots=True)
-class PlanReceipts:
-    """The result of reading a plan. ``regrown`` are offsets that were truncated after they were
-    planned and written again before they were read, each with the leader epoch of what was read
-    there."""
-
-    receipts: Mapping[int, Receipt]
-    files: Sequence[EventFile] = ()
-    regrown: Mapping[DecidedLoss, int] = field(default_factory=dict)
 
 
 class SparkPlanReader:
@@ -78,12 +63,9 @@ class SparkPlanReader:
             raise logs_changed_error(reading)
         return reading
 
-    def read_shared(
-        self, plan: Plan, record_outcome: RecordOutcome
-    ) -> SharedOutcome | LogsChanged | None:
-        """The outcome of a plan that several drivers read together, made by ``record_outcome`` once
-        everything is read, unless its logs change; None for a plan of another sequence, and if this
-        driver reads alone."""
+    def read_shared(self, plan: Plan) -> SharedReading | LogsChanged | None:
+        """Reads a plan together with other drivers, unless its logs change; None for a plan of
+        another sequence, and if this driver reads alone."""
         read_with_others = self._shared_reader()
         if read_with_others is None:
             return None
@@ -93,9 +75,7 @@ class SparkPlanReader:
             return None
         before = self.log_check.logs_before(look_up_log_settings(context, plan), plan)
         find_change = self.log_check.find_change
-        return read_with_others(
-            PlanToRead(plan, context, self._tasks, before, find_change, record_outcome)
-        )
+        return read_with_others(PlanToRead(plan, context, self._tasks, before, find_change))
 
     def _read_once(
         self, plan: Plan, after: Changed | None, *, is_new: bool
