@@ -21,7 +21,7 @@ from rangeland.loss import Loss
 from rangeland.model import Cluster, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark, may_be_same
 from rangeland.planning.intervals import Interval, merge, subtract, width
-from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.plan_kind import PlanKind, WriteMode
 from rangeland.record_codec import ColumnType, RecordCodec
 from rangeland.untrusted import (
     MAX_INT32,
@@ -82,7 +82,7 @@ class Plan:
     @property
     def replaces(self) -> bool:
         """Whether the plan's rows replace the table's rows of the same ranges."""
-        return self.kind.traits.replaces
+        return self.kind.traits.write_mode is WriteMode.REPLACE
 
     @property
     def is_adoption(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final
 
 from rangeland.errors import BadRecord, RangelandError, RangeLost, TableRefused, TransformFailed
@@ -47,6 +47,16 @@ def backfill_kind(*, missing: bool, replace: bool) -> PlanKind:
     return PlanKind.REPLACE if replace else PlanKind.BACKFILL
 
 
+class WriteMode(Enum):
+    """How the rows of a plan come into the table."""
+
+    ADD = auto()
+    REPAIR = auto()
+    """They are rows that the table has lost. If they are back, these replace them."""
+    REPLACE = auto()
+    """They replace the table's rows of the same ranges."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanTraits:
     """The traits that all plans of one kind share."""
@@ -63,10 +73,7 @@ class PlanTraits:
     reads_log: bool = True
     """Whether a plan reads the log. Otherwise it decodes bytes in quarantine, which cannot
     change."""
-    replaces: bool = False
-    """Whether rows replace the table's rows of the same ranges."""
-    repairs: bool = False
-    """Whether a plan lands again what the table has lost."""
+    write_mode: WriteMode = WriteMode.ADD
     is_finished_first: bool = False
     """Whether every command of the job finishes such a plan before making another."""
     holds_all: bool = False
@@ -79,9 +86,8 @@ class PlanTraits:
 
     @property
     def may_remove_rows(self) -> bool:
-        """Whether a plan may remove rows that the table has at its offsets. A repair does so if the
-        missing rows are back."""
-        return self.replaces or self.repairs
+        """Whether a plan may remove rows that the table has at its offsets."""
+        return self.write_mode is not WriteMode.ADD
 
     @property
     def may_be_given_up(self) -> bool:
@@ -100,7 +106,7 @@ TRAITS: Final[Mapping[PlanKind, PlanTraits]] = {
     PlanKind.HOLES: PlanTraits(
         "`rangeland backfill --missing`",
         title="what is missing",
-        repairs=True,
+        write_mode=WriteMode.REPAIR,
         is_finished_first=True,
     ),
     PlanKind.REDRIVE: PlanTraits(
@@ -115,7 +121,7 @@ TRAITS: Final[Mapping[PlanKind, PlanTraits]] = {
         "`rangeland backfill --replace`",
         title="replacing",
         resolves_bounds=True,
-        replaces=True,
+        write_mode=WriteMode.REPLACE,
         given_up_for=(RangeLost, BadRecord, TableRefused, TransformFailed),
         stays="rows in the table stay",
     ),

@@ -17,7 +17,7 @@ from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import partition_fields
 from rangeland.loss import Action, LossKind
 from rangeland.model import Slice
-from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.plan_kind import PlanKind, WriteMode
 from rangeland.planning.policy import Policy
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.failing_records import (
@@ -45,7 +45,7 @@ class OmittedRecords:
         can_cut = not load_dialect(settings.dialect).capabilities.offsets_are_bytes
         self._name = name
         self._policy = settings.policy
-        self._can_omit = can_cut and not kind.traits.replaces
+        self._can_omit = can_cut and kind.traits.write_mode is not WriteMode.REPLACE
         # Records that are already in quarantine must not be put there again and again.
         self._most_alone = 1 if kind.traits.reads_log else 0
         self._records: list[FailingRecord] = []

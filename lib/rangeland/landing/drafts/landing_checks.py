@@ -9,20 +9,22 @@ from rangeland.landing.audit.removed_and_unknown_rows import check_rows_are_know
 from rangeland.landing.drafts.schema_refusal import check_schemas_are_readable, naming_schemas
 from rangeland.landing.landing_context import LandingContext
 from rangeland.planning.plan_draft import PlanDraft
+from rangeland.planning.plan_kind import WriteMode
 
 
 def check_table_and_ledger_agree(context: LandingContext) -> None:
     """Raises Conflict if table and ledger disagree: nothing may land then."""
     target = context.target
     target.identity.check_table_and_ledger_agree()
-    if not context.kind.traits.repairs:
+    if context.kind.traits.write_mode is not WriteMode.REPAIR:
         check_rows_remain(context.spark, target, context.job, context.progress, context.warn)
 
 
 def check_draft_can_land(context: LandingContext, draft: PlanDraft) -> None:
     """Raises Conflict for rows that are in no ledger, and TableRefused for schemas that do not
     fit."""
-    if context.kind.traits.resolves_bounds and not context.kind.traits.replaces:
+    traits = context.kind.traits
+    if traits.resolves_bounds and traits.write_mode is not WriteMode.REPLACE:
         check_rows_are_known(context.spark, context.target, draft.plan.ranges)
         ids_in = partial(schema_ids_in, context.job, survey=context.surveys.last)
         policy = context.job.request.policy

@@ -127,7 +127,7 @@ class Planner:
         landed = self._require_same_options(draft.already_landed, survey)
         if losses := self._find_overwritten(landed, survey, position):
             draft = draft_new(terms, survey, position, damaged, overwritten=losses)
-        if self._context.kind.traits.replaces and draft.failing is None:
+        if draft.plan.replaces and draft.failing is None:
             self._check_lands_all_it_replaces(draft.plan)
         return draft
 

@@ -49,6 +49,7 @@ from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.target_writer import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_kind import WriteMode
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.replace_where import RowsChanged, names_file
 from rangeland.wording import count_noun
@@ -206,7 +207,8 @@ class PlanCommitter:
     def _attempt(self, prepared: PreparedPlan) -> Attempt:
         """Tries once to commit an outcome as its kind of plan requires, the bytes in quarantine
         first. Does nothing if it has already landed."""
-        if prepared.plan.kind.traits.repairs:
+        mode = prepared.plan.kind.traits.write_mode
+        if mode is WriteMode.REPAIR:
             # All that is checked for a repair has to be true of the version that it follows.
             self._context.target.table.refresh_same_table()
         if self._context.target.identity.has_landed(prepared.plan.id):
@@ -215,7 +217,13 @@ class PlanCommitter:
             return gone
         if (failure := self._constraint_failure(prepared.outcome)) is not None:
             return failure
-        return self._replace(prepared) if prepared.plan.replaces else self._add(prepared)
+        match mode:
+            case WriteMode.ADD:
+                return self._add(prepared)
+            case WriteMode.REPAIR:
+                return self._repair(prepared)
+            case WriteMode.REPLACE:
+                return self._replace(prepared)
 
     def _commit_quarantine(self, outcome: OutcomeEvent) -> FilesGone | None:
         """Commits what an outcome has in quarantine. A later attempt that has nothing there still
@@ -240,9 +248,7 @@ class PlanCommitter:
     def _add(self, prepared: PreparedPlan) -> Attempt:
         """Adds the rows of an outcome to the table."""
         outcome = prepared.outcome
-        self._context.progress.step(f"committing {count_noun(len(outcome.files), 'file')}")
-        if prepared.plan.kind.traits.repairs:
-            return self._repair(prepared)
+        self._context.progress.step(_step_text(outcome))
         return self._context.target.writer.commit_outcome(outcome, prepared.planned_at_version)
 
     def _repair(self, prepared: PreparedPlan) -> Attempt:
@@ -251,6 +257,7 @@ class PlanCommitter:
         commit follows."""
         outcome = prepared.outcome
         target = self._context.target
+        self._context.progress.step(_step_text(outcome))
         if (failure := self._file_failure(outcome)) is not None:
             return failure
         ranges = self._replacement.ranges_of_repair(prepared.plan, outcome)
@@ -315,6 +322,11 @@ class PlanCommitter:
         except (EngineFailed, StorageFailed) as error:
             self._context.warn(str(error))
             return None
+
+
+def _step_text(outcome: OutcomeEvent) -> str:
+    """The step of a commit, in words."""
+    return f"committing {count_noun(len(outcome.files), 'file')}"
 
 
 def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) -> None:

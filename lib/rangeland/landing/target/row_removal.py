@@ -14,7 +14,7 @@ from rangeland.landing.target.ledger_history import plan_of
 from rangeland.landing.target.target_ledger import TargetLedger
 from rangeland.landing.target.target_table import TargetTable
 from rangeland.planning.coverage import coverage_of, uncovered_parts
-from rangeland.planning.plan_kind import PlanKind
+from rangeland.planning.plan_kind import PlanKind, WriteMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ def _last_planned_at(job: str, table: TargetTable, ledger: TargetLedger) -> int 
 
 
 def _is_repair(event: PlanEvent) -> bool:
-    return PlanKind.of_application(event.job, event.application).traits.repairs
+    kind = PlanKind.of_application(event.job, event.application)
+    return kind.traits.write_mode is WriteMode.REPAIR
 
 
 def _has_repaired_all(table: TargetTable, ledger: TargetLedger, event: PlanEvent) -> bool:
