@@ -95,9 +95,9 @@ class Watched(TargetWriter):
     moments: Moments
 
     def commit_outcome(
-        self, outcome: Any, since: int | None, dead: Any = (), expected_version: int | None = None
+        self, outcome: Any, gone: Any = (), expected_version: int | None = None
     ) -> Any:
-        landed = super().commit_outcome(outcome, since, dead, expected_version)
+        landed = super().commit_outcome(outcome, gone, expected_version)
         self.moments.reach(COMMITTED)
         return landed
 

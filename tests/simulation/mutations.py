@@ -124,7 +124,7 @@ TABLE = (
         "an overwritten table is landed in",
         Change(
             "landing.target.row_removal:find_removal",
-            "found = restored or table_commit.last_replacement(commits)",
+            "found = restored or last_replacement(commits)",
             "found = restored",
         ),
     ),
@@ -140,8 +140,8 @@ TABLE = (
         "a table that was restored is landed in",
         Change(
             "landing.target.row_removal:find_removal",
-            "found = restored or table_commit.last_replacement(commits)",
-            "found = table_commit.last_replacement(commits)",
+            "found = restored or last_replacement(commits)",
+            "found = last_replacement(commits)",
         ),
     ),
     Mutation(

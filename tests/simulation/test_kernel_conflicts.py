@@ -14,12 +14,15 @@ from rangeland.delta.transaction_log.table_commit import (
 )
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
+from rangeland.landing.target.landing_commits import landed_at
+from rangeland.planning.plan import PlanId
 from tests.simulation.delta import SimulatedKernel, Tables
 from tests.simulation.replaced import simulated
 from tests.simulation.world import World
 
 PATH = "mem://lake/orders"
 JOB = "rangeland/a"
+LANDED_BEFORE = CommittedOutcome(None, is_new=False)
 SCHEMA = '{"type": "struct", "fields": []}'
 
 
@@ -38,7 +41,8 @@ def test_a_plan_that_another_driver_landed_is_found_after_a_change_of_the_table(
     old = kernel.create(PATH, SCHEMA)
     kernel.commit(PATH, CommitRequest("people", 1, [], properties={"note": "x"}))
     assert commit_once(kernel, PATH, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=True)
-    assert commit_once(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(2, is_new=False)
+    assert commit_once(kernel, old, CommitRequest(JOB, 1, [])) == LANDED_BEFORE
+    assert landed_at(kernel, PATH, PlanId(JOB, 1)) == 2
     with pytest.raises(Conflict):
         commit_once(kernel, old, CommitRequest(JOB, 2, []))
 
@@ -62,7 +66,8 @@ def test_a_later_sequence_lands_on_a_version_before_the_earlier_one(
     old = kernel.create(PATH, SCHEMA)
     assert commit_once(kernel, old, CommitRequest(JOB, 1, [])) == CommittedOutcome(1, is_new=True)
     assert commit_once(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=True)
-    assert commit_once(kernel, old, CommitRequest(JOB, 2, [])) == CommittedOutcome(2, is_new=False)
+    assert commit_once(kernel, old, CommitRequest(JOB, 2, [])) == LANDED_BEFORE
+    assert landed_at(kernel, PATH, PlanId(JOB, 2)) == 2
 
 
 def test_a_landing_that_expects_a_version_does_not_follow_another(
@@ -79,4 +84,5 @@ def test_a_landing_that_expects_a_version_does_not_follow_another(
     assert newest is not None
     request = replace(request, expected_version=newest.version)
     assert commit_once(kernel, newest, request) == CommittedOutcome(2, is_new=True)
-    assert commit_once(kernel, newest, request) == CommittedOutcome(2, is_new=False)
+    assert commit_once(kernel, newest, request) == LANDED_BEFORE
+    assert landed_at(kernel, PATH, PlanId(JOB, 1)) == 2

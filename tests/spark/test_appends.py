@@ -18,7 +18,9 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesGone, commit_once
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
 from rangeland.errors import Conflict
+from rangeland.landing.target.landing_commits import landed_at
 from rangeland.model import DataFile
+from rangeland.planning.plan import PlanId
 from rangeland.testing.processes import PATIENCE_S
 
 pytestmark = pytest.mark.spark
@@ -152,7 +154,8 @@ def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
         before,
         CommitRequest("rangeland/a", 1, [prepared(days, "tuesday")], properties=named),
     )
-    assert again == CommittedOutcome(before.version + 1, is_new=False)
+    assert again == CommittedOutcome(None, is_new=False)
+    assert landed_at(kernel, days, PlanId("rangeland/a", 1)) == before.version + 1
     after = kernel.load(days)
     assert after is not None
     assert (after.version, after.property("rangeland.ledger")) == (before.version + 2, "id")

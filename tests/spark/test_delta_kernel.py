@@ -27,10 +27,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.delta.transaction_log.table_commit import (
     CommittedOutcome,
     FilesGone,
-    Restored,
     commit_once,
-    landed_at,
-    last_restore,
 )
 from rangeland.delta.transaction_log.table_snapshot import (
     AlreadyCommitted,
@@ -40,6 +37,7 @@ from rangeland.delta.transaction_log.table_snapshot import (
 )
 from rangeland.errors import Conflict, TableRefused
 from rangeland.jvm.spark_jvm import without_context
+from rangeland.landing.target.landing_commits import Restored, landed_at, last_restore
 from rangeland.model import DataFile
 from rangeland.planning.plan import PlanId
 from rangeland.testing.processes import PATIENCE_S
@@ -443,11 +441,12 @@ def test_landing_is_idempotent_and_finds_its_version(kernel: DeltaKernel, table:
     )
     kernel.commit(table, CommitRequest("rangeland/b", 9, []))
     assert commit_once(kernel, table, CommitRequest("rangeland/a", 1, files)) == CommittedOutcome(
-        1, is_new=False
+        None, is_new=False
     )
     assert commit_once(
         kernel, snapshot, CommitRequest("rangeland/a", 1, files)
-    ) == CommittedOutcome(1, is_new=False)
+    ) == CommittedOutcome(None, is_new=False)
+    assert landed_at(kernel, table, PlanId("rangeland/a", 1)) == 1
     assert landed_at(kernel, table, PlanId("rangeland/b", 9)) == 2
     assert landed_at(kernel, table, PlanId("rangeland/b", 9), since=40) is None
 

@@ -56,7 +56,7 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     assert target.writer.enter(plan, target.history.unfinished_plans())
     prepared = target.writer.record_outcome(plan, (), (), {})
     assert prepared.is_mine
-    target.writer.commit_outcome(prepared.outcome, target.table.version)
+    target.writer.commit_outcome(prepared.outcome)
     ledger = spark.read.format("delta").load(f"{table}/_rangeland/ledger")
     (named,) = ledger.where(f"event = 'plan' AND plan = '{plan.hash}'").select("table_id").collect()
     assert named.table_id == target.table.table_id

@@ -256,7 +256,7 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
     drivers: Drivers,
 ) -> None:
     first = drivers.another()
-    first.writer.commit_outcome(prepared(first, plan_of(first=0, until=10)), None)
+    first.writer.commit_outcome(prepared(first, plan_of(first=0, until=10)))
     first.ledger.refresh()
     prepared(first, BESIDE)
     driving = Driving(drivers.another())
@@ -270,9 +270,9 @@ def test_what_is_prepared_is_committed_before_a_plan_that_counts_it_as_landed(
 
 def test_a_plan_that_leaves_out_what_was_given_up_since_is_refused(drivers: Drivers) -> None:
     first = drivers.another()
-    first.writer.commit_outcome(prepared(first, plan_of(first=0, until=10)), None)
+    first.writer.commit_outcome(prepared(first, plan_of(first=0, until=10)))
     first.ledger.refresh()
     outcome = prepared(first, BESIDE)
-    first.writer.commit_outcome(first.writer.give_up(BESIDE, (), outcome.attempt + 1), None)
+    first.writer.commit_outcome(first.writer.give_up(BESIDE, (), outcome.attempt + 1))
     with pytest.raises(Conflict, match=r"it leaves out orders/0 \[10, 50\), which has not landed"):
         Driving(drivers.another()).applied(NEXT, ())

@@ -23,7 +23,7 @@ from rangeland.landing.execution.commit_failures import (
     TryAgain,
     step_after_failure,
 )
-from rangeland.landing.execution.committer import PlanCommitter, PreparedPlan
+from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.landing.execution.plan_ending import Superseded
 from rangeland.planning.plan import PlanId
 from rangeland.spark.replace_where import RowsChanged
@@ -103,8 +103,8 @@ def test_a_second_outcome_that_cannot_be_committed_raises_the_error_of_its_failu
 def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
     """One whose attempts have these results, the last again and again."""
 
-    def attempt(prepared: PreparedPlan) -> Any:
-        made.attempts.append(prepared.outcome)
+    def attempt(plan: object, outcome: str) -> Any:
+        made.attempts.append(outcome)
         return results.pop(0) if len(results) > 1 else results[0]
 
     def read_again(plan: object, old: str, failure: NotCommitted) -> str:
@@ -124,7 +124,7 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
 def commit(committer: Any) -> Any:
     plan: Any = SimpleNamespace(id="plan")
     outcome: Any = "outcome"
-    _, landed = committer._commit(PreparedPlan(plan, outcome, None))
+    _, landed = committer._commit(plan, outcome)
     return landed
 
 

@@ -14,7 +14,6 @@ from rangeland.decode.columns import row_schema
 from rangeland.delta.stores.store_errors import store_error
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.delta.table_schema.schema_compatibility import new_table, row_layout
-from rangeland.delta.transaction_log import table_commit
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
@@ -26,6 +25,7 @@ from rangeland.fetch.loss_judgement import located_damage_error
 from rangeland.job import Job
 from rangeland.job.command_line_overrides import check_range_is_closed
 from rangeland.job.job_text import parse_job_text
+from rangeland.landing.target import landing_commits
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost_error
@@ -124,7 +124,7 @@ def lost() -> None:
 def conflict() -> None:
     from rangeland.landing.audit.removed_and_unknown_rows import removal_error
 
-    found = table_commit.Restored(43, 41, 0, (PlanId("rangeland/orders-hourly", 17),))
+    found = landing_commits.Restored(43, 41, 0, (PlanId("rangeland/orders-hourly", 17),))
     raise removal_error("lake/orders", found)
 
 

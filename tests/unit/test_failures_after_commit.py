@@ -38,6 +38,7 @@ from rangeland.landing.landing_steps import LandingSteps
 from rangeland.landing.special_plans import replacement
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target import table_location
+from rangeland.landing.target.landing_commits import landed_at
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.target_schema import TargetSchema
 from rangeland.landing.target.target_writer import TargetWriter
@@ -444,8 +445,10 @@ def land(result: AlreadyCommitted | RangelandError, **reads: Any) -> Any:
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
 def test_a_commit_that_is_found_in_the_table_needs_no_version(error: RangelandError) -> None:
-    done = land(AlreadyCommitted(5, 4), load=TABLE, commits=error)
-    assert done == CommittedOutcome(None, is_new=False)
+    found = AlreadyCommitted(5, 4)
+    assert land(found, load=TABLE, commits=error) == CommittedOutcome(None, is_new=False)
+    kernel = cast(DeltaKernel, Kernel(found, commits=error))
+    assert landed_at(kernel, TABLE.path, PlanId(LANDED.application, LANDED.sequence)) is None
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)

@@ -97,7 +97,7 @@ def test_what_landed_after_the_table_was_read_is_not_in_it(
     assert first.writer.enter(entered, [])
     outcome = first.writer.record_outcome(entered, (), (), {}).outcome
     second = drivers.another()
-    first.writer.commit_outcome(outcome, None)
+    first.writer.commit_outcome(outcome)
     assert second.history.landings() == []
     second.ledger.refresh()
     assert [found.sequence for found, _ in second.history.landings()] == [1]
@@ -114,7 +114,7 @@ def test_a_plan_that_was_made_after_the_table_was_read_is_not_in_it(
         first.ledger.refresh()
         assert first.writer.enter(made, [])
         outcome = first.writer.record_outcome(made, (), (), {}).outcome
-        first.writer.commit_outcome(outcome, None)
+        first.writer.commit_outcome(outcome)
     asleep.ledger.require().refresh()
     assert asleep.identity.landed_sequence(APP) == 1
 
@@ -126,7 +126,7 @@ def land(drivers: Drivers, made: Plan) -> None:
     target = drivers.another()
     assert target.writer.enter(made, target.history.unfinished_plans())
     outcome = target.writer.record_outcome(made, (), (), {}).outcome
-    target.writer.commit_outcome(outcome, None)
+    target.writer.commit_outcome(outcome)
 
 
 def test_a_plan_that_another_job_has_seen_in_the_table_is_missed_in_a_backup_of_it(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.delta.transaction_log.table_commit import Restored
 from rangeland.job.group_section import Group
+from rangeland.landing.target.landing_commits import Restored
 from rangeland.landing.target.row_removal import Removal, UnknownCommits
 from rangeland.model import Address, Counts, Leader, LogState, Survey
 from rangeland.planning.plan import PlanId
@@ -48,7 +48,7 @@ def test_a_table_that_was_dropped_and_created_again_is_reported(
     assert target.writer.enter(second, [])
     receipts = {0: Receipt(0, P0, 30, 40, Counts(landed=10))}
     target.writer.commit_outcome(
-        target.writer.record_outcome(second, prove(second, receipts), (), receipts).outcome, None
+        target.writer.record_outcome(second, prove(second, receipts), (), receipts).outcome
     )
     lake.tables[drivers.path].versions = [Version(drivers.path, 0)]
     found = job_status.status(drivers.job, None, NoProgress())

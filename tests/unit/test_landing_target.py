@@ -153,7 +153,7 @@ def land_until_30(target: LandingTarget, of: Plan, *files: EventFile) -> None:
     receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), losses=(held,))}
     prepared = target.writer.record_outcome(of, prove(of, receipts), files, receipts)
     assert prepared.is_mine
-    target.writer.commit_outcome(prepared.outcome, None)
+    target.writer.commit_outcome(prepared.outcome)
 
 
 def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
     def land(_plan: Plan, outcome: OutcomeEvent, differences: ReplacedRange) -> Any:
         tried.append(outcome.attempt)
         if outcome.attempt:
-            landed = cast(CommittedOutcome, target.writer.commit_outcome(outcome, None))
+            landed = cast(CommittedOutcome, target.writer.commit_outcome(outcome))
             return replace(landed, replaced=differences)
         other.ledger.refresh()
         proved = prove(replacing, theirs.receipts)
@@ -385,7 +385,7 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
     def recorded(*about: Any, **more: Any) -> Any:
         found = record(*about, **more)
         other.ledger.refresh()
-        other.writer.commit_outcome(found.outcome, None)
+        other.writer.commit_outcome(found.outcome)
         (Path(drivers.path) / "rows.parquet").unlink()
         return found
 

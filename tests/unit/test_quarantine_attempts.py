@@ -8,7 +8,7 @@ import pytest
 
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.landing.execution.committer import PlanCommitter, PreparedPlan
+from rangeland.landing.execution.committer import PlanCommitter
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan, PlanId
 from tests.fakes.landing import landing_context
@@ -40,7 +40,7 @@ class Target:
     def commit(self, outcome: OutcomeEvent) -> None:
         self.asked.append("keep")
 
-    def commit_outcome(self, outcome: OutcomeEvent, since: int | None) -> None:
+    def commit_outcome(self, outcome: OutcomeEvent) -> None:
         self.asked.append("land")
 
 
@@ -64,5 +64,5 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     outcome = OutcomeEvent("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
     target = Target(landed)
     finisher = PlanCommitter(landing_context(target), cast(Any, None))
-    finisher._attempt(PreparedPlan(plan, outcome, None))
+    finisher._attempt(plan, outcome)
     assert target.asked == asked

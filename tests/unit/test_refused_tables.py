@@ -79,7 +79,7 @@ def test_a_refused_commit_that_is_in_the_table_has_landed() -> None:
                 return AlreadyCommitted(4, LANDED.sequence)
             return super().commit()
 
-    kernel = cast(DeltaKernel, SentAgain(DENIED, load=there, commits=[]))
+    kernel = cast(DeltaKernel, SentAgain(DENIED, load=there))
     done = table_commit.commit_once(kernel, cast(Snapshot, TABLE), LANDED)
     assert done == CommittedOutcome(None, is_new=False)
 

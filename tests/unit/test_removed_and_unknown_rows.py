@@ -13,9 +13,9 @@ import pytest
 
 from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.delta.transaction_log import table_commit
 from rangeland.errors import Conflict, TableRefused
 from rangeland.landing.audit import removed_and_unknown_rows
+from rangeland.landing.target import landing_commits
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import Plan
@@ -102,7 +102,7 @@ class Table:
         ).outcome
 
     def commit(self) -> None:
-        self._writer.commit_outcome(self._outcome, None)
+        self._writer.commit_outcome(self._outcome)
 
     def expect_refusal(self) -> None:
         with pytest.raises(Conflict, match="was restored"):
@@ -300,8 +300,8 @@ def test_a_restore_to_before_the_beginning_of_the_log_may_have_undone_landings(
     log = [CommitMetadata(version, 0, "OPTIMIZE", {}) for version in range(begins_at, 12)]
     log.append(CommitMetadata(12, 0, "RESTORE", {}, 5, {"version": "5"}))
     delta = SimpleNamespace(commits=lambda path, since: [c for c in log if c.version >= since])
-    found = table_commit.last_restore(delta, "lake/orders", log)
-    assert found == (table_commit.Restored(12, 5, 0, ()) if is_unknown else None)
+    found = landing_commits.last_restore(delta, "lake/orders", log)
+    assert found == (landing_commits.Restored(12, 5, 0, ()) if is_unknown else None)
 
 
 def test_rows_of_topics_that_the_job_does_not_read_are_not_missed(table: Table) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.transaction_log.table_commit import FilesGone
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesGone
 from rangeland.errors import Bug, Conflict
 from rangeland.landing.special_plans import table_adoption
 from rangeland.landing.special_plans.table_adoption import adopt_table
@@ -103,6 +104,22 @@ def test_an_adoption_that_was_not_committed_does_not_succeed(
         adopted(target)
 
 
+def test_an_adoption_that_another_driver_committed_has_the_version_of_that_commit(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = drivers.another()
+    commit = target.writer.commit_outcome
+    versions: list[int | None] = []
+
+    def commit_after_another(outcome: OutcomeEvent) -> Any:
+        first = cast(CommittedOutcome, drivers.another().writer.commit_outcome(outcome))
+        versions.append(first.version)
+        return commit(outcome)
+
+    monkeypatch.setattr(target.writer, "commit_outcome", commit_after_another)
+    assert [adopted(target).table_version] == versions == [1]
+
+
 def test_an_adoption_without_an_outcome_is_set_aside_by_another_one(drivers: Drivers) -> None:
     """As earlier versions could leave one in a ledger."""
     assert drivers.another().writer._enter(ADOPTION, [])
@@ -141,7 +158,7 @@ def prepare(drivers: Drivers, made: Plan) -> OutcomeEvent:
 
 
 def land(drivers: Drivers, made: Plan) -> None:
-    drivers.another().writer.commit_outcome(prepare(drivers, made), None)
+    drivers.another().writer.commit_outcome(prepare(drivers, made))
 
 
 def restored(lake: LakeInMemory, drivers: Drivers) -> None:

@@ -14,12 +14,12 @@ from rangeland.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.delta.transaction_log.table_commit import Restored
 from rangeland.errors import Conflict, RangelandError, TableRefused
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
 from rangeland.landing.drafts.held_partitions import find_hold
 from rangeland.landing.drafts.unfinished_plans import plans_to_finish
+from rangeland.landing.target.landing_commits import Restored
 from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.row_removal import Removal, UnknownCommits, find_removal
 from rangeland.landing.target.table_warnings import property_warnings

@@ -1,4 +1,4 @@
-"""Commits a prepared outcome to the table, and checks later whether it is still there.
+"""Commits a prepared outcome to the table, exactly once.
 
 ``commit_once`` may be called any number of times, by any number of drivers, for the same outcome:
 the table's transaction version lets only one commit succeed. Missing files are a result, not an
@@ -7,7 +7,6 @@ error, since the caller can write them again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_errors import as_own_errors
-from rangeland.delta.table_metadata import AddedFile, CommitMetadata
+from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.column_mapping import (
     HIGHEST_ID_PROPERTY,
     MODE_PROPERTY,
@@ -42,18 +41,16 @@ from rangeland.delta.transaction_log.table_snapshot import (
 from rangeland.error_answers import PlanStage, at_stage
 from rangeland.errors import Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
-from rangeland.planning.plan import PlanId
 from rangeland.planning.table_audit import ReplacedRange
 
 READERS = 8
 """How many files are read at the same time."""
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOutcome:
     """The outcome is in the table. ``version`` is the version of its commit, None if it is
-    unknown (see ``landed_at``); ``is_new`` is False if it was committed before this call."""
+    unknown; ``is_new`` is False if it was committed before this call."""
 
     version: int | None
     is_new: bool
@@ -98,29 +95,13 @@ class TableMoved:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """A RESTORE removed landings that the table's transactions still have, or may have done so.
-
-    ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to, None for a
-    RESTORE to a time; ``lost`` are the plans that landed between the two and are still in the log.
-    If there are none, the log does not show what was removed."""
-
-    version: int
-    restored_to: int | None
-    committed_at_ms: int
-    lost: tuple[PlanId, ...]
-
-
 def commit_once(
-    delta: DeltaKernel, table: str | Snapshot, request: CommitRequest, since: int = 0
+    delta: DeltaKernel, table: str | Snapshot, request: CommitRequest
 ) -> CommittedOutcome | NotCommitted | TableMoved:
     """Commits exactly once. The ``schema_json`` of the request is the schema of its files: the
     table's follows it in the same commit. If files are removed, a concurrent commit is a Conflict,
-    and TableMoved if the request expects a version.
-
-    ``since`` is a table version from before the landing (the plan's ``table_version``): it only
-    shortens the search for the commit of an earlier call."""
+    and TableMoved if the request expects a version. The version of an earlier call's commit is not
+    searched for."""
     snapshot = _require_table(delta, table)
     change = change_of(delta, snapshot, request.schema_json, request.files)
     if change.misfits and not _has(snapshot, request):
@@ -141,13 +122,13 @@ def commit_once(
         if latest is None or latest.table_id != snapshot.table_id:
             raise
         if _has(latest, request):
-            return commit_once(delta, latest, replace(request, expected_version=None), since)
+            return commit_once(delta, latest, replace(request, expected_version=None))
         may_try_again = _may_try_again(latest, snapshot, request)
         if not (may_try_again or _has_moved(latest, request, error)):
             raise
         if request.expected_version is not None:
             return TableMoved(snapshot.path, error.why)
-        return commit_once(delta, latest, request, since)
+        return commit_once(delta, latest, request)
     match done:
         case FilesGone():
             return done
@@ -157,8 +138,7 @@ def commit_once(
             # Delta Kernel reads the log that is now at the path, perhaps another table's.
             with at_stage(PlanStage.UNCONFIRMED):
                 check_same_table(delta, snapshot)
-            plan_id = PlanId(request.application, request.sequence)
-            return CommittedOutcome(landed_at(delta, snapshot.path, plan_id, since), is_new=False)
+            return CommittedOutcome(None, is_new=False)
 
 
 def _commit(
@@ -304,65 +284,4 @@ def gone_files(table: StoreSettings, files: Sequence[DataFile | AddedFile]) -> t
         file.path
         for file, info in zip(files, infos, strict=True)
         if info.type != pafs.FileType.File or info.size != file.size_bytes
-    )
-
-
-def landed_at(delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0) -> int | None:
-    """The table version at which a plan landed that is known to be in the table. None if the log
-    does not go back that far or cannot be read: the plan is in the table all the same."""
-    try:
-        commit = landing_commit(delta, table_uri, plan_id, since)
-    except RangelandError as error:
-        logger.warning("Did not find the version at which plan %s landed: %s", plan_id, error)
-        return None
-    return None if commit is None else commit.version
-
-
-def landing_commit(
-    delta: DeltaKernel, table_uri: str, plan_id: PlanId, since: int = 0
-) -> CommitMetadata | None:
-    """The commit with which a plan landed, None if the log does not go back that far."""
-    for commit in reversed(delta.commits(table_uri, since)):
-        if commit.transactions.get(plan_id.application) == plan_id.sequence:
-            return commit
-    return None
-
-
-def last_replacement(commits: Sequence[CommitMetadata]) -> CommitMetadata | None:
-    """The last of these commits that replaced or removed all rows at once, if any."""
-    return next((commit for commit in reversed(commits) if commit.replaces_all), None)
-
-
-def last_restore(
-    delta: DeltaKernel, table_uri: str, commits: Sequence[CommitMetadata]
-) -> Restored | None:
-    """The last RESTORE among ``commits``, the newest of a table, that removed landings or may have.
-
-    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass commits
-    since a version at which no rows are known to have been missing: earlier ones then no longer
-    matter."""
-    restored_to: int | None = None
-    for commit in reversed(commits):
-        if not commit.is_restore or (restored_to is not None and commit.version > restored_to):
-            continue
-        target = commit.restored_to
-        if target is None:
-            return Restored(commit.version, None, commit.committed_at_ms, ())
-        undone = delta.commits(table_uri, target + 1)
-        lost = _landings(undone, commit.version)
-        is_whole = bool(undone) and undone[0].version == target + 1
-        if lost or not is_whole:
-            return Restored(commit.version, target, commit.committed_at_ms, lost)
-        # The table is as it was at that version: commits in between no longer matter.
-        restored_to = target
-    return None
-
-
-def _landings(commits: Sequence[CommitMetadata], before: int) -> tuple[PlanId, ...]:
-    return tuple(
-        PlanId(application, sequence)
-        for commit in commits
-        if commit.version < before
-        for application, sequence in commit.transactions.items()
-        if application.startswith("rangeland/")
     )

@@ -105,7 +105,7 @@ class AlreadyCommitted:
     """The table has this transaction, or a later one of the same application.
 
     ``transaction_version`` is the newest one; ``version`` is the table's version at which it was
-    read, not the one that the transaction made (see ``table_commit.landed_at``)."""
+    read, not the one that the transaction made."""
 
     version: int
     transaction_version: int

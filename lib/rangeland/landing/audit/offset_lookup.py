@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rangeland.delta.ledger.events import EventRange, OutcomeEvent, PlanEvent
-from rangeland.delta.transaction_log.table_commit import landing_commit
 from rangeland.errors import UsageError
 from rangeland.landing.audit.table_rows import TableRows, table_rows
 from rangeland.landing.audit.verification import Landings
 from rangeland.landing.target.job_history import JobHistory
+from rangeland.landing.target.landing_commits import landing_commit
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Partition

@@ -13,10 +13,10 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.parquet_files.file_statistics import may_hold
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.column_mapping import stored_column
-from rangeland.delta.transaction_log.table_commit import Restored
 from rangeland.errors import Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.landing.audit.verification import examine
+from rangeland.landing.target.landing_commits import Restored
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.row_removal import Removal, UnknownCommits, find_removal
 from rangeland.model import Range

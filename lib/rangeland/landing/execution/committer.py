@@ -21,7 +21,6 @@ from rangeland.delta.transaction_log.table_commit import (
     NotCommitted,
     RowsRefused,
     TableMoved,
-    landed_at,
 )
 from rangeland.error_answers import PlanStage, at_stage
 from rangeland.errors import EngineFailed, RangelandError, StorageFailed
@@ -46,6 +45,7 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.repaired_offsets import check_can_be_replaced
 from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.landing.target.job_history import EnteredPlan
+from rangeland.landing.target.landing_commits import landed_at
 from rangeland.landing.target.target_writer import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
@@ -76,16 +76,6 @@ class CommittedPlan:
     def is_ours(self) -> bool:
         """This driver landed it, alone or with others."""
         return self.landed.is_new or self.is_shared
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedPlan:
-    """A plan with the outcome to commit. The table had ``planned_at_version``, if that is known,
-    when the plan was entered: commits before it need not be searched for its landing."""
-
-    plan: Plan
-    outcome: OutcomeEvent
-    planned_at_version: int | None
 
 
 Attempt = CommittedOutcome | NotCommitted | Superseded | RowsChanged | TableMoved
@@ -140,7 +130,8 @@ class PlanCommitter:
             with at_stage(PlanStage.READING):
                 outcome, shared = self._outcomes.read_and_record(plan, is_new=is_new)
         check_same_plan(plan, outcome)
-        outcome, landed = self._commit(PreparedPlan(plan, outcome, entered.planned_at_version))
+        outcome, landed = self._commit(plan, outcome)
+        landed = self._with_version(landed, entered)
         _log_committed(plan, outcome, landed)
         if landed.is_new:
             self._warn_of_null_times(outcome)
@@ -163,19 +154,17 @@ class PlanCommitter:
         for text in null_time_warnings(nulls, layout):
             self._context.warn(text)
 
-    def _commit(self, prepared: PreparedPlan) -> tuple[OutcomeEvent, CommittedOutcome]:
+    def _commit(self, plan: Plan, outcome: OutcomeEvent) -> tuple[OutcomeEvent, CommittedOutcome]:
         """Commits the outcome, or the one that counts instead: another driver's, or that of reading
         the plan again, once, if this one cannot be committed."""
-        plan = prepared.plan
         conflicts = 0
         was_read_again = False
         while True:
-            attempt = self._attempt(prepared)
+            attempt = self._attempt(plan, outcome)
             match attempt:
                 case CommittedOutcome() as landed:
-                    return prepared.outcome, self._with_version(landed, prepared)
-                case Superseded(outcome=newer):
-                    prepared = replace(prepared, outcome=newer)
+                    return outcome, landed
+                case Superseded(outcome=outcome):
                     continue
             if has_landed_by_now(self._context.target, plan):
                 continue  # by another driver, or by a commit that conflicts with itself
@@ -184,46 +173,41 @@ class PlanCommitter:
                     conflicts += 1
                     logger.info("Committing plan %s again: %s", plan.id, why)
                 case ReadAgain(failure):
-                    prepared = self._read_again(prepared, failure)
+                    with at_stage(PlanStage.READING):
+                        outcome = self._outcomes.read_again(plan, outcome, failure)
                     conflicts, was_read_again = 0, True
                 case Raise(error):
                     raise error
 
-    def _read_again(self, prepared: PreparedPlan, failure: NotCommitted) -> PreparedPlan:
-        """The plan with the outcome of reading it again, after this failure."""
-        with at_stage(PlanStage.READING):
-            outcome = self._outcomes.read_again(prepared.plan, prepared.outcome, failure)
-        return replace(prepared, outcome=outcome)
-
-    def _with_version(self, landed: CommittedOutcome, prepared: PreparedPlan) -> CommittedOutcome:
+    def _with_version(self, landed: CommittedOutcome, entered: EnteredPlan) -> CommittedOutcome:
         """The same with its version, if that can be found: it is in the table in any case."""
         if landed.version is not None:
             return landed
         location = self._context.target.table.location
-        since = prepared.planned_at_version or 0
-        version = landed_at(location.delta, location.uri, prepared.plan.id, since)
+        since = entered.planned_at_version or 0
+        version = landed_at(location.delta, location.uri, entered.plan.id, since)
         return replace(landed, version=version)
 
-    def _attempt(self, prepared: PreparedPlan) -> Attempt:
+    def _attempt(self, plan: Plan, outcome: OutcomeEvent) -> Attempt:
         """Tries once to commit an outcome as its kind of plan requires, the bytes in quarantine
         first. Does nothing if it has already landed."""
-        mode = prepared.plan.kind.traits.write_mode
+        mode = plan.kind.traits.write_mode
         if mode is WriteMode.REPAIR:
             # All that is checked for a repair has to be true of the version that it follows.
             self._context.target.table.refresh_same_table()
-        if self._context.target.identity.has_landed(prepared.plan.id):
+        if self._context.target.identity.has_landed(plan.id):
             return CommittedOutcome(None, is_new=False)
-        if (gone := self._commit_quarantine(prepared.outcome)) is not None:
+        if (gone := self._commit_quarantine(outcome)) is not None:
             return gone
-        if (failure := self._constraint_failure(prepared.outcome)) is not None:
+        if (failure := self._constraint_failure(outcome)) is not None:
             return failure
         match mode:
             case WriteMode.ADD:
-                return self._add(prepared)
+                return self._add(outcome)
             case WriteMode.REPAIR:
-                return self._repair(prepared)
+                return self._repair(plan, outcome)
             case WriteMode.REPLACE:
-                return self._replace(prepared)
+                return self._replace(plan, outcome)
 
     def _commit_quarantine(self, outcome: OutcomeEvent) -> FilesGone | None:
         """Commits what an outcome has in quarantine. A later attempt that has nothing there still
@@ -245,41 +229,36 @@ class PlanCommitter:
         refusal = self._constraints.violation_error(files, outcome.schema_json)
         return None if refusal is None else RowsRefused(refusal)
 
-    def _add(self, prepared: PreparedPlan) -> Attempt:
+    def _add(self, outcome: OutcomeEvent) -> Attempt:
         """Adds the rows of an outcome to the table."""
-        outcome = prepared.outcome
         self._context.progress.step(_step_text(outcome))
-        return self._context.target.writer.commit_outcome(outcome, prepared.planned_at_version)
+        return self._context.target.writer.commit_outcome(outcome)
 
-    def _repair(self, prepared: PreparedPlan) -> Attempt:
+    def _repair(self, plan: Plan, outcome: OutcomeEvent) -> Attempt:
         """Adds the rows of a repair. If something else has brought back rows at their offsets in
         the meantime, they take the place of those: whether it has is seen in the version that the
         commit follows."""
-        outcome = prepared.outcome
         target = self._context.target
         self._context.progress.step(_step_text(outcome))
         if (failure := self._file_failure(outcome)) is not None:
             return failure
-        ranges = self._replacement.ranges_of_repair(prepared.plan, outcome)
+        ranges = self._replacement.ranges_of_repair(plan, outcome)
         if self._replacement.has_rows_of(ranges):
             check_can_be_replaced(outcome, ranges)
             return self._replacement.commit_outcome(ranges, outcome)
         return target.writer.commit_outcome(
             outcome,
-            prepared.planned_at_version,
             target.table.gone_files(),
             expected_version=target.table.version if ranges else None,
         )
 
-    def _replace(self, prepared: PreparedPlan) -> Attempt:
+    def _replace(self, plan: Plan, outcome: OutcomeEvent) -> Attempt:
         """Puts the rows of an outcome in place of those in the table, unless the plan was given
         up."""
-        plan = prepared.plan
-        outcome = prepared.outcome
         target = self._context.target
         if outcome.is_given_up(plan.kind):
             self._context.warn(f"{plan.application} was given up: the rows in the table stay")
-            return target.writer.commit_outcome(outcome, prepared.planned_at_version)
+            return target.writer.commit_outcome(outcome)
         if (failure := self._file_failure(outcome)) is not None:
             return failure
         differences = self._differences(plan, outcome)
@@ -287,7 +266,7 @@ class PlanCommitter:
         try:
             return self._replacement.commit_outcome(plan.ranges, outcome, differences)
         except StorageFailed as error:
-            return self._judge_failed_replacement(prepared, error)
+            return self._judge_failed_replacement(plan, outcome, error)
 
     def _file_failure(self, outcome: OutcomeEvent) -> FilesGone | FilesUnfit | None:
         """What prevents Spark from reading the prepared files and writing their rows."""
@@ -295,11 +274,12 @@ class PlanCommitter:
             return FilesGone(paths)
         return self._replacement.unfit(outcome)
 
-    def _judge_failed_replacement(self, prepared: PreparedPlan, error: StorageFailed) -> Attempt:
+    def _judge_failed_replacement(
+        self, plan: Plan, outcome: OutcomeEvent, error: StorageFailed
+    ) -> Attempt:
         """Decides whether a replacement that failed was committed after all. If it was not, and
         failed because files of the table are gone, gives the plan up; otherwise raises the
         error."""
-        plan = prepared.plan
         if has_landed_by_now(self._context.target, plan):
             return CommittedOutcome(None, is_new=False)
         gone = self._context.target.table.gone_files()
@@ -307,7 +287,7 @@ class PlanCommitter:
         if not files:
             raise error
         gone_error = gone_rows_error(plan, files, error)
-        match give_up(self._context, plan, gone_error, prepared.outcome):
+        match give_up(self._context, plan, gone_error, outcome):
             case GivenUp():
                 raise gone_error from error
             case Superseded() as superseded:

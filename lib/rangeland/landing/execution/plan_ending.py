@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.transaction_log.table_commit import CommittedOutcome, landing_commit
+from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.error_answers import PlanStage, at_stage
 from rangeland.errors import RangelandError
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.target.landing_commits import landing_commit
 from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.loss_records import losses_in
 from rangeland.landing.target.target_table import TargetTable
@@ -56,7 +57,7 @@ def give_up(
     outcome = target.writer.give_up(plan, losses_in(error), attempt)
     if not outcome.is_given_up(plan.kind):
         return Superseded(outcome)
-    committed = target.writer.commit_outcome(outcome, None)
+    committed = target.writer.commit_outcome(outcome)
     is_new = isinstance(committed, CommittedOutcome) and committed.is_new
     if (
         earlier_outcome is not None

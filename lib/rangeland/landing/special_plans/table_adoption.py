@@ -20,6 +20,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.target.landing_commits import landed_at
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage import Coverage, uncovered_parts
 from rangeland.planning.incarnation import LogMark
@@ -56,11 +57,15 @@ def adopt_table(context: LandingContext) -> AdoptResult:
             why="another driver wrote to its ledger at the same time",
             do="stop the runs of this table, then adopt it again",
         )
-    landed = writer.commit_outcome(outcome, table.version)
+    landed = writer.commit_outcome(outcome)
     if not isinstance(landed, CommittedOutcome):
         raise Bug(f"the adoption {plan.id} was not committed, although it has no files: {landed}")
-    table.location.delta.wait_for_maintenance()
-    return AdoptResult(job.name, job.sink.table, plan.sequence, landed.version, tuple(ranges))
+    location = table.location
+    version = landed.version
+    if version is None:
+        version = landed_at(location.delta, location.uri, plan.id, table.version or 0)
+    location.delta.wait_for_maintenance()
+    return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
 def check_can_be_read(plan: Plan) -> None:

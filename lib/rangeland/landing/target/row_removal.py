@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.delta.transaction_log import table_commit
+from rangeland.landing.target.landing_commits import Restored, last_replacement, last_restore
 from rangeland.landing.target.ledger_history import plan_of
 from rangeland.landing.target.target_ledger import TargetLedger
 from rangeland.landing.target.target_table import TargetTable
@@ -26,7 +26,7 @@ class UnknownCommits:
     log_begins_at: int
 
 
-Removal = table_commit.Restored | CommitMetadata | UnknownCommits
+Removal = Restored | CommitMetadata | UnknownCommits
 
 
 def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal | None:
@@ -37,8 +37,8 @@ def find_removal(job: str, table: TargetTable, ledger: TargetLedger) -> Removal 
     delta = table.location.delta
     uri = table.location.uri
     commits = delta.commits(uri, planned_at + 1)
-    restored = table_commit.last_restore(delta, uri, commits)
-    found = restored or table_commit.last_replacement(commits)
+    restored = last_restore(delta, uri, commits)
+    found = restored or last_replacement(commits)
     if found is not None:
         return found
     unknown = _unknown_commits(planned_at, table.version, commits)

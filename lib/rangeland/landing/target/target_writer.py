@@ -245,15 +245,14 @@ class TargetWriter:
     def commit_outcome(
         self,
         outcome: OutcomeEvent,
-        planned_at_version: int | None,
         gone: Sequence[AddedFile] = (),
         expected_version: int | None = None,
     ) -> table_commit.CommittedOutcome | table_commit.NotCommitted | table_commit.TableMoved:
         """Commits all files of an outcome at once; does nothing if it has already landed. Its rows
-        have been checked against the table's constraints. ``planned_at_version`` is a table version
-        from before the landing, if one is known. ``gone`` are files that the table names and its
-        store has lost: the commit removes them, and until then the table cannot be read.
-        ``expected_version``: the version that the commit must follow, if it depends on it."""
+        have been checked against the table's constraints. ``gone`` are files that the table
+        names and its store has lost: the commit removes them, and until then the table cannot be
+        read. ``expected_version``: the version that the commit must follow, if it depends on
+        it."""
         table = self._table.snapshot or self._location.uri
         request = CommitRequest(
             outcome.application,
@@ -265,9 +264,7 @@ class TargetWriter:
             checked=self._table.schema.constraints(),
             expected_version=expected_version,
         )
-        return table_commit.commit_once(
-            self._location.delta, table, request, planned_at_version or 0
-        )
+        return table_commit.commit_once(self._location.delta, table, request)
 
     def set_ledger_property(self) -> None:
         """Names the ledger in the table, in a separate commit: ``commit_outcome`` does it together
