@@ -74,7 +74,7 @@ def test_a_leader_that_is_slow_to_catch_up_is_asked_again_until_its_time_is_over
     assert judge_logs({P: MARK}, elected(behind)) == AskSurvey({P: MARK})
     caught_up = seen(log(100, replace(LEADER, epoch=8)))
     assert judge_logs({P: MARK}, elected(caught_up)) == Unchanged()
-    changed = judge_logs({P: MARK}, elected(behind, may_lag=False))
+    changed = judge_logs({P: MARK}, elected(behind, leader_has_time=False))
     assert isinstance(changed, Changed)
     ((loss, epoch),) = changed.losses.items()
     assert (loss.kind, loss.interval, loss.is_sure) == (LossKind.TRUNCATED, (60, 100), False)
@@ -115,7 +115,7 @@ def test_a_broker_that_is_down_confirms_nothing(evidence: LogEvidence) -> None:
 def test_a_loss_is_reported_although_another_broker_is_down() -> None:
     evidence = replace(elected(), absent=AbsentPartitions(unreachable={Q: "no leader"}))
     assert judge_logs({P: MARK, Q: MARK}, evidence) == AskSurvey({P: MARK})
-    lost = replace(evidence, survey=seen(log(60, replace(LEADER, epoch=8))), may_lag=False)
+    lost = replace(evidence, survey=seen(log(60, replace(LEADER, epoch=8))), leader_has_time=False)
     assert isinstance(judge_logs({P: MARK, Q: MARK}, lost), Changed)
     whole = replace(evidence, survey=seen(log(100, replace(LEADER, epoch=8))))
     assert judge_logs({P: MARK, Q: MARK}, whole) == Unconfirmed(Q, "its broker does not answer")

@@ -269,8 +269,6 @@ class FetchLoop:
             written_end,
             has_epochs=self.capabilities.has_epochs,
         )
-        if isinstance(observation, Observation) and observation.event is SliceEvent.IN_RANGE:
-            state.short_ends = 0
         self._move(state, observation)
 
     def on_lost(self, address: Address, reason: str, *, is_slow: bool = False) -> None:

@@ -265,6 +265,8 @@ def move_on(
     if transition is None:
         raise Bug(f"{state.slice}: {event.name} happened while the slice is {state.phase.value}")
     move, state.phase = transition
+    if event is SliceEvent.IN_RANGE:
+        state.short_ends = 0
     match move:
         case Move.BACK_OFF:
             state.back_off(observation, now_ms, limits)

@@ -58,7 +58,7 @@ class LogEvidence:
     compared_at: Mapping[Partition, int]
     """The offset in each log at which fingerprints are taken."""
     survey: Survey | None = None
-    may_lag: bool = True
+    leader_has_time: bool = True
     """Whether a newly elected leader still has time to catch up."""
     fingerprints: Fingerprints | None = None
     parts: tuple[PartRead, ...] = ()
@@ -167,7 +167,7 @@ def _judge_survey(
 ) -> LogJudgement:
     """The judgement of the logs that the survey has."""
     losses = find_changes(marks, survey)
-    if evidence.may_lag and may_lag(losses, marks, survey):
+    if evidence.leader_has_time and may_lag(losses, marks, survey):
         return AskSurvey(marks)
     for partition in sorted(marks.keys() - survey.logs.keys()):
         if survey.absent.why_unreachable(partition) is None:

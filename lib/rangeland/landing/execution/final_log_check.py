@@ -164,8 +164,8 @@ class FinalLogCheck:
         if not marks:
             return Unchanged()
         with ConnectionPool(settings.cluster) as brokers:
-            is_own = brokers.dialect.capabilities.numbered_per_broker
-            tolerates_missing = is_own or settings.policy.tolerates_missing_leaders
+            numbered_per_broker = brokers.dialect.capabilities.numbered_per_broker
+            tolerates_missing = numbered_per_broker or settings.policy.tolerates_missing_leaders
             try:
                 evidence = self._evidence_of_metadata(brokers, before, marks, tolerates_missing)
                 caught_up_by = Deadline(LAGGING_S)
@@ -174,7 +174,7 @@ class FinalLogCheck:
                     if not isinstance(judgement, AskSurvey | AskFingerprints):
                         return judgement
                     answer = _ask(brokers, judgement, evidence, tolerates_missing)
-                    evidence = replace(answer, may_lag=not caught_up_by.has_passed)
+                    evidence = replace(answer, leader_has_time=not caught_up_by.has_passed)
             except UnknownTopic as error:
                 raise _unknown_log_error(error.what) from error
 
