@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import subprocess
 import sys
 import uuid
@@ -85,6 +86,17 @@ def write(
     for batch in batches:
         writer.write(batch)
     return writer.close()
+
+
+def test_row_groups_have_no_bounds_that_pass_over_a_nan(tmp_path: Path) -> None:
+    """Spark orders NaN above all numbers, so such bounds would hide the row from its filters."""
+    schema = pa.schema([("offset", pa.int64()), ("x", pa.float64()), ("y", pa.float32())])
+    batch = pa.record_batch([[1, 2], [1.0, math.nan], [math.nan, 1.0]], schema=schema)
+    (file,) = write(tmp_path, [batch], TableLayout(schema))
+    group = pq.ParquetFile(tmp_path / file.path).metadata.row_group(0)
+    offset, *floats = (group.column(i).statistics for i in range(3))
+    assert (offset.min, offset.max) == (1, 2)
+    assert not any(one is not None and one.has_min_max for one in floats)
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])

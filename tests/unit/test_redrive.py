@@ -9,6 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,7 +18,12 @@ from rangeland.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.quarantine import quarantine_table as quarantine_module
 from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
-from rangeland.delta.quarantine.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
+from rangeland.delta.quarantine.quarantine_writer import (
+    RECORD,
+    SCHEMA,
+    QuarantineWriter,
+    QuarantineWriterSettings,
+)
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.fetch.read_settings import ReadSettings
@@ -387,6 +394,20 @@ def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
         (ten(20), DamagedBytes(b"20", (), "bad")),
     ]
     assert len(whole) == 1
+
+
+@pytest.mark.parametrize("year", [2026, 2400, 75039])
+def test_times_are_read_from_files_that_spark_has_compacted(tmp_path: Path, year: int) -> None:
+    """As INT96, which Arrow reads as nanoseconds: those end in 2262."""
+    micros = (year - 1970) * 365 * 86_400_000_000
+    record = {"key": None, "value": b"v", "offset": 0, "timestamp": micros, "timestampType": 0}
+    row = {"topic": "orders", "partition": 0, "undecodable": [record]}
+    table = pa.Table.from_pylist([row], SCHEMA)
+    pq.write_table(table, tmp_path / "q", use_deprecated_int96_timestamps=True)
+    (found,) = quarantine_module._read(pafs.LocalFileSystem(), str(tmp_path / "q"), None)
+    records = cast(pa.StructArray, found["undecodable"])
+    assert records.type == RECORD
+    assert records.field("timestamp").cast(pa.int64()).to_pylist() == [micros]
 
 
 # --- the turns of a run ------------------------------------------------------------------------

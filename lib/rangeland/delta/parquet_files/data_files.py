@@ -313,7 +313,9 @@ def _encodings(schema: pa.Schema, stored: pa.Schema) -> dict[str, Any]:
     deltas = {}
     statistics = []
     for name, f in zip(schema.names, stored, strict=True):
-        if has_bounds(f.type):
+        # Arrow's bounds of row groups pass over NaN, which to Spark is the largest number: a filter
+        # would miss it. The file's own statistics have no bounds where there is one.
+        if has_bounds(f.type) and not pt.is_floating(f.type):
             statistics.append(f.name)
         if pt.is_int64(f.type) or pt.is_timestamp(f.type):
             deltas[f.name] = "DELTA_BINARY_PACKED"

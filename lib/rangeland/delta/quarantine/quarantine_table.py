@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.quarantine.quarantine_writer import RECORD, SCHEMA, prefix_of
+from rangeland.delta.quarantine.quarantine_writer import SCHEMA, prefix_of
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_errors import masked_error
 from rangeland.delta.stores.table_path import TablePath
@@ -112,7 +112,13 @@ def _read(
     store: pafs.FileSystem, full: str, columns: list[str] | None, rows: list[int] | None = None
 ) -> list[dict[str, object]]:
     try:
-        table = pq.read_table(full, columns=columns, filesystem=store, partitioning=None)
+        table = pq.read_table(
+            full,
+            columns=columns,
+            filesystem=store,
+            partitioning=None,
+            coerce_int96_timestamp_unit="us",  # which Spark writes if somebody runs OPTIMIZE
+        )
         return _rows(table if rows is None else table.take(rows))
     except (OSError, pa.ArrowException) as error:
         shown = masked_error(error)
@@ -132,7 +138,7 @@ def _rows(table: pa.Table) -> list[dict[str, object]]:
         rows: list[dict[str, object]] = table.to_pylist()
         return rows
     rows = table.drop_columns([name]).to_pylist()
-    records = table.column(name)
+    records = table.column(name).cast(SCHEMA.field(name).type)
     return [{**row, name: records[i].values} for i, row in enumerate(rows)]
 
 
@@ -147,7 +153,7 @@ def _place(row: dict[str, object]) -> tuple[PlanId, Range]:
 def _content(row: dict[str, object], reason: str) -> QuarantinedBytes:
     undecodable = row.get("undecodable")
     if isinstance(undecodable, pa.StructArray):
-        rows = pa.RecordBatch.from_struct_array(undecodable.cast(RECORD))
+        rows = pa.RecordBatch.from_struct_array(undecodable)
         return UndecodableRecords(rows, reason)
     aborted: list[dict[str, int]] = row["aborted"] or []  # type: ignore[assignment]
     records: bytes = row["records"] or b""  # type: ignore[assignment]
