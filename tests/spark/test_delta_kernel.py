@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import os
 import subprocess
 import sys
@@ -194,6 +195,19 @@ def test_odd_partition_values_are_read_back(kernel: DeltaKernel, table: str, spa
     kernel.commit(table, CommitRequest("rangeland/a", 1, write(table, new.layout, batch)))
     found = spark.read.format("delta").load(table).orderBy("offset").collect()
     assert [row["name"] for row in found] == names
+
+
+@pytest.mark.parametrize(
+    "condition", ["x > 5", "x = double('NaN')", "NOT (x <= 5)", "x != 1", "y NOT IN (1)"]
+)
+def test_filters_find_a_nan(kernel: DeltaKernel, table: str, spark: Any, condition: str) -> None:
+    schema = pa.schema([("offset", pa.int64()), ("x", pa.float64()), ("y", pa.float32())])
+    new = new_table(schema, [])
+    kernel.create(table, new.schema_json, new.partition_columns)
+    batch = pa.record_batch([[1, 2], [1.0, math.nan], [1.0, math.nan]], schema=schema)
+    kernel.commit(table, CommitRequest("rangeland/a", 1, write(table, new.layout, batch)))
+    found = spark.read.format("delta").load(table).where(condition).collect()
+    assert [row.offset for row in found] == [2]
 
 
 @pytest.mark.parametrize("partition_by", [[], ["topic"], ["date(timestamp)", "partition"]])
