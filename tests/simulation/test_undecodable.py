@@ -4,18 +4,27 @@ what is quarantined lands once its schema is corrected, and ``verify`` finds eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from rangeland.delta.quarantine.quarantine_table import FOLDER
+from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.errors import Conflict, RangelandError, TableRefused
+from rangeland.job import Job
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
 from rangeland.run import redrive
+from tests.simulation.dialects import TABLE
 from tests.simulation.replaced import Stage, simulated
-from tests.simulation.typed_lake import Place, TypedLake, as_json
+from tests.simulation.typed_lake import KEY, Place, TypedLake, as_json
+from tests.simulation.world import Crash, Fault
 
 STRICT, LAX = "id BIGINT NOT NULL, name STRING", "id BIGINT, name STRING"
 GOOD = as_json([{"id": n, "name": f"n{n}"} for n in range(4)])
@@ -124,3 +133,93 @@ def test_what_two_incarnations_of_a_topic_have_in_quarantine_lands_together(
     assert sorted(row["offset"] for row in lake.rows()) == sorted(offsets)
     assert is_proved(lake, lax)
     assert lake.land(lax)[0].state == "nothing"
+
+
+def dies(lake: TypedLake, job: Job) -> None:
+    """A driver enters a plan of what is in quarantine, and dies before its outcome."""
+    (found,), _ = lake.drivers([(job, PlanKind.REDRIVE)], [Fault("task.end", 1, "crash")])
+    assert isinstance(found, Crash)
+
+
+def require_keys(lake: TypedLake) -> None:
+    """ALTER TABLE ... ALTER COLUMN key SET NOT NULL."""
+    now = lake.tables.logs[KEY].newest
+    schema = json.loads(now.schema_json)
+    next(f for f in schema["fields"] if f["name"] == "key")["nullable"] = False
+    made = CommitMetadata(now.number + 1, lake.world.clock_ms(), "CHANGE COLUMN", {})
+    like = replace(now, schema_json=json.dumps(schema))
+    lake.tables.change(KEY, removed=(), added=(), made=made, like=like)
+
+
+def one_in_quarantine(stage: Stage) -> tuple[TypedLake, Job, Job]:
+    """A record without a key and without what the first of these jobs requires of its value."""
+    lake = TypedLake(stage)
+    lake.produce("orders", GOOD[:1])
+    log = lake.cluster.topics["orders"].logs[0]
+    log._value = lambda offset: BAD  # type: ignore[method-assign]
+    log.append(1, lake.world.now_ms, keys=[None])  # type: ignore[list-item]
+    strict, lax = (lake.job(x, policy={"undecodable": "quarantine"}) for x in (STRICT, LAX))
+    (found,) = lake.land(strict)
+    assert found.counts == Counts(landed=1, quarantined=1)
+    return lake, strict, lax
+
+
+def lands_what_is_new(lake: TypedLake, job: Job) -> Sequence[str]:
+    """The warnings of a run."""
+    written = lake.produce("orders", GOOD[1:2])
+    before = lake.places()
+    (found,) = lake.land(job)
+    assert not isinstance(found, RangelandError), found
+    assert lake.places() == sorted([*before, *written])
+    assert lake.land(job)[0].state == "nothing"
+    warnings: Sequence[str] = found.warnings
+    return warnings
+
+
+def test_what_the_table_refuses_of_the_quarantine_stays_there_and_runs_go_on(stage: Stage) -> None:
+    lake, _, lax = one_in_quarantine(stage)
+    require_keys(lake)
+    for _ in range(2):
+        with pytest.raises(TableRefused, match="1 rows have no key"):
+            redriven(lake, lax)
+        assert lands_what_is_new(lake, lax) == ()
+
+
+def test_what_the_table_refuses_by_the_next_run_stays_in_quarantine(stage: Stage) -> None:
+    lake, _, lax = one_in_quarantine(stage)
+    dies(lake, lax)
+    require_keys(lake)
+    (warning,) = lands_what_is_new(lake, lax)
+    assert "was given up, its records stay in quarantine: 1 rows have no key" in warning
+
+
+def test_what_can_no_longer_be_decoded_stays_in_quarantine_and_lands_later(stage: Stage) -> None:
+    lake, strict, lax = one_in_quarantine(stage)
+    dies(lake, lax)
+    (warning,) = lands_what_is_new(lake, strict)
+    assert "was given up, its records stay in quarantine: orders/0: the value" in warning
+    assert redriven(lake, lax).done.landed == 1
+    assert is_proved(lake, lax)
+
+
+def test_a_run_goes_on_if_bytes_in_quarantine_are_gone(stage: Stage) -> None:
+    lake, _, lax = one_in_quarantine(stage)
+    dies(lake, lax)
+    quarantine = TablePath.parse(TABLE).child(FOLDER).key
+    del lake.tables.logs[quarantine]
+    (warning,) = lands_what_is_new(lake, lax)
+    assert "was given up" in warning
+    assert "the quarantine has no bytes of orders/0 [1, 2)" in warning
+    with pytest.raises(Conflict, match="the quarantine has no bytes of"):
+        redriven(lake, lax)
+
+
+@pytest.mark.parametrize("step", ["store.read", "store.open", "task.start", "task.end"])
+def test_what_may_pass_gives_up_no_plan_of_the_quarantine(stage: Stage, step: str) -> None:
+    for number in range(1, 9):
+        lake, _, lax = one_in_quarantine(stage)
+        dies(lake, lax)
+        kind = "refused" if step.startswith("store") else "executor-lost"
+        lake.drivers([(lax, PlanKind.RUN)], [Fault(step, number, kind)])
+        lake.land(lax)
+        assert len(lake.places()) == 2, number

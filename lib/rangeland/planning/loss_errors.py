@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rangeland.errors import RangeLost, Unreachable
+from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.grouping import group_by
 from rangeland.loss import DecidedLoss, Loss, LossKind
 from rangeland.wording import capitalise, count_noun
+
+
+class QuarantinedBytesGone(Conflict):
+    """The quarantine no longer has bytes that it has kept for offsets."""
 
 
 @dataclass(frozen=True, slots=True)

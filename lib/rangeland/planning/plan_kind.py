@@ -8,6 +8,7 @@ from enum import Enum, StrEnum, auto
 from typing import Final
 
 from rangeland.errors import BadRecord, RangelandError, RangeLost, TableRefused, TransformFailed
+from rangeland.planning.loss_errors import QuarantinedBytesGone
 
 
 class PlanKind(StrEnum):
@@ -113,7 +114,7 @@ TRAITS: Final[Mapping[PlanKind, PlanTraits]] = {
         "`rangeland redrive`",
         reads_log=False,
         is_finished_first=True,
-        given_up_for=(TransformFailed,),
+        given_up_for=(BadRecord, TableRefused, TransformFailed, QuarantinedBytesGone),
         stays="records stay in quarantine",
     ),
     PlanKind.REREAD: PlanTraits("`rangeland redrive --from-log`", holds_all=True),

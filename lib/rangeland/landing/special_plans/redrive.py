@@ -20,7 +20,7 @@ from rangeland.cluster_settings import ClusterSettings
 from rangeland.decode.payload.schema_ids.confluent_framing import count_schema_ids
 from rangeland.decode.payload.schema_ids.schema_catalogue import TopicField
 from rangeland.delta.quarantine.quarantine_table import QuarantinedBatch
-from rangeland.errors import BadRecord, Conflict
+from rangeland.errors import BadRecord
 from rangeland.fetch.quarantine_reading import decodable
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk
@@ -40,6 +40,7 @@ from rangeland.loss import (
 from rangeland.model import Isolation, Partition, Range, Slice
 from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.job_position import JobPosition
+from rangeland.planning.loss_errors import QuarantinedBytesGone
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
@@ -62,7 +63,7 @@ READ_ON = Policy(
 
 def quarantined_ranges(context: LandingContext) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each decoded as a
-    trial. Raises Conflict if kept bytes are gone."""
+    trial. Raises QuarantinedBytesGone if bytes are gone."""
     return sorted(_try_batches(context), key=lambda one: one.batch.range)
 
 
@@ -274,8 +275,8 @@ def settings_of(context: LandingContext, plan: Plan) -> ReadSettings:
     return _decode_settings(context, by_slice, plan.isolation, plan.tags)
 
 
-def _no_bytes_error(where: Range | Slice, why: str = "") -> Conflict:
-    return Conflict(
+def _no_bytes_error(where: Range | Slice, why: str = "") -> QuarantinedBytesGone:
+    return QuarantinedBytesGone(
         f"the quarantine has no bytes of {where}",
         why=why,
         do="restore the folder _rangeland/quarantine beside the table's files",
