@@ -53,6 +53,25 @@ def test_a_silent_partition_is_idle_once_the_margin_is_over(now_ms: int, state: 
     assert states(AT_T, survey({P0: 9}, {P0: None}), now_ms, 5000) == [state]
 
 
+@pytest.mark.parametrize(
+    ("found", "now_ms", "state"),
+    [
+        (9, T + 4999, "waiting"),
+        (9, T + 5000, "idle"),
+        (10, T + 5000, "waiting"),  # it has grown meanwhile
+    ],
+)
+def test_an_answer_at_the_end_of_a_log_without_transactions_is_silence(
+    found: int, now_ms: int, state: str
+) -> None:
+    seen = survey({P0: 9}, {P0: found})
+    (reached,) = reach(parse_bounds(AT_T), seen, now_ms, 5000, has_transactions=False)
+    assert reached.state == state
+    assert reached.offset == (9 if state == "idle" else None)
+    (without,) = reach(parse_bounds(AT_T), seen, now_ms, None, has_transactions=False)
+    assert without.state == "waiting"
+
+
 def test_an_idle_partition_ends_where_its_log_ends() -> None:
     (found,) = reach(parse_bounds(AT_T), survey({P0: 9}, {P0: None}), T + 5000, 5000)
     assert found.offset == 9
@@ -160,6 +179,20 @@ def test_the_exit_code_says_whether_to_ask_again(
     assert len(asked) == 1
     assert command_line.main(["reached", str(job), "--until", AT_T]) == code
     assert "orders/0" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("dialect", "code"), [("rocketmq", 0), ("kafka", 75)])
+def test_only_where_transactions_may_be_open_is_an_answer_at_the_end_waited_for(
+    dialect: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(job: object, wanted: object, cluster: object = None) -> Survey:
+        return survey({P0: 9}, {P0: 9})
+
+    monkeypatch.setattr(reached_check, "survey_of", look)
+    job = tmp_path / "orders.yaml"
+    job.write_text(YAML.replace("source: {", f"source: {{dialect: {dialect}, "))
+    command = ["reached", str(job), "--until", AT_T, "--idle-after", "600"]
+    assert command_line.main(command) == code
 
 
 def test_no_spark_is_started(tmp_path: Path) -> None:

@@ -50,12 +50,15 @@ def reach(
     now_ms: int,
     idle_after_ms: int | None = None,
     unsettled: Collection[Partition] = (),
+    *,
+    has_transactions: bool = True,
 ) -> tuple[PartitionReach, ...]:
     """One entry per partition that ``until`` names, sorted.
 
     ``idle_after_ms`` after a time, on the clock that ``now_ms`` was read from before the
     survey, a partition without a record that late counts as idle; None waits for the record.
-    Partitions in ``unsettled`` are not idle: they have records of an open transaction. Raises
+    Partitions in ``unsettled`` are not idle: they have records of an open transaction. Without
+    ``has_transactions``, a broker that answers the end of its log has no record that late. Raises
     JobFileError for a listed partition that does not exist."""
     check_partitions_are_known(until, survey, "--until", "correct --until")
     return tuple(
@@ -65,6 +68,7 @@ def reach(
             survey.logs[partition],
             now_ms,
             None if partition in unsettled else idle_after_ms,
+            has_transactions,
         )
         for partition in sorted(survey.logs)
         if isinstance(bound := until.of(partition), AtTime | AtOffset)
@@ -72,7 +76,12 @@ def reach(
 
 
 def _reach_one(
-    bound: AtTime | AtOffset, survey: Survey, log: LogState, now_ms: int, idle_after_ms: int | None
+    bound: AtTime | AtOffset,
+    survey: Survey,
+    log: LogState,
+    now_ms: int,
+    idle_after_ms: int | None,
+    has_transactions: bool,
 ) -> PartitionReach:
     end = log.end_offset
     if isinstance(bound, AtOffset):
@@ -80,12 +89,14 @@ def _reach_one(
         state: ReachState = "reached" if is_there else "waiting"
         return PartitionReach(log.partition, state, end, bound.offset if is_there else None)
     offset = survey.lookups.for_times.get((log.partition, bound.time_ms))
-    # A record after an open transaction cannot be read yet, and records before it may still be
-    # committed: the range would end before it.
     is_guess = (log.partition, bound.time_ms) in survey.lookups.inexact_times
     if offset is not None and offset < end and (not is_guess or _has_border(log, offset)):
         return PartitionReach(log.partition, "reached", end, offset)
-    is_silent = offset is None or is_guess
+    # An offset at the end may be of a record after an open transaction, which cannot be read yet,
+    # while records before it may still be committed. Without transactions the log had no such
+    # record: its end is asked for first.
+    is_end = offset == end and not has_transactions
+    is_silent = offset is None or is_guess or is_end
     if is_silent and idle_after_ms is not None and now_ms >= bound.time_ms + idle_after_ms:
         return PartitionReach(log.partition, "idle", end, end if offset is None else offset)
     return PartitionReach(log.partition, "waiting", end, None)

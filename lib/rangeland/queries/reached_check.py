@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.cluster_access.job_survey import survey_of
+from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import UsageError
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_topics
@@ -44,10 +46,14 @@ def query_reach(
     request = request_for_topics(job, times_ms=times_awaited(until))
     asked_at_ms = int(clock() * 1000)
     survey = survey_of(job, request)
-    partitions = reach(until, survey, asked_at_ms, idle_after_ms)
+    has_transactions = load_dialect(source.dialect).capabilities.has_transactions
+    reach_now = partial(
+        reach, until, survey, asked_at_ms, idle_after_ms, has_transactions=has_transactions
+    )
+    partitions = reach_now()
     if any(p.state == "idle" for p in partitions) and source.isolation is Isolation.READ_COMMITTED:
         open_partitions = _with_open_transactions(job, request, survey)
-        partitions = reach(until, survey, asked_at_ms, idle_after_ms, open_partitions)
+        partitions = reach_now(open_partitions)
     return ReachResult(job.name, asked_at_ms, partitions)
 
 
