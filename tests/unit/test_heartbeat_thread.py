@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.groups.backend import Fenced, JoinRequest
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
 from rangeland.job_group.heartbeat_thread import HeartbeatThread
 from rangeland.model import Partition
 from rangeland.testing.processes import PATIENCE_S
@@ -81,6 +81,54 @@ def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) ->
     one.join_rebalance()
     thread.join(60)
     assert len(one.owned) == len(joined[0].owned) == 2
+
+
+def test_a_driver_that_reads_on_during_a_rebalance_is_told_to_stop_for_longer_than_a_session(
+    drivers: Drivers,
+) -> None:
+    one = drivers.join("a")
+    with one.hold_assignment():
+        thread = threading.Thread(target=drivers.join, args=("b",))
+        thread.start()
+        until(lambda: one.must_stop)
+        time.sleep(SESSION_MS / 1000 * 1.5)
+        assert one.membership_error is None
+        assert one.must_stop
+    one.join_rebalance()
+    thread.join(60)
+
+
+def test_a_driver_that_reads_on_without_its_membership_is_told_to_stop_as_long(
+    drivers: Drivers,
+) -> None:
+    one = drivers.join("a")
+    with one.hold_assignment():
+        drivers.backends["a"].is_cut = True
+        drivers.join("b")  # waits until the session of the first is over
+        until(lambda: one.membership_error)
+        drivers.backends["a"].is_cut = False
+        until(lambda: one.must_stop)
+        time.sleep(SESSION_MS / 1000 * 1.5)
+        assert one.membership_error is None
+        assert one.must_stop
+        with pytest.raises(Fenced):
+            drivers.backends["a"].memberships[0].commit({PARTITIONS[0]: 1})
+
+
+def test_a_driver_that_cannot_rejoin_is_no_member_a_session_later(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = drivers.join("a")
+    membership = drivers.backends["a"].memberships[0]
+
+    def refuse() -> None:
+        raise Unreachable("a partition could not be claimed")
+
+    monkeypatch.setattr(membership, "rejoin", refuse)
+    monkeypatch.setattr(membership, "beat", lambda: HeartbeatStatus.LOST)
+    until(lambda: one.membership_error, within_s=10)
+    assert "could not be claimed" in str(one.membership_error)
+    assert not one.must_stop
 
 
 def test_a_rebalance_is_logged_once_however_long_the_driver_reads(

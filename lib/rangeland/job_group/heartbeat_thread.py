@@ -44,6 +44,7 @@ class HeartbeatThread:
         self._ended = threading.Event()
         self._error: RangelandError | None = None
         self._silence = ""
+        self._rejoin_failed = False
         self._turn = 0
         """How often it has rejoined: responses to heartbeats of an earlier turn are stale."""
         self._thread = threading.Thread(target=self._beat, name="rangeland-group", daemon=True)
@@ -183,9 +184,10 @@ class HeartbeatThread:
                 name = {"group": group, "member": self._membership.member_id}
                 fields = {**name, "generation": self._membership.generation}
                 logger.info("Found the group rebalancing", extra=fields)
-            if status is HeartbeatStatus.HOLDS:
+            # Once it could not rejoin, members tell from memory that they do not hold.
+            if status is HeartbeatStatus.HOLDS or not self._rejoin_failed:
                 self._answered_at = time.monotonic()
-            elif not self._reading:
+            if status is not HeartbeatStatus.HOLDS and not self._reading:
                 self._rejoin()
 
     def _rejoin(self) -> None:
@@ -194,10 +196,12 @@ class HeartbeatThread:
         except Unreachable as error:
             # Tried again until a session timeout after the last response.
             self._silence = str(error)
+            self._rejoin_failed = True
         except RangelandError as error:
             self._error = error
         else:
             self._turn += 1
+            self._rejoin_failed = False
             self._status = HeartbeatStatus.HOLDS
             self._answered_at = time.monotonic()
             if self._ended.is_set():  # closed meanwhile by a caller that did not wait for this
