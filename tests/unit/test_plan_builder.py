@@ -18,6 +18,7 @@ from rangeland.model import (
     Counts,
     Earliest,
     FromCheckpoint,
+    GroupOffset,
     Isolation,
     Latest,
     Leader,
@@ -268,6 +269,20 @@ def test_where_a_first_run_begins_is_settled_once_though_nothing_is_there_to_lan
     grown = Survey(888, {p: log(p, 10, 30) for p in (P0, P1)}, ends)
     second = draft_new(asked, grown, here)
     assert (intervals(second), second.moves_without_landing) == ([(0, 20, 30), (1, 20, 30)], False)
+
+
+@pytest.mark.parametrize("others", [(), (log(P1, 0, 10),)])
+def test_a_first_run_never_begins_past_the_end_of_a_log(others: tuple[LogState, ...]) -> None:
+    policy = Policy(truncated=Action.SKIP)
+    request = replace(terms().request, first_run=GroupOffset("g"), policy=policy)
+    asked = replace(terms(), request=request)
+    ahead = OffsetLookups(of_groups={(P0, "g"): 150, (P1, "g"): 0})
+    first = draft_new(asked, replace(survey(log(P0, 0, 100), *others), lookups=ahead), position())
+    assert [(x.from_offset, x.until_offset) for x in first.skipped_losses] == [(100, 150)]
+    assert first.plan.checkpoint[P0] == LogMark(100, "A")
+    here = position(dict(first.plan.checkpoint))
+    grown = replace(survey(log(P0, 0, 160), *others), lookups=ahead)
+    assert intervals(draft_new(asked, grown, here)) == [(0, 100, 160)]
 
 
 def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beginning() -> None:

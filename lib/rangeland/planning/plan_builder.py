@@ -113,22 +113,25 @@ def _beginnings(
 ) -> list[Range]:
     """The beginnings to which the checkpoint moves even if nothing lands there, as empty ranges:
     those that ``first_run`` names, and those that the request of a run names."""
-    first = _first_beginnings(terms.request, ranges, position)
+    first = _first_beginnings(terms.request, ranges, survey, position)
     if not terms.kind.traits.moves_checkpoint:
         return first
     return [*first, *new_beginnings(terms.request, ranges, survey.logs, position.checkpoint)]
 
 
 def _first_beginnings(
-    request: RangeRequest, ranges: Sequence[Range], position: JobPosition
+    request: RangeRequest, ranges: Sequence[Range], survey: Survey, position: JobPosition
 ) -> list[Range]:
     """The beginnings of partitions to which ``first_run`` applies. It is resolved once: in the next
-    run the end of a log, or the first offset of a time, may have changed."""
+    run the end of a log, or the first offset of a time, may have changed. One past the end of its
+    log is moved back to the end: what is written there later has to be landed."""
     if isinstance(request.first_run, Earliest):
         return []
+    ends = {p: log.end_offset for p, log in survey.logs.items()}
+    begins = ((r, min(r.from_offset, ends[r.partition])) for r in ranges)
     return [
-        replace(r, until_offset=r.from_offset)
-        for r in ranges
+        replace(r, from_offset=begin, until_offset=begin)
+        for r, begin in begins
         if isinstance(request.from_bounds.of(r.partition), FromCheckpoint)
         and r.partition not in position.checkpoint
         and (not position.checkpoint or r.partition in position.held_at_first)
