@@ -38,8 +38,8 @@ def test_what_the_group_has_already_is_not_written_again() -> None:
 def test_a_group_that_somebody_has_moved_is_named_with_where_it_stood() -> None:
     found = MirroredOffsets({P0: 10, P1: 20}, {P0: 99, P1: 15}, {P0: 10, P1: 20})
     assert list(notices("g", found, {(P1, 15)})) == [
-        "group g was at 99 of t/0, an offset that no landing of this job has committed: it is at "
-        "the checkpoint now, 10"
+        "group g was at 99 of t/0, an offset that none of the last 20 landings of this job has "
+        "committed: it is at the checkpoint now, 10"
     ]
 
 

@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 Offsets = Mapping[Partition, int]
 
+EARLIER = 20
+"""How many landings back a group's offset may lie before we assume that another client moved it."""
+
 
 def offsets_to_commit(
     checkpoint: Mapping[Partition, LogMark], logs: Mapping[Partition, LogState]
@@ -79,8 +82,9 @@ def notices(
     if moved := mirrored.moved_partitions(earlier):
         p = moved[0]
         yield (
-            f"group {group} was at {mirrored.before[p]} of {p}, an offset that no landing of this "
-            f"job has committed{_likewise(moved)}: it is at the checkpoint now, "
+            f"group {group} was at {mirrored.before[p]} of {p}, an offset that none of the last "
+            f"{EARLIER} landings of this job has committed{_likewise(moved)}: it is at the "
+            "checkpoint now, "
             f"{mirrored.checkpoint[p]}"
         )
     if differing := mirrored.differing:

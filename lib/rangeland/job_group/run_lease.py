@@ -9,15 +9,12 @@ from functools import partial
 from rangeland.cluster_access.cluster_lookup import look_up_cluster
 from rangeland.errors import RangelandError
 from rangeland.job_group.lease import GroupLease, hold_lease
-from rangeland.job_group.offset_mirror import offsets_to_commit
+from rangeland.job_group.offset_mirror import EARLIER, offsets_to_commit
 from rangeland.job_group.shared_plan import SharedRead
 from rangeland.landing.execution.shared_reader_interface import SharedReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.ledger_history import recent_checkpoints
 from rangeland.model import Partition
-
-EARLIER = 20
-"""How many landings back a group's offset may lie before we assume that another client moved it."""
 
 
 class RunLease:
