@@ -163,6 +163,12 @@ def test_a_range_that_ends_before_it_begins_is_a_mistake_and_not_an_empty_run(
     assert caught.value.facts["from_offset"] > caught.value.facts["until_offset"]
 
 
+def test_offsets_of_two_times_that_contradict_each_other_are_no_mistake_of_the_job() -> None:
+    times: dict[tuple[Partition, int], int | None] = {(P0, 7): 70, (P0, 8): 30}
+    with pytest.raises(Unreachable, match="the log changed meanwhile"):
+        resolved(request(AtTime(7), AtTime(8)), log(), times=times)
+
+
 def test_times_asked_backwards_are_a_mistake_even_where_both_find_nothing() -> None:
     times: dict[tuple[Partition, int], int | None] = {(P0, 5): None, (P0, 6): None}
     with pytest.raises(JobFileError, match="the range begins"):

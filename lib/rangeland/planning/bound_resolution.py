@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, Unreachable
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import (
     AtOffset,
@@ -267,13 +267,23 @@ def _check_from_is_not_after_until(
     until_offset: int,
     mark: LogMark | None,
 ) -> None:
-    """Raises JobFileError for from after until, unless the log itself moved back or is empty."""
+    """Raises JobFileError for from after until, unless the log itself moved back or is empty, and
+    Unreachable if only the offsets of two times are."""
     past_the_end = from_offset > log.end_offset and not isinstance(upper, AtOffset | AtTime)
     already_passed = mark is not None and from_offset == mark.until_offset
     if past_the_end or already_passed:
         return
     begin, end = str(from_offset), str(until_offset)
-    if isinstance(lower, AtTime) and isinstance(upper, AtTime) and lower.time_ms > upper.time_ms:
+    if isinstance(lower, AtTime) and isinstance(upper, AtTime):
+        if lower.time_ms <= upper.time_ms:
+            raise Unreachable(
+                f"{log.partition}: {describe_bound(lower)} is at offset {begin}, "
+                f"{describe_bound(upper)} at {end}",
+                why="a later time cannot have an earlier offset: the log changed meanwhile, or "
+                "an answer was wrong",
+                do="run again",
+                partition=str(log.partition),
+            )
         begin, end = describe_bound(lower), describe_bound(upper)
     raise JobFileError(
         f"{log.partition}: the range begins at {begin}, after its end at {end}",
