@@ -1,11 +1,13 @@
 """Decides whether a log has reached the end of a range: arithmetic over a survey, without a clock.
 
 An offset is reached when the log ends at or after it. A time is reached when the log has a record
-at or after it: only then is "the first offset at or after this time", where a range by time ends,
-final. A partition without writes never reaches a time, so a caller may accept its silence some
-time later; this is a guess, and is called ``idle``, not ``reached``. Brokers that only know
-when segments were written prove a time by a later segment, if they report where segments begin;
-otherwise a caller can only wait for it to count as idle.
+at or after it: only then does no later record change "the first offset at or after this time",
+where a range by time ends. Compaction and retention do, if they remove that record: the next range
+then begins later, and older records between the two are in neither. A partition without writes
+never reaches a time, so a caller may accept its silence some time later; this is a guess, and is
+called ``idle``, not ``reached``. Brokers that only know when segments were written prove a time by
+a later segment, if they report where segments begin; otherwise a caller can only wait for it to
+count as idle.
 
 None of this proves that nothing older will come: producers may write any timestamp.
 """
