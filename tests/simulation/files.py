@@ -225,6 +225,7 @@ class Parquet:
         filesystem: MemoryStore | None = None,
         partitioning: object = None,
         filters: Sequence[tuple[str, str, object]] | None = None,
+        coerce_int96_timestamp_unit: object = None,
     ) -> pa.Table | RowTable:
         assert filesystem is not None
         found = filesystem.read(path).table

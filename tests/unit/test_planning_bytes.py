@@ -30,6 +30,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bound_resolution import RangeRequest, resolve
+from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.plan import Plan
@@ -71,6 +72,29 @@ def in_entry(offset: int, start: int, end: int) -> OffsetLookups:
 
 def only_one_answers() -> Survey:
     return Survey(1, {ONE: log()}, absent=absent_but({"1"}, {"2": "connection refused"}))
+
+
+# --- a broker that is down ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unanswered", [{}, {"2": "connection refused"}])
+def test_what_backfills_alone_have_landed_of_a_broker_is_missed_if_it_is_down(
+    unanswered: dict[str, str],
+) -> None:
+    """Even if the cluster no longer names it: otherwise its part of the range would be left out
+    without a word."""
+    survey = Survey(1, {ONE: log()}, absent=absent_but({"1"}, unanswered))
+    covered = coverage_of([Range(ONE, 0, 100), Range(TWO, 0, 100)])
+    other = coverage_of([Range(ONE, 0, 100), Range(Partition("other", 0, "2"), 0, 100)])
+    asked = request(AtTime(5), Latest())
+    survey = replace(survey, lookups=OffsetLookups({(ONE, 5): 300}))
+    with pytest.raises(Unreachable, match=r"orders") as caught:
+        unless_failing(resolve(asked, survey, JobPosition({}, covered)))
+    assert str(TWO) in str(caught.value)
+    found = unless_failing(resolve(asked, survey, JobPosition({}, other)))
+    assert [r.partition for r in found.ranges] == [ONE]
+    listed = request(Bounds(AtTime(5), {ONE: AtTime(5)}, only_listed=True), Latest())
+    assert unless_failing(resolve(listed, survey, JobPosition({}, covered))).ranges
 
 
 # --- a log that was written again --------------------------------------------------------

@@ -19,14 +19,15 @@ from rangeland.planning.incarnation import LogMark
 
 if TYPE_CHECKING:
     from rangeland.planning.bound_resolution import RangeRequest
+    from rangeland.planning.job_position import JobPosition
 
 
 def absent_partition_losses(
-    request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
+    request: RangeRequest, survey: Survey, position: JobPosition
 ) -> list[Loss]:
     """Requested partitions for which the survey has no log: gone, or unreachable."""
-    gone = _vanished_partitions(request, survey, checkpoint)
-    return [*gone, *_unreachable_partitions(request, survey, checkpoint)]
+    gone = _vanished_partitions(request, survey, position.checkpoint)
+    return [*gone, *_unreachable_partitions(request, survey, position)]
 
 
 def _vanished_partitions(
@@ -72,12 +73,13 @@ def _is_within_bounds(request: RangeRequest, partition: Partition) -> bool:
 
 
 def _unreachable_partitions(
-    request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
+    request: RangeRequest, survey: Survey, position: JobPosition
 ) -> list[Loss]:
-    """Partitions without a leader now: from metadata, or from the checkpoint if a broker that has
-    its own partitions does not answer."""
+    """Partitions without a leader now: from metadata, or if a broker that has its own partitions
+    does not answer, from the checkpoint and from what was landed: backfills have no checkpoint."""
+    checkpoint = position.checkpoint
     reasons = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
-    for partition in checkpoint:
+    for partition in {*checkpoint, *(landed for landed, _ in position.covered.intervals)}:
         why = survey.absent.why_unreachable(partition)
         if why is None or partition in survey.logs:
             continue

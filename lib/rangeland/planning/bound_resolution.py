@@ -101,7 +101,7 @@ def resolve(
     Raises JobFileError for a request that makes no sense.
     """
     covered = position.covered
-    absent = absent_partition_losses(request, survey, position.checkpoint)
+    absent = absent_partition_losses(request, survey, position)
     _check_range_partitions_exist(request, survey, {loss.partition for loss in absent})
     ranges: list[Range] = []
     losses: list[Loss] = []
