@@ -147,8 +147,11 @@ def _add_map(
     entry.options.map_entry = True
     entry.field.add(name="key", number=1, label=F.LABEL_OPTIONAL, type=draw(st.sampled_from(KEYS)))
     value = entry.field.add(name="value", number=2, label=F.LABEL_OPTIONAL)
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["scalar", "enum", "message"]))
+    if kind == "scalar":
         value.type = draw(st.sampled_from(SCALARS))
+    elif kind == "enum":
+        value.type, value.type_name = F.TYPE_ENUM, f"{package}.E"
     else:
         _fill(
             draw,

@@ -165,6 +165,28 @@ def test_enums_are_their_symbols_and_open_ones_keep_unknown_numbers() -> None:
     for syntax, expected in (("proto3", ["A", "B", "7", "A"]), ("proto2", ["A", "B", "A"])):
         schema = descriptors(kind, syntax=syntax, enum_type=[enum])
         assert decode(schema, [payload]).values.to_pylist() == [{"e": expected}]
+    kind = message("M")
+    entry = kind.nested_type.add(name="CEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, label=OPTIONAL, type=F.TYPE_STRING)
+    entry.field.add(name="value", number=2, label=OPTIONAL, type=F.TYPE_ENUM, type_name=".p.E")
+    kind.field.add(name="c", number=1, label=REPEATED, type=F.TYPE_MESSAGE, type_name=".p.M.CEntry")
+    entries = ["0a016b1007", "0a016c1000", "0a016d10071000", "0a016e"]
+    payload = b"".join(bytes([10, len(one) // 2]) + bytes.fromhex(one) for one in entries)
+    for syntax, expected in (
+        ("proto3", [("k", "7"), ("l", "A"), ("m", "A"), ("n", "A")]),
+        (
+            "proto2",
+            [("l", "A"), ("n", "A")],
+        ),  # an entry with an unknown symbol is left out as a whole
+    ):
+        schema = descriptors(kind, syntax=syntax, enum_type=[enum])
+        found = decode(schema, [payload, bytes.fromhex("0a050a016b1007")])
+        assert not found.undecodable
+        rest = [("k", "7")] if syntax == "proto3" else []
+        assert found.values.to_pylist() == [{"c": expected}, {"c": rest}]
+    damaged = decode(schema, [bytes.fromhex("0a0710070a056b")])
+    assert "a length or a count exceeds the payload" in reason(damaged)
 
 
 @pytest.mark.parametrize(

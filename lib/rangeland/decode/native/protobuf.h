@@ -6,7 +6,9 @@
  * has been seen of it in the message that is being read. Singular fields are put into their columns when
  * their message has ended, because the last occurrence counts; items of repeated ones at once.
  * Several occurrences of a singular message are one message: the bytes of all of them in a row.
- * What does not fit a field of the schema is a fault, where Google's decoder drops it or cuts it off. */
+ * What does not fit a field of the schema is a fault, where Google's decoder drops it or cuts it off.
+ * A closed enum's unknown number is none: as in Google's decoder, it counts as absent, and the entry of
+ * a map whose value it is is left out, with its key. */
 
 enum proto_kind {
     PROTO_INT32 = 1,
@@ -32,6 +34,7 @@ enum proto_label {
     PROTO_OPTIONAL = 1, /* null where absent */
     PROTO_REQUIRED = 2,
     PROTO_REPEATED = 3,
+    PROTO_IN_ENTRY = 4, /* of a map's entry: as if implicit */
 };
 
 enum proto_form {
@@ -277,11 +280,12 @@ static int proto_merge(proto_t *proto, proto_slot_t *slot, const uint8_t *from, 
 }
 
 INLINE int proto_see(proto_t *proto, const proto_field_t *field, const uint8_t **at,
-                     const uint8_t *end, int wire) {
+                     const uint8_t *end, int wire, int *is_known) {
     int64_t index = field - proto->program->fields, length = 0;
     proto_slot_t *slot = &proto->program->slots[index];
     const uint8_t *from = *at;
-    int is_known = 1, fault;
+    int fault;
+    *is_known = 1;
     if (wire == LENGTH) {
         fault = proto_length(at, end, &from, &length);
     } else if (wire == GROUP) {
@@ -290,10 +294,10 @@ INLINE int proto_see(proto_t *proto, const proto_field_t *field, const uint8_t *
         length = inner - from;
     } else {
         int64_t value;
-        fault = proto_number(proto->program, field, at, end, &value, &is_known);
-        if (!fault && is_known) slot->value = value;
+        fault = proto_number(proto->program, field, at, end, &value, is_known);
+        if (!fault && *is_known) slot->value = value;
     }
-    if (UNLIKELY(fault) || !is_known) return fault;
+    if (UNLIKELY(fault) || !*is_known) return fault;
     int is_again = slot->is_seen;
     if (field->oneof >= 0) {
         is_again = is_again && proto->program->cases[field->oneof] == index;
@@ -414,6 +418,7 @@ static int proto_message(proto_t *proto, int64_t index, const uint8_t *at, const
     const proto_message_t *message = &program->messages[index];
     const proto_field_t *fields = &program->fields[message->first_field];
     int64_t next = 0;
+    int is_known, is_left_out = 0;
     if (message->form >= PROTO_STRUCT) {
         int fault = proto_json(at, end, (int)message->form, 0);
         if (UNLIKELY(fault)) return fault;
@@ -438,16 +443,17 @@ static int proto_message(proto_t *proto, int64_t index, const uint8_t *at, const
         else if (field->label == PROTO_REPEATED &&
                  (wire == wanted || (wire == LENGTH && wanted != GROUP)))
             fault = proto_items(proto, field, &at, end, wire, number);
-        else if (field->label != PROTO_REPEATED && wire == wanted)
-            fault = proto_see(proto, field, &at, end, wire);
-        else
+        else if (field->label != PROTO_REPEATED && wire == wanted) {
+            fault = proto_see(proto, field, &at, end, wire, &is_known);
+            is_left_out |= !is_known && field->label == PROTO_IN_ENTRY;
+        } else
             fault = OTHER_WIRE_TYPE;
         if (UNLIKELY(fault)) {
             if (field && proto->place < 0) proto->place = field - program->fields;
             return fault;
         }
     }
-    return proto_flush(proto, message);
+    return is_left_out ? OK : proto_flush(proto, message);
 }
 
 static int proto_payload(void *decoder, const payloads_t *payloads, int64_t at) {

@@ -58,6 +58,8 @@ class FieldLabel(IntEnum):
     OPTIONAL = 1
     REQUIRED = 2
     REPEATED = 3
+    IN_ENTRY = 4
+    """Of a map's entry. If its enum is closed and the number unknown, the entry is left out."""
 
 
 class MessageForm(IntEnum):
@@ -302,7 +304,9 @@ def _form(message: ProtoType) -> MessageForm:
 def _label(message: ProtoType, one: ProtoField) -> FieldLabel:
     if one.label == _REPEATED_LABEL:
         return FieldLabel.REPEATED
-    if message.is_map_entry or _form(message) is MessageForm.WRAPPER:
+    if message.is_map_entry:
+        return FieldLabel.IN_ENTRY
+    if _form(message) is MessageForm.WRAPPER:
         return FieldLabel.IMPLICIT
     if one.label == _REQUIRED_LABEL:
         return FieldLabel.REQUIRED
