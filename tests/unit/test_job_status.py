@@ -8,12 +8,13 @@ from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.job.group_section import Group
 from rangeland.landing.target.landing_commits import Restored
 from rangeland.landing.target.row_removal import Removal, UnknownCommits
-from rangeland.model import Address, Counts, Leader, LogState, Survey
+from rangeland.model import AbsentPartitions, Address, Counts, Leader, LogState, Survey
 from rangeland.planning.plan import PlanId
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress_events import NoProgress
 from rangeland.queries import job_status
+from rangeland.render.status_view import render_status
 from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 from tests.unit import test_landing_target
 from tests.unit.test_landing_target import (
@@ -25,6 +26,7 @@ from tests.unit.test_landing_target import (
     plan,
 )
 from tests.unit.test_ledger_lost_responses import Version
+from tests.unit.test_render import rendered
 
 drivers, lake = test_landing_target.drivers, test_landing_target.lake
 
@@ -57,6 +59,25 @@ def test_a_table_that_was_dropped_and_created_again_is_reported(
     assert (found.sequence, found.table_version, len(found.recent)) == (2, 0, 2)
     (warning,) = found.warnings
     assert "it is unknown whether rangeland/orders 2 has landed" in warning
+
+
+def test_a_partition_that_the_cluster_does_not_show_is_reported(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    target = drivers.another()
+    assert target.writer.enter(plan(), [])
+    land_until_30(target, plan())
+    absent = AbsentPartitions(unreachable={P0: "no leader"})
+    for survey, kind in (
+        (Survey(0, {}, absent=absent), "unreachable"),
+        (Survey(0, {}), "vanished"),
+    ):
+        monkeypatch.setattr(job_status, "survey_of", lambda *about, seen=survey: seen)
+        found = job_status.status(drivers.job, None, NoProgress())
+        (warning,) = found.warnings
+        assert warning.startswith(f"{P0} is {kind} and not listed: ")
+        assert "everything is landed" not in rendered(render_status(found))
 
 
 def test_a_table_of_a_template_has_its_offsets_in_the_group_of_the_template(

@@ -91,6 +91,8 @@ def test_what_backfills_alone_have_landed_of_a_broker_is_missed_if_it_is_down(
     with pytest.raises(Unreachable, match=r"orders") as caught:
         unless_failing(resolve(asked, survey, JobPosition({}, covered)))
     assert str(TWO) in str(caught.value)
+    divided = replace(asked, divided_topics=frozenset({"orders"}))
+    assert unless_failing(resolve(divided, survey, JobPosition({}, covered))).ranges
     found = unless_failing(resolve(asked, survey, JobPosition({}, other)))
     assert [r.partition for r in found.ranges] == [ONE]
     listed = request(Bounds(AtTime(5), {ONE: AtTime(5)}, only_listed=True), Latest())

@@ -76,10 +76,12 @@ def _unreachable_partitions(
     request: RangeRequest, survey: Survey, position: JobPosition
 ) -> list[Loss]:
     """Partitions without a leader now: from metadata, or if a broker that has its own partitions
-    does not answer, from the checkpoint and from what was landed: backfills have no checkpoint."""
+    does not answer, from the checkpoint and what was landed: backfills have no checkpoint. What
+    was landed of a divided topic may be another job's."""
     checkpoint = position.checkpoint
     reasons = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
-    for partition in {*checkpoint, *(landed for landed, _ in position.covered.intervals)}:
+    landed = {p for p, _ in position.covered.intervals if p.topic not in request.divided_topics}
+    for partition in {*checkpoint, *landed}:
         why = survey.absent.why_unreachable(partition)
         if why is None or partition in survey.logs:
             continue

@@ -67,10 +67,11 @@ class RangeRequest:
     first_run: Bound
     policy: Policy
     topic_pattern: str = ""
-    """The pattern of the job's topics: a missing topic that matches it was not removed from the
-    job."""
+    """A missing topic that matches it was not removed from the job."""
     topics: tuple[str, ...] = ()
     """The topics that the job names: a missing one that has a checkpoint is not a typo."""
+    divided_topics: frozenset[str] = frozenset()
+    """Topics of which the job reads only some partitions."""
 
     @property
     def every_bound(self) -> tuple[Bound, ...]:

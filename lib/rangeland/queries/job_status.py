@@ -24,6 +24,7 @@ from rangeland.landing.target.landing_target import LandingTarget, open_target
 from rangeland.landing.target.row_removal import Removal, UnknownCommits, find_removal
 from rangeland.landing.target.table_warnings import property_warnings
 from rangeland.model import Isolation, LogState, Partition, Survey
+from rangeland.planning.absent_partitions import absent_partition_losses
 from rangeland.planning.incarnation import LogMark, is_recreated
 from rangeland.planning.job_position import JobPosition
 from rangeland.progress_events import Progress
@@ -83,6 +84,10 @@ def status(
         losses=tuple(losses[-LOSSES:]),
         warnings=(
             *property_warnings(target.table.snapshot),
+            *(
+                f"{loss.partition} is {loss.kind} and not listed: {loss.evidence}"
+                for loss in absent_partition_losses(job.request, survey, position)
+            ),
             *_disagreements(job, target, disagreement),
         ),
     )

@@ -39,6 +39,8 @@ def render_status(status: Status) -> RenderableType:
     title.append(f", {count_noun(status.sequence, 'landing')}")
     lag = sum(p.lag for p in status.partitions)
     behind = Text("everything is landed", "green")
+    if status.warnings:  # such as of partitions that are not among these
+        behind = Text("all offsets of these partitions are landed", "yellow")
     if not status.partitions:
         behind = Text("the cluster has none of the job's partitions", "yellow")
     if lag:
