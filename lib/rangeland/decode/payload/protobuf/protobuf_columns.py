@@ -59,7 +59,7 @@ class FieldLabel(IntEnum):
     REQUIRED = 2
     REPEATED = 3
     IN_ENTRY = 4
-    """Of a map's entry. If its enum is closed and the number unknown, the entry is left out."""
+    """In the entry of a map, which is left out if its enum is closed and the number unknown."""
 
 
 class MessageForm(IntEnum):
