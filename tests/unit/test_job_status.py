@@ -7,6 +7,7 @@ import pytest
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.job.group_section import Group
 from rangeland.landing.target.landing_commits import Restored
+from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.landing.target.row_removal import Removal, UnknownCommits
 from rangeland.model import AbsentPartitions, Address, Counts, Leader, LogState, Survey
 from rangeland.planning.plan import PlanId
@@ -38,13 +39,19 @@ def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_status, "log_ends", lambda *about: {})
 
 
-def test_a_table_that_was_dropped_and_created_again_is_reported(
-    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def landed_until_30(drivers: Drivers, monkeypatch: pytest.MonkeyPatch) -> LandingTarget:
+    """A target whose first plan has landed up to there."""
     columns_are_there(monkeypatch)
     target = drivers.another()
     assert target.writer.enter(plan(), [])
     land_until_30(target, plan())
+    return target
+
+
+def test_a_table_that_was_dropped_and_created_again_is_reported(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = landed_until_30(drivers, monkeypatch)
     target.ledger.refresh()
     second = plan(2, 30, 40)
     assert target.writer.enter(second, [])
@@ -64,10 +71,7 @@ def test_a_table_that_was_dropped_and_created_again_is_reported(
 def test_a_partition_that_the_cluster_does_not_show_is_reported(
     lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    columns_are_there(monkeypatch)
-    target = drivers.another()
-    assert target.writer.enter(plan(), [])
-    land_until_30(target, plan())
+    landed_until_30(drivers, monkeypatch)
     absent = AbsentPartitions(unreachable={P0: "no leader"})
     for survey, kind in (
         (Survey(0, {}, absent=absent), "unreachable"),

@@ -134,7 +134,7 @@ def catalog_error(what: str, error: Exception) -> RangelandError:
 
 
 def as_own_error(error: Exception) -> RangelandError:
-    """The error, if it is one of ours; otherwise one of ours for an unforeseen exception."""
+    """An error of this library as it is; any other exception as ``unexpected_error`` has it."""
     return error if isinstance(error, RangelandError) else unexpected_error(error)
 
 
