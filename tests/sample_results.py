@@ -9,7 +9,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
-from rangeland.planning.proof import RangeResult
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.query_results import CheckedItem, CheckResult, PartitionStatus, RecentLanding, Status
 from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult

@@ -15,7 +15,7 @@ from rangeland.loss import DecidedLoss
 from rangeland.model import Partition, Range
 from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan
-from rangeland.planning.proof import RangeResult
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import Audit, LandedRange
 from rangeland.record_codec import AS_IT_IS, ColumnType, RecordCodec
 

@@ -15,8 +15,8 @@ from rangeland.loss import DecidedLoss
 from rangeland.model import Counts, Isolation, LogState, Range
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
-from rangeland.planning.proof import RangeResult
 from rangeland.planning.retention_risk import ReadSpeed
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.result_json import RESULT_JSON, JsonResult
 

@@ -19,7 +19,11 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta.ledger.event_codec import SCHEMA, from_row, to_row
-from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.events import (
+    EventFile,
+    OutcomeEvent,
+    PlanEvent,
+)
 from rangeland.delta.ledger.landed_offsets import with_ranges
 from rangeland.landing.execution.slice_tasks import event_files
 from rangeland.landing.target.loss_records import losses_of
@@ -103,8 +107,7 @@ def go_through(partitions: int, slices: int, steps: Steps) -> None:
     found = steps.measure("draft", lambda: draft_new(terms(), seen, begin))
     plan: Plan = found.plan
     document = steps.measure("plan as JSON", lambda: json.dumps(plan.to_json()))
-    ranges = tuple(EventRange(r) for r in plan.ranges)
-    about = (APPLICATION, "orders", 1, plan.hash, ranges)
+    about = (APPLICATION, "orders", 1, plan.hash, plan.ranges)
     entered = steps.measure("plan as a row", lambda: _row(PlanEvent(*about, document, 1)))
     tasks = steps.measure("tasks", lambda: pack_tasks(plan.slices, 128 << 20, 2))
     results = [result_of(task) for task in tasks]
@@ -112,12 +115,11 @@ def go_through(partitions: int, slices: int, steps: Steps) -> None:
     proved = steps.measure("proof", lambda: prove(plan, receipts))
     files: list[EventFile] = steps.measure("files", lambda: event_files(results, plan))
     steps.measure("losses", lambda: losses_of(plan, receipts, 1))
-    landed = tuple(EventRange(o.range, o.counts, o.address, o.rowless) for o in proved)
-    outcome = OutcomeEvent(APPLICATION, "orders", 1, plan.hash, landed, tuple(files), 1)
+    outcome = OutcomeEvent(APPLICATION, "orders", 1, plan.hash, tuple(proved), tuple(files), 1)
     written = steps.measure("outcome as a row", lambda: _row(outcome))
     steps.measure("rows read", lambda: [from_row(r) for t in (entered, written) for r in t])
     steps.measure("plan read", lambda: Plan.parse(document))
-    covered = steps.measure("coverage", lambda: with_ranges({}, landed))
+    covered = steps.measure("coverage", lambda: with_ranges({}, proved))
     marks = {p: tuple((s.from_offset, s.until_offset) for s in v) for p, v in covered.items()}
     position = JobPosition(
         plan.checkpoint, Coverage({(p, TOPIC_ID): v for p, v in marks.items()}), 2

@@ -30,7 +30,6 @@ from rangeland.delta.ledger.compaction import MANY, NEWEST
 from rangeland.delta.ledger.event_codec import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import (
     EventFile,
-    EventRange,
     LandedInterval,
     LedgerEvent,
     OutcomeEvent,
@@ -43,6 +42,7 @@ from rangeland.delta.transaction_log.log_actions import add_lines
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanId
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.testing.processes import remove_directory, temporary_directory
 from tests.spark_sessions import open_session
 
@@ -78,7 +78,7 @@ class History:
             {place: (LandedInterval(0, start, TOPIC_ID),) for place in places} if start else {}
         )
         return PlanEvent(
-            *(APPLICATION, JOB, sequence, plan.hash, tuple(EventRange(r) for r in ranges)),
+            *(APPLICATION, JOB, sequence, plan.hash, tuple(ranges)),
             *(json.dumps(plan.to_json()), made_at_ms, sequence, sequence, covered),
             unfinished=(PlanId(APPLICATION, sequence - 1),) if sequence > 1 else (),
             table_id="00000000-0000-0000-0000-000000000000",
@@ -86,8 +86,7 @@ class History:
 
     def outcome(self, of: PlanEvent) -> OutcomeEvent:
         ranges = tuple(
-            EventRange(r.range, Counts(landed=r.range.width), "127.0.0.1:9092", ())
-            for r in of.ranges
+            RangeResult(r, Counts(landed=r.width), "127.0.0.1:9092", ()) for r in of.ranges
         )
         file = DataFile(f"part-{of.sequence}.parquet", 1 << 20, PARTITIONS * WIDTH, "{}", 1)
         about = (of.application, of.job, of.sequence, of.plan_hash, ranges, (EventFile(file),))

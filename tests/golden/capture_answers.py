@@ -27,8 +27,8 @@ from rangeland.planning.log_reach import PartitionReach
 from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.planning.proof import RangeResult
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import Audit, LandedRange, ReplacedRange
 from rangeland.query_results import (
     CheckedItem,

@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.ledger.events import EventRange, LossEvent, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.events import (
+    LossEvent,
+    OutcomeEvent,
+    PlanEvent,
+)
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.job import Job
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.spark.transform import load_transform
 from tests import docs
 
@@ -37,9 +42,9 @@ def ledger(kernel: DeltaKernel, tmp_path_factory: pytest.TempPathFactory) -> str
         where = Range(Partition("orders", 0), number * 10, number * 10 + 10, "id")
         name = (APP, "orders-hourly", number + 1, f"h{number}")
         at_ms = number * DAY_MS
-        assert made.enter(PlanEvent(*name, (EventRange(where),), "{}", at_ms), number)
+        assert made.enter(PlanEvent(*name, (where,), "{}", at_ms), number)
         if counts is not None:
-            ranges = (EventRange(where, counts, "broker-1:9092"),)
+            ranges = (RangeResult(where, counts, "broker-1:9092"),)
             lost = Loss(
                 where.partition, 11, 14, LossKind.EXPIRED, "the log begins at 14", topic_id="id"
             )

@@ -14,7 +14,6 @@ import pytest
 from rangeland.delta.ledger import compaction
 from rangeland.delta.ledger.events import (
     EventFile,
-    EventRange,
     LandedInterval,
     OutcomeEvent,
     PartEvent,
@@ -25,7 +24,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Bug, Conflict
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import PlanId
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt
 
 pytestmark = pytest.mark.spark
 
@@ -35,16 +34,14 @@ BACKFILL = "rangeland/orders-hourly/backfill/0123456789abcdef"
 
 
 def plan(sequence: int, start: int, end: int, application: str = APP) -> PlanEvent:
-    ranges = (EventRange(Range(P0, start, end, "id")),)
+    ranges = (Range(P0, start, end, "id"),)
     return PlanEvent(application, "orders-hourly", sequence, f"h{sequence}", ranges, "{}", 1_000)
 
 
 def outcome(of: PlanEvent) -> OutcomeEvent:
-    ranges = tuple(
-        EventRange(r.range, Counts(landed=r.range.width), "127.0.0.1:9092") for r in of.ranges
-    )
+    ranges = tuple(RangeResult(r, Counts(landed=r.width), "127.0.0.1:9092") for r in of.ranges)
     file = DataFile(f"part-{of.sequence}.parquet", 10, 1, "{}", 1, {"d": None})
-    files = (EventFile(file, of.ranges[0].range),)
+    files = (EventFile(file, of.ranges[0]),)
     return OutcomeEvent(of.application, of.job, of.sequence, of.plan_hash, ranges, files, 2_000)
 
 
@@ -147,7 +144,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
     assert ledger.view.without_outcome() == [], "outcomes come in the order of their sequences"
     live = ledger.view.plan(PlanId(APP, 2))
     assert live is not None
-    assert [entry.range for entry in live.ranges] == [Range(P0, 10, 20, "id")]
+    assert live.ranges == (Range(P0, 10, 20, "id"),)
     with pytest.raises(Bug, match="came too late"):
         ledger.record_outcome(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)

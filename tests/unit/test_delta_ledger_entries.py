@@ -20,7 +20,6 @@ from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
     EventFile,
     EventKind,
-    EventRange,
     LandedInterval,
     LedgerEvent,
     LogFingerprint,
@@ -38,14 +37,14 @@ from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt
 
 P0 = Partition("orders", 0)
 B1 = Partition("orders", 1, "broker-a")
 
 
 def a_plan() -> PlanEvent:
-    ranges = (EventRange(Range(P0, 0, 10, "id", 99)), EventRange(Range(B1, 5, 6)))
+    ranges = (Range(P0, 0, 10, "id", 99), Range(B1, 5, 6))
     covered = {P0: (LandedInterval(0, 5), LandedInterval(7, 9, "id")), B1: (LandedInterval(1, 2),)}
     live = (PlanId("rangeland/a", 3),)
     return PlanEvent(
@@ -60,7 +59,7 @@ def an_outcome() -> OutcomeEvent:
         "a",
         4,
         "hash",
-        (EventRange(Range(P0, 0, 10, "id", 99), Counts(landed=8, control=2), "h:1"),),
+        (RangeResult(Range(P0, 0, 10, "id", 99), Counts(landed=8, control=2), "h:1"),),
         (EventFile(file, Range(P0, 0, 10, "id")), EventFile(file)),
         1_700_000_000_123,
     )
@@ -190,9 +189,8 @@ def test_intervals_of_different_topic_ids_never_merge() -> None:
 
 
 def test_ranges_are_added_to_what_is_landed() -> None:
-    landed = with_ranges(
-        {P0: (LandedInterval(0, 5),)}, [EventRange(Range(P0, 5, 8)), EventRange(Range(B1, 1, 2))]
-    )
+    results = [RangeResult(r, Counts(landed=r.width)) for r in (Range(P0, 5, 8), Range(B1, 1, 2))]
+    landed = with_ranges({P0: (LandedInterval(0, 5),)}, results)
     assert landed == {P0: (LandedInterval(0, 8),), B1: (LandedInterval(1, 2),)}
 
 

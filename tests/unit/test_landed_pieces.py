@@ -6,10 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import EventRange, LossEvent, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    LossEvent,
+    OutcomeEvent,
+)
 from rangeland.landing.audit.verification import landed_ranges_of
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, Partition, Range
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import (
     CountedRange,
     LandedRange,
@@ -23,7 +27,7 @@ APP = "rangeland/orders"
 
 
 def landing(sequence: int, first: int, until: int, counts: Counts, **more: Any) -> Any:
-    entry = EventRange(Range(P, first, until, "id"), counts, **more)
+    entry = RangeResult(Range(P, first, until, "id"), counts, **more)
     return None, OutcomeEvent(APP, "orders", sequence, "hash", (entry,), (), 1)
 
 

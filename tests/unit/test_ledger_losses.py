@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import EventRange, LandedInterval, LossEvent, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    LandedInterval,
+    LossEvent,
+    OutcomeEvent,
+)
 from rangeland.delta.ledger.ledger_table import MAX_LOST_RACES, Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord, Damage, Unreachable
@@ -29,7 +33,7 @@ from rangeland.loss import Action, DecidedLoss, Loss, LossKind
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan, PlanId
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt
 from tests.unit.test_ledger_lost_responses import P0, TableInMemory, ledger_of, plan
 
 APP = "rangeland/a"
@@ -46,7 +50,7 @@ def ledger(table: TableInMemory, tmp_path: Path) -> Ledger:
 
 
 def outcome(attempt: int = 0) -> OutcomeEvent:
-    ranges = (EventRange(Range(P0, 0, 10, "id"), Counts(landed=7, lost=3)),)
+    ranges = (RangeResult(Range(P0, 0, 10, "id"), Counts(landed=7, lost=3)),)
     return OutcomeEvent(APP, "a", 1, "h1", ranges, (), 1_000, attempt)
 
 

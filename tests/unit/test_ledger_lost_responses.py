@@ -12,7 +12,9 @@ import pytest
 
 from rangeland.delta.ledger.compaction import COMPACTIONS
 from rangeland.delta.ledger.event_codec import SCHEMA
-from rangeland.delta.ledger.events import EventRange, PlanEvent
+from rangeland.delta.ledger.events import (
+    PlanEvent,
+)
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import AddedFile
@@ -107,7 +109,7 @@ def ledger_of(table: TableInMemory, path: Path) -> Ledger:
 
 
 def plan(sequence: int, start: int, end: int) -> PlanEvent:
-    ranges = (EventRange(Range(P0, start, end, "id")),)
+    ranges = (Range(P0, start, end, "id"),)
     return PlanEvent("rangeland/a", "a", sequence, f"h{sequence}", ranges, "{}", 1_000)
 
 

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import EventRange, LandedInterval, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.events import (
+    LandedInterval,
+    OutcomeEvent,
+    PlanEvent,
+)
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug
-from rangeland.model import Partition, Range
+from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import PlanId
+from rangeland.planning.slice_receipt import RangeResult
 from tests.unit.test_ledger_lost_responses import TableInMemory, ledger_of
 
 P0 = Partition("orders", 0)
@@ -21,12 +26,13 @@ PLANS += [("rangeland/a", "a", 2)]
 
 
 def planned(number: int) -> PlanEvent:
-    ranges = (EventRange(Range(P0, number * 10, number * 10 + 10, "id")),)
+    ranges = (Range(P0, number * 10, number * 10 + 10, "id"),)
     return PlanEvent(*PLANS[number], f"h{number}", ranges, "{}", 1_000 + number)
 
 
 def landed(number: int) -> OutcomeEvent:
-    return OutcomeEvent(*PLANS[number], f"h{number}", planned(number).ranges, (), 2_000 + number)
+    ranges = tuple(RangeResult(r, Counts(landed=r.width)) for r in planned(number).ranges)
+    return OutcomeEvent(*PLANS[number], f"h{number}", ranges, (), 2_000 + number)
 
 
 @pytest.fixture

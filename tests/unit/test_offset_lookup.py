@@ -7,12 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import EventFile, EventRange, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    EventFile,
+    OutcomeEvent,
+)
 from rangeland.landing.audit import offset_lookup
 from rangeland.landing.audit.offset_lookup import find_offset
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range
 from rangeland.planning.plan import Plan, PlanId
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.query_results import FindState
 from tests.fakes.landing import landing_context
 
@@ -30,7 +34,7 @@ def landing(sequence: int, topic_id: str | None, file: str) -> tuple[Any, Outcom
         table_version=1,
     )
     counts = Counts(landed=100)
-    event_range = EventRange(Range(P, 0, 100, topic_id), counts, "b1:9092", rowless=())
+    event_range = RangeResult(Range(P, 0, 100, topic_id), counts, "b1:9092", rowless=())
     files = (EventFile(DataFile(f"date=1/{file}", 1, 100, "{}", 0)),)
     outcome = OutcomeEvent(
         *(plan_id.application, "orders", sequence, "hash"), (event_range,), files, written_at_ms=0

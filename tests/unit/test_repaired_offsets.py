@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import EventRange, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+)
 from rangeland.errors import Conflict
 from rangeland.landing.special_plans import repaired_offsets
 from rangeland.landing.special_plans.repaired_offsets import (
@@ -20,21 +22,22 @@ from rangeland.landing.special_plans.replacement import Replacement
 from rangeland.loss import Loss, LossKind
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.intervals import Interval
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import LandedRange
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 
 
-def outcome_of(*ranges: EventRange) -> OutcomeEvent:
+def outcome_of(*ranges: RangeResult) -> OutcomeEvent:
     return OutcomeEvent("rangeland/orders/missing/1", "orders", 1, "hash", ranges, (), 0)
 
 
 def landed(
     first: int, until: int, rows: int, rowless: tuple[Interval, ...] | None = (), **more: Any
-) -> EventRange:
+) -> RangeResult:
     partition = more.pop("partition", P0)
     counts = Counts(landed=rows, lost=until - first - rows)
-    return EventRange(Range(partition, first, until), counts, None, rowless, **more)
+    return RangeResult(Range(partition, first, until), counts, None, rowless, **more)
 
 
 def offsets(*about: Any) -> list[Interval]:

@@ -20,7 +20,7 @@ from rangeland.model import (
 )
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_draft import PlanDraft
-from rangeland.planning.proof import RangeResult
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.query_results import CheckedItem, CheckResult, GroupStatus, PartitionStatus, Status
 from rangeland.results import FinishedBy, PlanPreview, PlanToFinish, RunResult
 

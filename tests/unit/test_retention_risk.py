@@ -8,7 +8,10 @@ from typing import cast
 
 import pytest
 
-from rangeland.delta.ledger.events import EventRange, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+    PlanEvent,
+)
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.topic_settings import read_retention
@@ -16,7 +19,17 @@ from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_size import FetchLimits
 from rangeland.fetch.fetch_steps import SendFetch
 from rangeland.landing.target.ledger_history import expected_speed
-from rangeland.model import Address, Leader, LogState, Partition, Range, Retention, Slice, Survey
+from rangeland.model import (
+    Address,
+    Counts,
+    Leader,
+    LogState,
+    Partition,
+    Range,
+    Retention,
+    Slice,
+    Survey,
+)
 from rangeland.planning.plan import PlanId
 from rangeland.planning.policy import Policy
 from rangeland.planning.retention_risk import (
@@ -30,6 +43,7 @@ from rangeland.planning.retention_risk import (
     reading_ms,
     speed_of,
 )
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.slices import Slicing, cut_slices
 from rangeland.planning.task_packing import pack_tasks
 
@@ -104,9 +118,10 @@ def test_a_plan_that_waited_for_another_run_to_finish_it_does_not_make_the_next_
     """It was entered in the evening and read in the morning."""
     size = 100 * LEAST_MEASURED_BYTES
     written = {4: (64_800_000, 118_800_000), 3: (0, 100_000), 2: (0, 400_000), 1: (0, 1_000)}
-    ranges = (EventRange(Range(P0, 0, 10, estimated_bytes=size)),)
+    planned = (Range(P0, 0, 10, estimated_bytes=size),)
+    ranges = (RangeResult(planned[0], Counts(landed=10)),)
     plans = {
-        PlanId("rangeland/t", n): PlanEvent("rangeland/t", "t", n, "h", ranges, "{}", entered_ms)
+        PlanId("rangeland/t", n): PlanEvent("rangeland/t", "t", n, "h", planned, "{}", entered_ms)
         for n, (entered_ms, _) in written.items()
     }
     outcomes = [

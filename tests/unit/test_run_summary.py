@@ -6,14 +6,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from rangeland.delta.ledger.events import EventRange, LossEvent
+from rangeland.delta.ledger.events import (
+    LossEvent,
+)
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
 from rangeland.job.decode_section import Decode
 from rangeland.landing.execution.committer import CommittedPlan
 from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.loss import Action, DecidedLoss, LossKind
-from rangeland.model import Isolation, Partition, Range
+from rangeland.model import Counts, Isolation, Partition, Range
 from rangeland.planning.plan import Plan
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
 from tests.fakes.landing import landing_context
 
@@ -63,7 +66,9 @@ def test_what_another_driver_has_held_is_not_already_landed() -> None:
     theirs = replace(
         one,
         plan=replace(one.plan, ranges=ranges),
-        outcome=replace_ranges(one.outcome, EventRange(replace(ranges[0], until_offset=4))),
+        outcome=replace_ranges(
+            one.outcome, RangeResult(replace(ranges[0], until_offset=4), Counts(landed=4))
+        ),
         landed=CommittedOutcome(1, is_new=False),
     )
     result = result_of_plans(context, [theirs], None)
@@ -74,7 +79,7 @@ def test_what_another_driver_has_held_is_not_already_landed() -> None:
     assert (result.state, result.already_landed) == ("nothing", ())
 
 
-def replace_ranges(outcome: Any, *ranges: EventRange) -> Any:
+def replace_ranges(outcome: Any, *ranges: RangeResult) -> Any:
     return SimpleNamespace(**{**vars(outcome), "ranges": ranges})
 
 

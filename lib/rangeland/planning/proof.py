@@ -9,7 +9,7 @@ incarnations of a topic: what is known of one proves nothing about another.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from rangeland.errors import ProofFailed
@@ -18,22 +18,9 @@ from rangeland.model import COUNT_NAMES, Counts, Partition, Range, Slice
 from rangeland.planning.incarnation import may_be_same
 from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.planning.plan import Plan
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt
 
 REPORT = "report this with the plan; nothing was committed"
-
-
-@dataclass(frozen=True, slots=True)
-class RangeResult:
-    """One range of a plan and what became of each of its offsets. ``rowless`` as in ``Receipt``."""
-
-    range: Range
-    counts: Counts
-    rowless: tuple[Interval, ...] | None = None
-    address: str = ""
-    """The address of the broker that served its end."""
-    offsets_are_bytes: bool = False
-    """Its offsets are the byte positions of entries: there are fewer rows, or some share one."""
 
 
 class _AccountedOffsets(NamedTuple):
@@ -198,6 +185,6 @@ def _prove_range(r: Range, accounted: Iterable[_AccountedOffsets]) -> RangeResul
         )
     address = next((tile.address for tile in reversed(tiles) if tile.address), "")
     if any(tile.rowless is None for tile in tiles):
-        return RangeResult(r, counts, None, address)
+        return RangeResult(r, counts, address)
     rowless = merge(interval for tile in tiles for interval in tile.rowless or ())
-    return RangeResult(r, counts, tuple(rowless), address)
+    return RangeResult(r, counts, address, tuple(rowless))

@@ -1,11 +1,11 @@
-"""The receipt of a slice that was read, from which the proof is made."""
+"""What became of the offsets of a slice, and of a range once its slices are proved."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from rangeland.loss import Action, DecidedLoss
-from rangeland.model import Counts, DataFile, OffsetInterval, Partition
+from rangeland.model import Counts, DataFile, OffsetInterval, Partition, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,20 @@ class Receipt(OffsetInterval):
 
     def losses_by(self, action: Action) -> tuple[DecidedLoss, ...]:
         return tuple(loss for loss in self.losses if loss.action is action)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """One range of a plan and what became of each of its offsets. ``rowless`` as in ``Receipt``."""
+
+    range: Range
+    counts: Counts
+    address: str = ""
+    """The address of the broker that served its end; empty if it is not known."""
+    rowless: tuple[tuple[int, int], ...] | None = None
+    offsets_are_bytes: bool = False
+    """Its offsets are the byte positions of entries: there are fewer rows than offsets, and rows
+    may share one."""
 
 
 @dataclass(frozen=True, slots=True)

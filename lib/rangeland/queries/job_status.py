@@ -216,7 +216,7 @@ def _recent_landing(outcome: OutcomeEvent) -> RecentLanding:
     return RecentLanding(
         sequence=outcome.sequence,
         prepared_at_ms=outcome.written_at_ms,
-        landed=sum(r.counts.landed for r in outcome.ranges if r.counts is not None),
+        landed=sum(r.counts.landed for r in outcome.ranges),
         files=len(outcome.files),
         hash=outcome.plan_hash,
     )

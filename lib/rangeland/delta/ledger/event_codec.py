@@ -21,7 +21,6 @@ import pyarrow as pa
 from rangeland.delta.ledger.events import (
     EventFile,
     EventKind,
-    EventRange,
     LedgerEvent,
     LogFingerprint,
     LossEvent,
@@ -39,8 +38,8 @@ from rangeland.delta.table_schema.arrow_schema import (
 )
 from rangeland.errors import Conflict
 from rangeland.loss import Action, DecidedLoss, LossKind
-from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.model import COUNT_NAMES, DataFile, Partition
+from rangeland.planning.slice_receipt import RangeResult, Receipt
 from rangeland.record_codec import ColumnType, Record, RecordCodec, Shape
 from rangeland.untrusted import JsonFields, Unreadable, whole
 
@@ -98,7 +97,7 @@ class _SliceDocument:
             schema_ids=receipt.schema_ids,
         )
 
-    def receipt(self, landed: EventRange) -> Receipt:
+    def receipt(self, landed: RangeResult) -> Receipt:
         where = landed.range
         losses = tuple(
             DecidedLoss(where.partition, start, until, _loss_kind(verdict), evidence, action=action)
@@ -114,8 +113,8 @@ class _SliceDocument:
             partition=where.partition,
             from_offset=where.from_offset,
             until_offset=where.until_offset,
-            counts=landed.counts or Counts(),
-            address=landed.address or "",
+            counts=landed.counts,
+            address=landed.address,
             bytes_read=self.bytes_read,
             losses=losses,
             rowless=landed.rowless,
@@ -145,7 +144,7 @@ _RULES: dict[str, Any] = {
         OutcomeEvent: _IN_EVENT,
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,
-        EventRange: {"address": "leader", "rowless": "gaps", "offsets_are_bytes": "in_bytes"},
+        RangeResult: {"address": "leader", "rowless": "gaps", "offsets_are_bytes": "in_bytes"},
         Partition: {"number": "partition"},
         _SliceDocument: {
             "slice_index": "index",
@@ -242,7 +241,7 @@ def to_row(event: LedgerEvent) -> Record:
     if isinstance(event, LossEvent) and event.epoch is not None:
         row["document"] = _compact({"epoch": event.epoch})
     if isinstance(event, PartEvent):
-        row["ranges"] = [_ROWS.write(event_range) for event_range in event.ranges]
+        row["ranges"] = [_ROWS.write(result) for result in event.ranges]
         slices = [_slice_document(receipt) for receipt in event.receipts]
         fingerprints = [_DOCUMENTS.write(one) for one in event.fingerprints]
         kept = {"fingerprints": fingerprints} if fingerprints else {}
@@ -295,7 +294,7 @@ def _of_part_document(row: Record) -> Record:
     if len(slices) != len(ranges):
         raise Unreadable(f"it has {len(slices)} slices for {len(ranges)} ranges")
     receipts = tuple(
-        _DOCUMENTS.read(_SliceDocument, slice_).receipt(_ROWS.read(EventRange, range_))
+        _DOCUMENTS.read(_SliceDocument, slice_).receipt(_ROWS.read(RangeResult, range_))
         for slice_, range_ in zip(slices, ranges, strict=True)
     )
     stored = document.values("fingerprints", ())

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rangeland.loss import DecidedLoss
-from rangeland.model import Counts, DataFile, Partition, Range
-from rangeland.planning.intervals import Interval
+from rangeland.model import DataFile, Partition, Range
 from rangeland.planning.log_identity import PartRead
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt
 
 
 class EventKind(StrEnum):
@@ -29,19 +28,6 @@ class EventKind(StrEnum):
     OUTCOME = "outcome"
     PART = "part"
     LOSS = "loss"
-
-
-@dataclass(frozen=True, slots=True)
-class EventRange:
-    """One range of a plan or an outcome; only an outcome has the other fields. ``rowless`` are the
-    offsets without a row; None if they were not recorded. ``offsets_are_bytes``: they are positions
-    of entries, so there are fewer rows than offsets, and rows may share an offset."""
-
-    range: Range
-    counts: Counts | None = None
-    address: str | None = None
-    rowless: tuple[Interval, ...] | None = None
-    offsets_are_bytes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +71,7 @@ class PlanEvent(_OfPlan):
     ``unfinished``."""
 
     plan_hash: str
-    ranges: tuple[EventRange, ...]
+    ranges: tuple[Range, ...]
     document: str
     """The whole plan as JSON."""
     written_at_ms: int
@@ -107,7 +93,7 @@ class OutcomeEvent(_OfPlan):
     outcome whose files were removed before they could be committed."""
 
     plan_hash: str
-    ranges: tuple[EventRange, ...]
+    ranges: tuple[RangeResult, ...]
     files: tuple[EventFile, ...]
     written_at_ms: int
     attempt: int = 0
@@ -167,10 +153,10 @@ class PartEvent(_OfPlan):
         )
 
     @property
-    def ranges(self) -> tuple[EventRange, ...]:
+    def ranges(self) -> tuple[RangeResult, ...]:
         """One for each slice, for the column ``ranges``."""
         return tuple(
-            EventRange(
+            RangeResult(
                 Range(r.partition, r.from_offset, r.until_offset), r.counts, r.address, r.rowless
             )
             for r in self.receipts

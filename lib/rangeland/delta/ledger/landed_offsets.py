@@ -10,21 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import EventRange, LandedInterval, LandedIntervals
+from rangeland.delta.ledger.events import (
+    LandedInterval,
+    LandedIntervals,
+)
 from rangeland.loss import Loss
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge, subtract
+from rangeland.planning.slice_receipt import RangeResult
 
 _Offsets = list[Interval]
 
 
 def with_ranges(
-    landed: LandedIntervals, ranges: Iterable[EventRange]
+    landed: LandedIntervals, ranges: Iterable[RangeResult]
 ) -> dict[Partition, tuple[LandedInterval, ...]]:
     """``landed`` merged with these ranges."""
     added: dict[Partition, list[LandedInterval]] = {}
-    for event_range in ranges:
-        r = event_range.range
+    for result in ranges:
+        r = result.range
         added.setdefault(r.partition, []).append(
             LandedInterval(r.from_offset, r.until_offset, r.topic_id)
         )
@@ -32,15 +36,17 @@ def with_ranges(
     return {**landed, **touched}
 
 
-def without_still_to_come(ranges: Iterable[EventRange], losses: Iterable[Loss]) -> list[EventRange]:
+def without_still_to_come(
+    ranges: Iterable[RangeResult], losses: Iterable[Loss]
+) -> list[RangeResult]:
     """The ranges of an outcome without its losses after the end of a log."""
     ends = [loss for loss in losses if loss.kind.traits.is_still_to_come]
     return [
-        replace(event_range, range=replace(event_range.range, from_offset=start, until_offset=end))
-        for event_range in ranges
+        replace(result, range=replace(result.range, from_offset=start, until_offset=end))
+        for result in ranges
         for start, end in subtract(
-            event_range.range.interval,
-            [loss.interval for loss in ends if loss.partition == event_range.range.partition],
+            result.range.interval,
+            [loss.interval for loss in ends if loss.partition == result.range.partition],
         )
     ]
 

@@ -13,7 +13,6 @@ from typing import TypeVar
 from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
     EventKind,
-    EventRange,
     LandedIntervals,
     LedgerEvent,
     LossEvent,
@@ -26,6 +25,7 @@ from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.errors import Bug
 from rangeland.planning.plan import PlanId
+from rangeland.planning.slice_receipt import RangeResult
 
 E = TypeVar("E", bound=LedgerEvent)
 
@@ -159,7 +159,7 @@ class LedgerView:
                 raise self._require_files().contradiction_error(f"plan {plan_id} is missing")
         return landed
 
-    def _landed_by(self, outcome: OutcomeEvent) -> Sequence[EventRange]:
+    def _landed_by(self, outcome: OutcomeEvent) -> Sequence[RangeResult]:
         losses = [event.loss for event in self.losses(outcome.plan_id) if event.plan_hash]
         return without_still_to_come(outcome.ranges, losses)
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rangeland.delta.ledger.events import EventRange, OutcomeEvent, PlanEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+    PlanEvent,
+)
 from rangeland.errors import UsageError
 from rangeland.landing.audit.table_rows import TableRows, table_rows
 from rangeland.landing.audit.verification import Landings
@@ -18,6 +21,7 @@ from rangeland.landing.target.landing_target import LandingTarget
 from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Partition
 from rangeland.planning.incarnation import may_be_same
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import LandedRange
 from rangeland.query_results import Finding, FindState
 
@@ -37,7 +41,7 @@ def find_offset(
     landings = [
         (plan, outcome)
         for plan, outcome in landed
-        if any(event_range.range.has(partition, offset) for event_range in outcome.ranges)
+        if any(result.range.has(partition, offset) for result in outcome.ranges)
     ]
     rows = table_rows(spark, target.table)
     files = rows.files_with(partition, offset)
@@ -46,14 +50,14 @@ def find_offset(
         why = "" if files else _why_not(target.history, landed, partition, offset)
         return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
-    event_range = _range_at(outcome, partition, offset)
+    result = _range_at(outcome, partition, offset)
     files, is_its_own = _files_of_newest(landings, partition, offset, files)
     if files and is_its_own:
         state, why = FindState.LANDED, ""
     elif (loss := _loss_of(target.history, plan, partition, offset)) is not None:
         state, why = _LEFT_OUT[loss.action], f"{loss.kind}, {loss.evidence}"
     else:
-        state, why = _state_without_row(rows, event_range, offset, may_be_another=bool(files))
+        state, why = _state_without_row(rows, result, offset, may_be_another=bool(files))
     location = target.table.location
     commit = landing_commit(location.delta, location.uri, plan.plan_id, plan.table_version or 0)
     return Finding(
@@ -65,16 +69,16 @@ def find_offset(
         application=plan.application,
         sequence=plan.sequence,
         table_version=None if commit is None else commit.version,
-        leader=event_range.address,
+        leader=result.address or None,
         landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
-        range=event_range.range,
+        range=result.range,
         earlier=tuple(p.plan_id for p, _ in landings[:-1]),
         why=why,
     )
 
 
 def _state_without_row(
-    rows: TableRows, landed: EventRange, offset: int, *, may_be_another: bool
+    rows: TableRows, landed: RangeResult, offset: int, *, may_be_another: bool
 ) -> tuple[FindState, str]:
     """The state of an offset that is not known to have a row, and why. ``may_be_another``: the
     table has a row, but it may come from an earlier topic of the same name."""
@@ -84,7 +88,7 @@ def _state_without_row(
         return FindState.NO_ROW if _is_whole(rows, landed) else FindState.NO_ROW_OR_HOLE, ""
     if may_be_another:
         return FindState.NO_ROW_OR_HOLE, "its row may come from an earlier topic of that name"
-    is_full = landed.counts is not None and landed.counts.landed == landed.range.width
+    is_full = landed.counts.landed == landed.range.width
     return FindState.HOLE if is_full or landed.rowless is not None else FindState.NO_ROW_OR_HOLE, ""
 
 
@@ -100,9 +104,9 @@ def _files_of_newest(
     ]
     newest, own_names = landed_files[-1]
     by_incarnation: dict[str | None, set[str]] = {}
-    for event_range, names in landed_files[:-1]:
-        if not may_be_same(event_range.range.topic_id, newest.range.topic_id):
-            by_incarnation.setdefault(event_range.range.topic_id, set()).update(names)
+    for result, names in landed_files[:-1]:
+        if not may_be_same(result.range.topic_id, newest.range.topic_id):
+            by_incarnation.setdefault(result.range.topic_id, set()).update(names)
     earlier_names = set[str]().union(*by_incarnation.values())
     candidates = [file for file in files if _name_of(file) not in earlier_names]
     file_names = {_name_of(file) for file in files}
@@ -111,7 +115,7 @@ def _files_of_newest(
     return candidates, len(candidates) > rewritten or has_row
 
 
-def _range_at(outcome: OutcomeEvent, partition: Partition, offset: int) -> EventRange:
+def _range_at(outcome: OutcomeEvent, partition: Partition, offset: int) -> RangeResult:
     return next(e for e in outcome.ranges if e.range.has(partition, offset))
 
 
@@ -137,7 +141,7 @@ def _loss_of(
 
 def _landed_partition(landings: Landings, partition: Partition) -> Partition:
     """The landed partition that is meant: without a broker, it may belong to any of them."""
-    ranges = (event_range.range for _, outcome in landings for event_range in outcome.ranges)
+    ranges = (result.range for _, outcome in landings for result in outcome.ranges)
     same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
     if len(same) > 1:
         raise UsageError(
@@ -168,10 +172,8 @@ def _why_not(history: JobHistory, landings: Landings, partition: Partition, offs
     return f"it has offsets {first} to {until - 1} of {partition}"
 
 
-def _is_whole(rows: TableRows, event_range: EventRange) -> bool:
+def _is_whole(rows: TableRows, result: RangeResult) -> bool:
     """Whether the table has all rows of a range whose offsets are bytes."""
-    if event_range.counts is None:
-        return False
-    landed_range = LandedRange(event_range.range, event_range.counts.landed, offsets_are_bytes=True)
-    counted = rows.entries({event_range.range.partition: [landed_range]})
-    return counted[event_range.range.partition].rows[0] >= event_range.counts.landed
+    landed_range = LandedRange(result.range, result.counts.landed, offsets_are_bytes=True)
+    counted = rows.entries({result.range.partition: [landed_range]})
+    return counted[result.range.partition].rows[0] >= result.counts.landed

@@ -77,16 +77,14 @@ def landed_ranges_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> li
     landed_ranges = []
     for _, outcome in landings:
         losses_of_plan = [event.loss for event in by_plan.get(outcome.plan_id, ())]
-        for event_range in outcome.ranges:
-            if event_range.counts is None:
-                continue
-            pieces = [event_range]
-            if event_range.rowless is None:
-                pieces = without_still_to_come([event_range], losses_of_plan)
-            where = pieces[0].range if len(pieces) == 1 else event_range.range
-            landed = event_range.counts.landed
-            rowless = event_range.rowless
-            landed_ranges.append(LandedRange(where, landed, rowless, event_range.offsets_are_bytes))
+        for result in outcome.ranges:
+            pieces = [result]
+            if result.rowless is None:
+                pieces = without_still_to_come([result], losses_of_plan)
+            where = pieces[0].range if len(pieces) == 1 else result.range
+            landed = result.counts.landed
+            rowless = result.rowless
+            landed_ranges.append(LandedRange(where, landed, rowless, result.offsets_are_bytes))
     return landed_ranges
 
 

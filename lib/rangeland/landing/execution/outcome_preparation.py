@@ -21,7 +21,8 @@ from rangeland.landing.target.target_writer import RecordedOutcome
 from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.file_proof import prove_files
 from rangeland.planning.plan import Plan
-from rangeland.planning.proof import RangeResult, prove
+from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import RangeResult
 
 
 class OutcomePreparer:

@@ -15,7 +15,7 @@ from rangeland.landing.target.job_history import JobHistory
 from rangeland.loss import Action, DecidedLoss
 from rangeland.model import Range
 from rangeland.planning.plan_draft import PlanDraft
-from rangeland.planning.proof import RangeResult
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.results import RunResult, RunState, WriterSchema
 
@@ -94,12 +94,7 @@ def _held_losses(
 
 
 def _range_results(landed: Iterable[CommittedPlan]) -> tuple[RangeResult, ...]:
-    return tuple(
-        RangeResult(one.range, one.counts)
-        for f in landed
-        for one in f.outcome.ranges
-        if one.counts is not None
-    )
+    return tuple(one for f in landed for one in f.outcome.ranges)
 
 
 def _replaced_rows(landed: Iterable[CommittedPlan]) -> ReplacedRange | None:

@@ -10,12 +10,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import EventRange, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+)
 from rangeland.errors import Conflict
 from rangeland.grouping import by_partition, group_by
 from rangeland.loss import Loss
 from rangeland.model import Partition, Range
 from rangeland.planning.intervals import Interval, merge, overlap, subtract
+from rangeland.planning.slice_receipt import RangeResult
 from rangeland.planning.table_audit import LandedRange, offsets_with_rows
 
 MAX_RANGES = 1_000
@@ -38,33 +41,33 @@ def ranges_with_rows(
     files, if they are unrecorded."""
     lost = by_partition(losses)
     ranges = []
-    for event_range in outcome.ranges:
-        partition = event_range.range.partition
+    for result in outcome.ranges:
+        partition = result.range.partition
         losses_there = [loss.interval for loss in lost.get(partition, ())]
         found = (in_files or {}).get(partition, ())
-        for start, end in _intervals_with_rows(event_range, losses_there, found):
-            ranges.append(replace(event_range.range, from_offset=start, until_offset=end))
+        for start, end in _intervals_with_rows(result, losses_there, found):
+            ranges.append(replace(result.range, from_offset=start, until_offset=end))
     return ranges
 
 
 def _intervals_with_rows(
-    event_range: EventRange, lost: Sequence[Interval], in_files: Sequence[Interval]
+    result: RangeResult, lost: Sequence[Interval], in_files: Sequence[Interval]
 ) -> list[Interval]:
-    whole = event_range.range.interval
-    if event_range.rowless is not None:
-        return subtract(whole, event_range.rowless)
-    if _is_unrecorded(event_range):
+    whole = result.range.interval
+    if result.rowless is not None:
+        return subtract(whole, result.rowless)
+    if _is_unrecorded(result):
         return overlap(whole, in_files)
-    return subtract(whole, lost) if _may_have_rows(event_range) else []
+    return subtract(whole, lost) if _may_have_rows(result) else []
 
 
-def _is_unrecorded(event_range: EventRange) -> bool:
-    is_recorded = event_range.rowless is not None or event_range.offsets_are_bytes
-    return not is_recorded and _may_have_rows(event_range)
+def _is_unrecorded(result: RangeResult) -> bool:
+    is_recorded = result.rowless is not None or result.offsets_are_bytes
+    return not is_recorded and _may_have_rows(result)
 
 
-def _may_have_rows(event_range: EventRange) -> bool:
-    return event_range.counts is None or event_range.counts.landed > 0
+def _may_have_rows(result: RangeResult) -> bool:
+    return result.counts.landed > 0
 
 
 def joined_ranges(

@@ -67,7 +67,7 @@ def _has_newest_rows(job: str, table: TargetTable, ledger: TargetLedger) -> bool
 
 
 def _landed_rows(outcome: OutcomeEvent) -> int:
-    return sum(one.counts.landed for one in outcome.ranges if one.counts is not None)
+    return sum(one.counts.landed for one in outcome.ranges)
 
 
 def _last_planned_at(job: str, table: TargetTable, ledger: TargetLedger) -> int | None:
@@ -94,5 +94,4 @@ def _has_repaired_all(table: TargetTable, ledger: TargetLedger, event: PlanEvent
     landed = table.transaction_version(event.application)
     if outcome is None or landed < event.sequence or not plan_of(event).repairs_all:
         return False
-    planned = [one.range for one in event.ranges]
-    return not uncovered_parts(planned, coverage_of(one.range for one in outcome.ranges))
+    return not uncovered_parts(event.ranges, coverage_of(one.range for one in outcome.ranges))

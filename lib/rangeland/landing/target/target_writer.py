@@ -17,7 +17,6 @@ import pyarrow as pa
 from rangeland.clock import wall_ms
 from rangeland.delta.ledger.events import (
     EventFile,
-    EventRange,
     LogFingerprint,
     LossEvent,
     OutcomeEvent,
@@ -45,8 +44,7 @@ from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Counts, Partition
 from rangeland.planning.log_identity import Fingerprints
 from rangeland.planning.plan import Plan, contradiction
-from rangeland.planning.proof import RangeResult
-from rangeland.planning.slice_receipt import Receipt, TaskResult
+from rangeland.planning.slice_receipt import RangeResult, Receipt, TaskResult
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +93,7 @@ class TargetWriter:
         """Enters a plan that reads nothing, with the outcome by which all of its offsets count as
         landed, in one commit: without it, nobody could finish the plan. None if another plan came
         first."""
-        ranges = tuple(EventRange(r, Counts(landed=r.width)) for r in plan.ranges)
+        ranges = tuple(RangeResult(r, Counts(landed=r.width)) for r in plan.ranges)
         outcome = replace(self._empty_outcome(plan, 0), ranges=ranges)
         return outcome if self._enter(plan, unfinished, outcome) else None
 
@@ -111,7 +109,7 @@ class TargetWriter:
             job=plan.job,
             sequence=plan.sequence,
             plan_hash=plan.hash,
-            ranges=tuple(EventRange(r) for r in plan.ranges),
+            ranges=plan.ranges,
             document=json.dumps(plan.to_json()),
             written_at_ms=wall_ms(),
             table_version=self._table.version,
@@ -143,14 +141,14 @@ class TargetWriter:
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         if earlier_outcome is not None:
             attempt = earlier_outcome.attempt + 1
-            leaders = {e.range.partition: e.address or "" for e in earlier_outcome.ranges}
+            leaders = {e.range.partition: e.address for e in earlier_outcome.ranges}
         losses = losses_of(plan, receipts, now_ms, attempt)
         losses += regrown_losses(plan, regrown or {}, now_ms)
         schema_ids = sum_by_key(pair for r in receipts.values() for pair in r.schema_ids)
         schema_json = plan.schema_json if schema_json is None else schema_json
         outcome = replace(
             self._empty_outcome(plan, attempt),
-            ranges=tuple(_event_range(result, leaders) for result in results),
+            ranges=tuple(_with_leader(result, leaders) for result in results),
             files=tuple(files),
             quarantine_files=tuple(f for r in receipts.values() for f in r.quarantine_files),
             schema_ids=tuple(sorted(schema_ids.items())),
@@ -297,13 +295,11 @@ class TargetWriter:
         )
 
 
-def _event_range(result: RangeResult, leaders: Mapping[Partition, str]) -> EventRange:
-    """The range of a result as the ledger records it. ``leaders`` fill in where the receipts do not
-    show which broker served it."""
-    address = result.address or leaders.get(result.range.partition)
-    return EventRange(
-        result.range, result.counts, address, result.rowless, result.offsets_are_bytes
-    )
+def _with_leader(result: RangeResult, leaders: Mapping[Partition, str]) -> RangeResult:
+    """The result with its partition's leader, where the receipts do not show which broker served
+    it."""
+    leader = leaders.get(result.range.partition, "")
+    return replace(result, address=result.address or leader)
 
 
 def _log_prepared(plan: Plan, outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
