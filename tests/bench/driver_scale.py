@@ -20,12 +20,11 @@ import pyarrow as pa
 
 from rangeland.delta.ledger.event_codec import SCHEMA, from_row, to_row
 from rangeland.delta.ledger.events import (
-    EventFile,
     OutcomeEvent,
     PlanEvent,
 )
 from rangeland.delta.ledger.landed_offsets import with_ranges
-from rangeland.landing.execution.slice_tasks import event_files
+from rangeland.landing.execution.slice_tasks import written_files
 from rangeland.landing.target.loss_records import losses_of
 from rangeland.model import (
     Address,
@@ -50,7 +49,7 @@ from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.policy import Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.run_limits import Limits
-from rangeland.planning.slice_receipt import Receipt, TaskResult
+from rangeland.planning.slice_receipt import Receipt, TaskResult, WrittenFile
 from rangeland.planning.slices import Slicing
 from rangeland.planning.task_packing import pack_tasks
 
@@ -113,7 +112,7 @@ def go_through(partitions: int, slices: int, steps: Steps) -> None:
     results = [result_of(task) for task in tasks]
     receipts = {r.slice_index: r for result in results for r in result.receipts}
     proved = steps.measure("proof", lambda: prove(plan, receipts))
-    files: list[EventFile] = steps.measure("files", lambda: event_files(results, plan))
+    files: list[WrittenFile] = steps.measure("files", lambda: written_files(results, plan))
     steps.measure("losses", lambda: losses_of(plan, receipts, 1))
     outcome = OutcomeEvent(APPLICATION, "orders", 1, plan.hash, tuple(proved), tuple(files), 1)
     written = steps.measure("outcome as a row", lambda: _row(outcome))

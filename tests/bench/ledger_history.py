@@ -29,7 +29,6 @@ import pyarrow.parquet as pq
 from rangeland.delta.ledger.compaction import MANY, NEWEST
 from rangeland.delta.ledger.event_codec import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import (
-    EventFile,
     LandedInterval,
     LedgerEvent,
     OutcomeEvent,
@@ -42,7 +41,7 @@ from rangeland.delta.transaction_log.log_actions import add_lines
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanId
-from rangeland.planning.slice_receipt import RangeResult
+from rangeland.planning.slice_receipt import RangeResult, WrittenFile
 from rangeland.testing.processes import remove_directory, temporary_directory
 from tests.spark_sessions import open_session
 
@@ -89,7 +88,7 @@ class History:
             RangeResult(r, Counts(landed=r.width), "127.0.0.1:9092", ()) for r in of.ranges
         )
         file = DataFile(f"part-{of.sequence}.parquet", 1 << 20, PARTITIONS * WIDTH, "{}", 1)
-        about = (of.application, of.job, of.sequence, of.plan_hash, ranges, (EventFile(file),))
+        about = (of.application, of.job, of.sequence, of.plan_hash, ranges, (WrittenFile(file),))
         return OutcomeEvent(*about, of.written_at_ms + 60_000, table_id=of.table_id)
 
     def events(self) -> Iterator[tuple[LedgerEvent, tuple[str, int]]]:
@@ -193,7 +192,7 @@ def measure(kernel: DeltaKernel, table: Path, history: History, rounds: int) -> 
         plan = replace(history, landings=entered + 1).plan(entered + 1)
         with clock.measured(found, "enter, prepare"):
             assert ledger.enter(plan, entered)
-            assert ledger.record_outcome(history.outcome(plan))
+            assert ledger.prepare_outcome(history.outcome(plan))
         with clock.measured(found, "maintenance"):
             assert not kernel.wait_for_maintenance()
     ledger = Ledger(kernel, str(table))

@@ -41,8 +41,8 @@ PLANS_AND_LEDGER = (
         "the outcome of the second driver counts",
         Change(
             "landing.target.target_writer:TargetWriter._record",
-            "return RecordedOutcome(theirs, is_mine=False)",
-            "return RecordedOutcome(mine, is_mine=True)",
+            "return PreparedOutcome(theirs, is_mine=False)",
+            "return PreparedOutcome(mine, is_mine=True)",
         ),
     ),
     Mutation(
@@ -203,8 +203,8 @@ LOSSES = (
         "losses are not recorded",
         Change(
             "landing.target.target_writer:TargetWriter._record",
-            "if ledger.record_outcome(mine, self._with_columns(losses)):",
-            "if ledger.record_outcome(mine, []):",
+            "if ledger.prepare_outcome(mine, self._with_columns(losses)):",
+            "if ledger.prepare_outcome(mine, []):",
         ),
     ),
     Mutation(

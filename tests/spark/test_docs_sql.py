@@ -51,10 +51,10 @@ def ledger(kernel: DeltaKernel, tmp_path_factory: pytest.TempPathFactory) -> str
             of_plan = (*name[:3], lost.with_action(Action.SKIP), at_ms, at_ms, name[3])
             losses = [LossEvent(*of_plan)] if counts.lost else []
             outcome = OutcomeEvent(*name, ranges, (), at_ms)
-            assert made.record_outcome(outcome, losses)
+            assert made.prepare_outcome(outcome, losses)
             if losses:
                 again = [replace(loss, attempt=1) for loss in losses]
-                assert made.record_outcome(replace(outcome, attempt=1), again)
+                assert made.prepare_outcome(replace(outcome, attempt=1), again)
     return made.path
 
 

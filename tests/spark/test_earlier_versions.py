@@ -54,7 +54,7 @@ def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     last = target.history.position(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
     assert target.writer.enter(plan, target.history.unfinished_plans())
-    prepared = target.writer.record_outcome(plan, (), (), {})
+    prepared = target.writer.prepare_outcome(plan, (), (), {})
     assert prepared.is_mine
     target.writer.commit_outcome(prepared.outcome)
     ledger = spark.read.format("delta").load(f"{table}/_rangeland/ledger")

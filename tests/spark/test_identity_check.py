@@ -209,4 +209,4 @@ def test_an_outcome_of_another_plan_is_not_taken_for_ones_own(lake: Lake) -> Non
     target = open_target(lake.spark, lake.job())
     other = replace(lake.plan(2), made_at_ms=1)
     with pytest.raises(Conflict, match="belongs to another plan"):
-        target.writer.record_outcome(other, [], [], {})
+        target.writer.prepare_outcome(other, [], [], {})

@@ -13,7 +13,6 @@ import pytest
 
 from rangeland.delta.ledger import compaction
 from rangeland.delta.ledger.events import (
-    EventFile,
     LandedInterval,
     OutcomeEvent,
     PartEvent,
@@ -24,7 +23,7 @@ from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
 from rangeland.errors import Bug, Conflict
 from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import PlanId
-from rangeland.planning.slice_receipt import RangeResult, Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt, WrittenFile
 
 pytestmark = pytest.mark.spark
 
@@ -41,13 +40,13 @@ def plan(sequence: int, start: int, end: int, application: str = APP) -> PlanEve
 def outcome(of: PlanEvent) -> OutcomeEvent:
     ranges = tuple(RangeResult(r, Counts(landed=r.width), "127.0.0.1:9092") for r in of.ranges)
     file = DataFile(f"part-{of.sequence}.parquet", 10, 1, "{}", 1, {"d": None})
-    files = (EventFile(file, of.ranges[0]),)
+    files = (WrittenFile(file, of.ranges[0]),)
     return OutcomeEvent(of.application, of.job, of.sequence, of.plan_hash, ranges, files, 2_000)
 
 
 def part(of: PlanEvent, number: int, start: int, end: int) -> PartEvent:
     receipts = (Receipt(number, P0, start, end, Counts(landed=end - start), "h:1"),)
-    files = (EventFile(DataFile(f"part-{number}.parquet", 10, 1, "{}", 1)),)
+    files = (WrittenFile(DataFile(f"part-{number}.parquet", 10, 1, "{}", 1)),)
     about = (of.application, of.job, of.sequence, of.plan_hash)
     return PartEvent(*about, number, f"m-{number}", receipts, files, 1_500)
 
@@ -61,7 +60,7 @@ def test_what_was_entered_and_prepared_is_read_back(ledger: Ledger) -> None:
     first = plan(1, 0, 10)
     assert ledger.entered() == 0
     assert ledger.enter(first, 0)
-    assert ledger.record_outcome(outcome(first))
+    assert ledger.prepare_outcome(outcome(first))
     read = ledger.view.plan(PlanId(APP, 1))
     assert read is not None
     assert (read.ranges, read.document, read.entered) == (first.ranges, "{}", 1)
@@ -87,8 +86,8 @@ def test_an_outcome_is_prepared_once(kernel: DeltaKernel, ledger: Ledger) -> Non
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
     assert other.view.outcome(PlanId(APP, 1)) is None
-    assert ledger.record_outcome(outcome(first))
-    assert not other.record_outcome(outcome(first))
+    assert ledger.prepare_outcome(outcome(first))
+    assert not other.prepare_outcome(outcome(first))
     assert other.view.outcome(PlanId(APP, 1)) == outcome(first)
     files = list(Path(ledger.path.removeprefix("file:")).glob("*.parquet"))
     assert len(files) == 2  # the loser's row is removed
@@ -97,12 +96,12 @@ def test_an_outcome_is_prepared_once(kernel: DeltaKernel, ledger: Ledger) -> Non
 def test_a_later_attempt_stands_in_for_an_outcome_once(ledger: Ledger) -> None:
     first = plan(1, 0, 10)
     assert ledger.enter(first, 0)
-    assert ledger.record_outcome(outcome(first))
+    assert ledger.prepare_outcome(outcome(first))
     again = replace(outcome(first), attempt=1, written_at_ms=3_000)
-    assert ledger.record_outcome(again)
+    assert ledger.prepare_outcome(again)
     assert ledger.view.outcome(PlanId(APP, 1)) == again
-    assert not ledger.record_outcome(again)
-    assert ledger.record_outcome(replace(again, attempt=2))
+    assert not ledger.prepare_outcome(again)
+    assert ledger.prepare_outcome(replace(again, attempt=2))
     ledger.refresh()
     found = ledger.view.outcome(PlanId(APP, 1))
     assert found is not None
@@ -138,7 +137,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
     for number, (start, end) in enumerate([(0, 10), (10, 20), (30, 40)]):
         assert ledger.enter(plan(number + 1, start, end), number)
         if number != 1:
-            assert ledger.record_outcome(outcome(plan(number + 1, start, end)))
+            assert ledger.prepare_outcome(outcome(plan(number + 1, start, end)))
     landed = {P0: (LandedInterval(0, 10, "id"), LandedInterval(30, 40, "id"))}
     assert (ledger.entered(), ledger.view.coverage()) == (3, landed)
     assert ledger.view.without_outcome() == [], "outcomes come in the order of their sequences"
@@ -146,7 +145,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
     assert live is not None
     assert live.ranges == (Range(P0, 10, 20, "id"),)
     with pytest.raises(Bug, match="came too late"):
-        ledger.record_outcome(outcome(plan(2, 10, 20)))
+        ledger.prepare_outcome(outcome(plan(2, 10, 20)))
     assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
     assert ledger.view.coverage() == landed
     assert {one.application for one in ledger.view.without_outcome()} == {BACKFILL}
@@ -170,19 +169,19 @@ def test_a_plan_that_is_entered_with_its_outcome_ends_earlier_ones(
     assert stale.view.possibly_unfinished() == (PlanId(BACKFILL, 1), PlanId(APP, 2))
     for late in (reader, ledger):
         with pytest.raises(Conflict, match="was ended while it was read"):
-            late.record_outcome(outcome(plan(1, 0, 10)))
-    assert reader.record_outcome(outcome(plan(1, 90, 99, BACKFILL)))
+            late.prepare_outcome(outcome(plan(1, 0, 10)))
+    assert reader.prepare_outcome(outcome(plan(1, 90, 99, BACKFILL)))
     assert reader.enter(plan(3, 0, 10), 3)
     assert reader.view.possibly_unfinished() == (PlanId(APP, 3),)
-    assert reader.record_outcome(outcome(plan(3, 0, 10)))
+    assert reader.prepare_outcome(outcome(plan(3, 0, 10)))
 
 
 def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.enter(plan(1, 90, 99, BACKFILL), 1)
-    assert ledger.record_outcome(outcome(plan(1, 0, 10)))
+    assert ledger.prepare_outcome(outcome(plan(1, 0, 10)))
     assert ledger.view.coverage() == {P0: (LandedInterval(0, 10, "id"),)}
-    assert ledger.record_outcome(outcome(plan(1, 90, 99, BACKFILL)))
+    assert ledger.prepare_outcome(outcome(plan(1, 90, 99, BACKFILL)))
     assert ledger.view.coverage() == {
         P0: (LandedInterval(0, 10, "id"), LandedInterval(90, 99, "id"))
     }
@@ -194,7 +193,7 @@ def test_the_ledger_is_read_with_sql_and_survives_optimize(
 ) -> None:
     for number in range(3):
         assert ledger.enter(plan(number + 1, number, number + 1), number)
-        assert ledger.record_outcome(outcome(plan(number + 1, number, number + 1)))
+        assert ledger.prepare_outcome(outcome(plan(number + 1, number, number + 1)))
     found = sql(
         "SELECT sequence, r.topic, r.partition, r.from_offset, r.landed "
         f"FROM delta.`{ledger.path}` LATERAL VIEW explode(ranges) AS r "
@@ -234,7 +233,7 @@ def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger)
     assert ledger.append_part(part(first, 1, 0, 10))
     assert planned_in(ledger) == before
     assert ledger.view.prepared_plans() == []
-    assert ledger.record_outcome(outcome(first))
+    assert ledger.prepare_outcome(outcome(first))
     assert ledger.enter(second, 1)
     assert ledger.append_part(part(second, 1, 10, 20))
     assert [(p.sequence, o) for p, o in ledger.view.prepared_plans()] == [(1, outcome(first))]
@@ -259,7 +258,7 @@ def test_old_rows_move_into_one_file_and_nothing_else_changes(
     assert known(ledger) == before
     # A driver that has read the ledger before reads on, and adds to what is there now.
     assert known(other) == before
-    assert other.record_outcome(outcome(plan(9, 9, 10)))
+    assert other.prepare_outcome(outcome(plan(9, 9, 10)))
     land(other, range(10, 18))  # as many rows as were moved before, so those move again
     after = known(other)
     ledger.refresh()
@@ -307,7 +306,7 @@ def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def land(ledger: Ledger, sequences: range) -> None:
     for number in sequences:
         assert ledger.enter(plan(number, number, number + 1), number - 1)
-        assert ledger.record_outcome(outcome(plan(number, number, number + 1)))
+        assert ledger.prepare_outcome(outcome(plan(number, number, number + 1)))
 
 
 def planned_in(ledger: Ledger) -> tuple[object, ...]:

@@ -135,7 +135,7 @@ class Killed(BaseException): ...
 STEPS = [
     (Ledger, "record_losses"), (TargetWriter, "enter"),
     (test_landing_target.Failing, "read_all"),
-    (TargetWriter, "record_outcome"), (TargetWriter, "commit_outcome"),
+    (TargetWriter, "prepare_outcome"), (TargetWriter, "commit_outcome"),
 ]  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def prepared(target: LandingTarget, of: Plan) -> OutcomeEvent:
     assert target.writer.enter(of, target.history.unfinished_plans())
     r = of.ranges[0]
     receipts = {0: Receipt(0, P0, r.from_offset, r.until_offset, Counts(landed=r.width))}
-    prepared = target.writer.record_outcome(of, prove(of, receipts), (), receipts)
+    prepared = target.writer.prepare_outcome(of, prove(of, receipts), (), receipts)
     assert prepared.is_mine
     return prepared.outcome
 

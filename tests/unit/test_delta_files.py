@@ -17,7 +17,6 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.parquet_files import data_files as files_module
 from rangeland.delta.parquet_files.data_files import (
     ROW_GROUP_BYTES,
@@ -32,6 +31,7 @@ from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayou
 from rangeland.errors import StorageFailed, TableRefused
 from rangeland.landing.execution.committer import null_time_warnings
 from rangeland.model import DataFile
+from rangeland.planning.slice_receipt import WrittenFile
 
 HEADERS = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -383,7 +383,7 @@ def test_a_time_outside_of_the_calendar_lands_in_the_partition_of_null(
     found = read(tmp_path, files)
     if function is not Function.VALUE:
         assert found.equals(pa.Table.from_batches([given]))
-        entries = [EventFile(f) for f in files]
+        entries = [WrittenFile(f) for f in files]
         (said,) = null_time_warnings(entries, layout)
         assert said.startswith("2 records have no timestamp, or one outside the years 1 to 9999")
 

@@ -18,7 +18,6 @@ from rangeland.delta.ledger.event_codec import (
 )
 from rangeland.delta.ledger.event_keys import EventKey
 from rangeland.delta.ledger.events import (
-    EventFile,
     EventKind,
     LandedInterval,
     LedgerEvent,
@@ -37,7 +36,7 @@ from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.planning.slice_receipt import RangeResult, Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt, WrittenFile
 
 P0 = Partition("orders", 0)
 B1 = Partition("orders", 1, "broker-a")
@@ -60,7 +59,7 @@ def an_outcome() -> OutcomeEvent:
         4,
         "hash",
         (RangeResult(Range(P0, 0, 10, "id", 99), Counts(landed=8, control=2), "h:1"),),
-        (EventFile(file, Range(P0, 0, 10, "id")), EventFile(file)),
+        (WrittenFile(file, Range(P0, 0, 10, "id")), WrittenFile(file)),
         1_700_000_000_123,
     )
 
@@ -72,7 +71,7 @@ def a_part() -> PartEvent:
         Receipt(3, P0, 0, 10, Counts(landed=8, lost=2), "h:1", 99, lost, ((8, 10),)),
         Receipt(4, B1, 5, 60, Counts(landed=1), entry_span=55),
     )
-    files = (EventFile(file, Range(P0, 0, 10, "id")), EventFile(file))
+    files = (WrittenFile(file, Range(P0, 0, 10, "id")), WrittenFile(file))
     return PartEvent("rangeland/a", "a", 4, "hash", 2, "m-1", receipts, files, 1_700_000_000_123)
 
 

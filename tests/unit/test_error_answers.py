@@ -187,7 +187,7 @@ def test_a_right_that_is_missed_while_reading_leaves_the_plan_in_the_ledger() ->
     def refused(*_: object, **__: object) -> Any:
         raise AccessDenied("orders/0 may not be read", why="TOPIC_AUTHORIZATION_FAILED")
 
-    committer._outcomes = cast(Any, SimpleNamespace(read_and_record=refused))
+    committer._outcomes = cast(Any, SimpleNamespace(read_and_prepare=refused))
     with pytest.raises(AccessDenied) as caught:
         committer.finish_new(cast(Any, None))
     assert caught.value.data == PLAN_STAYS

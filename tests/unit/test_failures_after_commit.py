@@ -292,7 +292,7 @@ def test_a_plan_is_not_given_up_that_another_driver_lands_while_it_is_read_again
     replacing: Replacing, drivers: Drivers
 ) -> None:
     """The files that were gone may be back by then."""
-    prepared = replacing.committer._outcomes.read_and_record(REPLACING, is_new=True)[0]
+    prepared = replacing.committer._outcomes.read_and_prepare(REPLACING, is_new=True)[0]
     (Path(drivers.path) / "rows.parquet").unlink()
 
     def read_all(*_: object, is_new: bool) -> Any:
@@ -310,7 +310,7 @@ def test_a_plan_is_not_given_up_that_another_driver_lands_while_it_is_read_again
 def test_a_plan_that_is_read_again_stays_if_a_right_is_missing(
     replacing: Replacing, drivers: Drivers
 ) -> None:
-    replacing.committer._outcomes.read_and_record(REPLACING, is_new=True)
+    replacing.committer._outcomes.read_and_prepare(REPLACING, is_new=True)
     (Path(drivers.path) / "rows.parquet").unlink()
     replacing.reading.error = AccessDenied("orders/0 may not be read")
     replacing.target.ledger.refresh()
@@ -363,9 +363,9 @@ def test_rows_whose_null_partitions_cannot_be_named_have_landed(
     target = drivers.another()
     assert target.writer.enter(plan(), [])
     reading = whole_reading(drivers, target, "rows.parquet")
-    (event_file,) = reading.files
-    without_time = replace(event_file.file, partition_values={"date": None})
-    reading.files = (replace(event_file, file=without_time),)
+    (written,) = reading.files
+    without_time = replace(written.file, partition_values={"date": None})
+    reading.files = (replace(written, file=without_time),)
     monkeypatch.setattr(TargetSchema, "layout", Mock(side_effect=error))
     done = finisher_of(reading).finish_new(plan())
     assert done.landed.is_new

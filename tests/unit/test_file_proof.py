@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.delta.ledger.events import EventFile
 from rangeland.errors import ProofFailed
 from rangeland.loss import Action, Loss, LossKind
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.file_proof import prove_files
 from rangeland.planning.plan import Plan
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import Receipt, WrittenFile
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 SLICES = (
@@ -40,13 +39,13 @@ def data_file(path: str, rows: int) -> DataFile:
     return DataFile(path, 100, rows, "{}", 1)
 
 
-def of_slice(index: int, path: str, rows: int) -> EventFile:
+def of_slice(index: int, path: str, rows: int) -> WrittenFile:
     s = SLICES[index]
-    return EventFile(data_file(path, rows), Range(s.partition, *s.interval, s.topic_id))
+    return WrittenFile(data_file(path, rows), Range(s.partition, *s.interval, s.topic_id))
 
 
-def of_many(path: str, rows: int) -> EventFile:
-    return EventFile(data_file(path, rows))
+def of_many(path: str, rows: int) -> WrittenFile:
+    return WrittenFile(data_file(path, rows))
 
 
 ALONE = (of_slice(0, "0a", 4), of_slice(0, "0b", 6), of_slice(1, "1", 10))
@@ -76,7 +75,7 @@ def test_a_part_is_proved_by_its_own_receipts() -> None:
         prove_files(PLAN, {0: RECEIPTS[0]}, ALONE)
 
 
-LOST_OR_DOUBLED: Mapping[str, Sequence[EventFile]] = {
+LOST_OR_DOUBLED: Mapping[str, Sequence[WrittenFile]] = {
     "no file at all": (),
     "one of two files of a slice is lost": (*ALONE[1:], *TOGETHER),
     "the only file of a slice is lost": (*ALONE[:2], *TOGETHER),
@@ -112,13 +111,13 @@ def test_files_of_two_incarnations_at_the_same_offsets_are_told_apart() -> None:
     both = (Slice(0, P0, 0, 10, topic_id="A"), Slice(1, P0, 0, 10, topic_id="B"))
     plan = replace(PLAN, ranges=tuple(Range(P0, 0, 10, s.topic_id) for s in both), slices=both)
     receipts = {s.index: Receipt(s.index, P0, 0, 10, Counts(landed=10)) for s in both}
-    of_a = EventFile(data_file("a", 10), plan.ranges[0])
-    of_b = EventFile(data_file("b", 10), plan.ranges[1])
+    of_a = WrittenFile(data_file("a", 10), plan.ranges[0])
+    of_b = WrittenFile(data_file("b", 10), plan.ranges[1])
     prove_files(plan, receipts, (of_a, of_b))
     prove_files(plan, receipts, (of_a, of_many("b", 10)))
     for wrong in (
         (of_a,),
-        (of_a, EventFile(data_file("b", 10), plan.ranges[0])),
+        (of_a, WrittenFile(data_file("b", 10), plan.ranges[0])),
         (replace(of_a, file=data_file("a", 9)), replace(of_b, file=data_file("b", 11))),
     ):
         with pytest.raises(ProofFailed):

@@ -95,7 +95,7 @@ def test_what_landed_after_the_table_was_read_is_not_in_it(
     columns_are_there(monkeypatch)
     first, entered = drivers.another(), plan(application=application)
     assert first.writer.enter(entered, [])
-    outcome = first.writer.record_outcome(entered, (), (), {}).outcome
+    outcome = first.writer.prepare_outcome(entered, (), (), {}).outcome
     second = drivers.another()
     first.writer.commit_outcome(outcome)
     assert second.history.landings() == []
@@ -113,7 +113,7 @@ def test_a_plan_that_was_made_after_the_table_was_read_is_not_in_it(
         made = plan(number, start, until)
         first.ledger.refresh()
         assert first.writer.enter(made, [])
-        outcome = first.writer.record_outcome(made, (), (), {}).outcome
+        outcome = first.writer.prepare_outcome(made, (), (), {}).outcome
         first.writer.commit_outcome(outcome)
     asleep.ledger.require().refresh()
     assert asleep.identity.landed_sequence(APP) == 1
@@ -125,7 +125,7 @@ OTHER = "rangeland/others"
 def land(drivers: Drivers, made: Plan) -> None:
     target = drivers.another()
     assert target.writer.enter(made, target.history.unfinished_plans())
-    outcome = target.writer.record_outcome(made, (), (), {}).outcome
+    outcome = target.writer.prepare_outcome(made, (), (), {}).outcome
     target.writer.commit_outcome(outcome)
 
 

@@ -57,7 +57,7 @@ def test_a_table_that_was_dropped_and_created_again_is_reported(
     assert target.writer.enter(second, [])
     receipts = {0: Receipt(0, P0, 30, 40, Counts(landed=10))}
     target.writer.commit_outcome(
-        target.writer.record_outcome(second, prove(second, receipts), (), receipts).outcome
+        target.writer.prepare_outcome(second, prove(second, receipts), (), receipts).outcome
     )
     lake.tables[drivers.path].versions = [Version(drivers.path, 0)]
     found = job_status.status(drivers.job, None, NoProgress())

@@ -13,7 +13,9 @@ import pytest
 
 from rangeland.cluster_access.job_survey import survey_of
 from rangeland.delta.ledger.event_codec import SCHEMA, missing_columns_sql
-from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+)
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.delta.table_schema.table_constraints import RecordPlace, TableConstraint
@@ -56,7 +58,7 @@ from rangeland.planning.plan import Plan, PlanId
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
 from rangeland.planning.retention_risk import ReadSpeed
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import Receipt, WrittenFile
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress_events import NoProgress, Progress
 from rangeland.spark.constraint_query import ConstraintViolation
@@ -148,10 +150,10 @@ def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Pl
     )
 
 
-def land_until_30(target: LandingTarget, of: Plan, *files: EventFile) -> None:
+def land_until_30(target: LandingTarget, of: Plan, *files: WrittenFile) -> None:
     held = DecidedLoss(P0, 30, 100, LossKind.CORRUPT, "its checksum is wrong", action=Action.HOLD)
     receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), losses=(held,))}
-    prepared = target.writer.record_outcome(of, prove(of, receipts), files, receipts)
+    prepared = target.writer.prepare_outcome(of, prove(of, receipts), files, receipts)
     assert prepared.is_mine
     target.writer.commit_outcome(prepared.outcome)
 
@@ -208,7 +210,7 @@ class Failing(SparkPlanReader):
 
     error: Exception | None = None
     receipts: dict[int, Receipt]
-    files: tuple[EventFile, ...] = ()
+    files: tuple[WrittenFile, ...] = ()
 
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
@@ -266,7 +268,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     )
     counts = Counts(landed=90, lost=10)
     reading.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
-    reading.files = (EventFile(DataFile("rows.parquet", 4, 90, "{}", 1)),)
+    reading.files = (WrittenFile(DataFile("rows.parquet", 4, 90, "{}", 1)),)
     with pytest.raises((RangeLost, BadRecord)):
         finisher_of(reading).finish_new(replacing)
     target.ledger.refresh()
@@ -329,7 +331,7 @@ def test_a_replacement_that_fails_lands_what_another_driver_has_prepared_meanwhi
             return replace(landed, replaced=differences)
         other.ledger.refresh()
         proved = prove(replacing, theirs.receipts)
-        other.writer.record_outcome(
+        other.writer.prepare_outcome(
             replacing, proved, theirs.files, theirs.receipts, earlier_outcome=outcome
         )
         raise StorageFailed("the table's file old.parquet cannot be read")
@@ -368,7 +370,7 @@ def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str)
     for name in names:
         (Path(drivers.path) / name).write_bytes(b"rows")
     rows = 100 // count
-    reading.files = tuple(EventFile(DataFile(name, 4, rows, "{}", 1)) for name in names)
+    reading.files = tuple(WrittenFile(DataFile(name, 4, rows, "{}", 1)) for name in names)
     finisher_of(reading).finish_new(plan())
     assert said in steps.said
 
@@ -380,7 +382,7 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
     target, other = drivers.another(), drivers.another()
     assert target.writer.enter(plan(), [])
     reading = whole_reading(drivers, target, "rows.parquet")
-    record = target.writer.record_outcome
+    record = target.writer.prepare_outcome
 
     def recorded(*about: Any, **more: Any) -> Any:
         found = record(*about, **more)
@@ -389,7 +391,7 @@ def test_files_that_another_driver_landed_and_somebody_deleted_since_are_not_rea
         (Path(drivers.path) / "rows.parquet").unlink()
         return found
 
-    monkeypatch.setattr(target.writer, "record_outcome", recorded)
+    monkeypatch.setattr(target.writer, "prepare_outcome", recorded)
     done = finisher_of(reading).finish_new(plan())
     assert (done.landed.is_new, done.outcome.attempt) == (False, 0)
     assert other.ledger.view.outcome(PlanId(APP, 1)) == done.outcome
@@ -418,7 +420,7 @@ def whole_reading(drivers: Drivers, target: LandingTarget, name: str) -> Failing
     reading = reading_of(target)
     reading.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
     (Path(drivers.path) / name).write_bytes(b"rows")
-    reading.files = (EventFile(DataFile(name, 4, 100, "{}", 1)),)
+    reading.files = (WrittenFile(DataFile(name, 4, 100, "{}", 1)),)
     return reading
 
 
@@ -439,7 +441,7 @@ def test_rows_that_a_constraint_refuses_get_no_outcome(
 class Gathering:
     """Stands for a group whose drivers have handed in all of a plan."""
 
-    def __init__(self, receipts: dict[int, Receipt], files: Sequence[EventFile]) -> None:
+    def __init__(self, receipts: dict[int, Receipt], files: Sequence[WrittenFile]) -> None:
         self.receipts, self.files = receipts, files
 
     def __call__(self, work: PlanToRead) -> SharedReading:
@@ -493,7 +495,7 @@ def test_the_outcome_that_was_recorded_first_counts_and_is_news_only_to_a_driver
     assert target.writer.enter(plan(), [])
     theirs = whole_reading(drivers, other, "theirs.parquet")
     other.ledger.refresh()
-    other.writer.record_outcome(
+    other.writer.prepare_outcome(
         plan(), prove(plan(), theirs.receipts), theirs.files, theirs.receipts
     )
     reading = reading_with(drivers, target, "mine.parquet")
@@ -523,7 +525,7 @@ def test_an_outcome_that_was_prepared_before_a_constraint_is_read_again(
     target = drivers.another()
     assert target.writer.enter(plan(), [])
     old = whole_reading(drivers, target, "old.parquet")
-    target.writer.record_outcome(plan(), prove(plan(), old.receipts), old.files, old.receipts)
+    target.writer.prepare_outcome(plan(), prove(plan(), old.receipts), old.files, old.receipts)
     refused_rows.add("old.parquet")
     target.ledger.refresh()
     (left,) = target.history.unfinished_plans()

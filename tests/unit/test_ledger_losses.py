@@ -62,7 +62,7 @@ def loss(first: int = 2, action: Action = Action.SKIP, attempt: int = 0) -> Loss
 def test_losses_are_in_the_commit_of_their_outcome(table: TableInMemory, ledger: Ledger) -> None:
     assert ledger.enter(plan(1, 0, 10), 0)
     before = len(table.versions)
-    assert ledger.record_outcome(outcome(), [loss(), loss(4, Action.HOLD)])
+    assert ledger.prepare_outcome(outcome(), [loss(), loss(4, Action.HOLD)])
     assert len(table.versions) == before + 1
     view = ledger.view
     assert view.losses() == view.losses(PlanId(APP, 1)) == [loss(), loss(4, Action.HOLD)]
@@ -75,8 +75,8 @@ def test_an_outcome_that_comes_second_brings_no_losses(
     assert ledger.enter(plan(1, 0, 10), 0)
     other = ledger_of(table, tmp_path)
     assert other.entered() == 1
-    assert ledger.record_outcome(outcome(), [loss()])
-    assert not other.record_outcome(outcome(), [loss(3)])
+    assert ledger.prepare_outcome(outcome(), [loss()])
+    assert not other.prepare_outcome(outcome(), [loss(3)])
     assert other.view.losses() == [loss()]
     named = {file.path for file in table.versions[-1].added}
     assert {file.name for file in Path(ledger.path).glob("*.parquet")} == named
@@ -84,10 +84,10 @@ def test_an_outcome_that_comes_second_brings_no_losses(
 
 def test_the_losses_of_the_last_attempt_count(ledger: Ledger) -> None:
     assert ledger.enter(plan(1, 0, 10), 0)
-    assert ledger.record_outcome(outcome(), [loss()])
-    assert ledger.record_outcome(outcome(1), [loss(3, attempt=1)])
+    assert ledger.prepare_outcome(outcome(), [loss()])
+    assert ledger.prepare_outcome(outcome(1), [loss(3, attempt=1)])
     assert ledger.view.losses() == [loss(3, attempt=1)]
-    assert ledger.record_outcome(outcome(2))
+    assert ledger.prepare_outcome(outcome(2))
     assert ledger.view.losses() == []
 
 
@@ -96,7 +96,7 @@ def test_what_a_log_ended_before_has_not_landed(ledger: Ledger) -> None:
     short = Loss(P0, 6, 10, LossKind.TRUNCATED, "the log ends at 6", topic_id="id")
     skipped = short.with_action(Action.SKIP)
     after_the_end = LossEvent(APP, "a", 1, skipped, 900, 1_000, "h1")
-    assert ledger.record_outcome(outcome(), [loss(), after_the_end])
+    assert ledger.prepare_outcome(outcome(), [loss(), after_the_end])
     assert ledger.view.coverage() == {P0: (LandedInterval(0, 6, "id"),)}
     assert ledger.enter(plan(2, 6, 8), 1), "the coverage that a plan keeps is the same"
     assert ledger.view.coverage() == {P0: (LandedInterval(0, 6, "id"),)}
@@ -248,7 +248,7 @@ def test_a_loss_is_of_no_incarnation_where_its_plan_has_several_at_its_offset() 
 def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
     ledger.record_losses([seen(0, 5)])
     assert ledger.enter(plan(1, 0, 10), 0)
-    assert ledger.record_outcome(outcome(), [loss()])
+    assert ledger.prepare_outcome(outcome(), [loss()])
     ((_, found),) = ledger.view.prepared_plans()
     assert found == outcome()
     assert ledger.view.coverage() == {P0: (LandedInterval(0, 10, "id"),)}

@@ -42,8 +42,8 @@ def view(tmp_path: Path) -> LedgerView:
     for number in range(len(PLANS)):
         assert ledger.enter(planned(number), number)
         if number < 3:
-            assert ledger.record_outcome(landed(number))
-    assert ledger.record_outcome(replace(landed(0), attempt=1, written_at_ms=3_000))
+            assert ledger.prepare_outcome(landed(number))
+    assert ledger.prepare_outcome(replace(landed(0), attempt=1, written_at_ms=3_000))
     return ledger.view
 
 
@@ -76,7 +76,7 @@ def test_of_two_plans_of_one_id_the_one_with_the_outcome_is_distinguished(
     first = planned(0)
     second = replace(first, plan_hash="another")
     assert ledger.enter(first, 0)
-    assert ledger.record_outcome(landed(0))
+    assert ledger.prepare_outcome(landed(0))
     assert ledger.enter(second, 1)
     files, view = ledger._files, ledger.view
     if is_compacted:

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.ledger.events import (
-    EventFile,
     OutcomeEvent,
 )
 from rangeland.landing.audit import offset_lookup
@@ -16,7 +15,7 @@ from rangeland.landing.audit.offset_lookup import find_offset
 from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range
 from rangeland.planning.plan import Plan, PlanId
-from rangeland.planning.slice_receipt import RangeResult
+from rangeland.planning.slice_receipt import RangeResult, WrittenFile
 from rangeland.query_results import FindState
 from tests.fakes.landing import landing_context
 
@@ -35,7 +34,7 @@ def landing(sequence: int, topic_id: str | None, file: str) -> tuple[Any, Outcom
     )
     counts = Counts(landed=100)
     event_range = RangeResult(Range(P, 0, 100, topic_id), counts, "b1:9092", rowless=())
-    files = (EventFile(DataFile(f"date=1/{file}", 1, 100, "{}", 0)),)
+    files = (WrittenFile(DataFile(f"date=1/{file}", 1, 100, "{}", 0)),)
     outcome = OutcomeEvent(
         *(plan_id.application, "orders", sequence, "hash"), (event_range,), files, written_at_ms=0
     )

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, TableRefused
 from rangeland.landing.audit import removed_and_unknown_rows
@@ -21,7 +20,7 @@ from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.planning.proof import prove
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import Receipt, WrittenFile
 from rangeland.planning.table_audit import Audit
 from rangeland.progress_events import NoProgress
 from tests.unit import test_landing_target
@@ -39,7 +38,7 @@ drivers, lake = test_landing_target.drivers, test_landing_target.lake
 RESTORE = CommitMetadata(2, 0, "RESTORE", {}, 0, {})
 RESTORE_TO_TIME = CommitMetadata(2, 0, "RESTORE", {}, None, {"timestamp": "2026-11-26 08:00:00.0"})
 OVERWRITE = CommitMetadata(2, 0, "WRITE", {}, None, {"mode": "Overwrite"})
-FILE = EventFile(DataFile("a.parquet", 10, 30, "{}", 0))
+FILE = WrittenFile(DataFile("a.parquet", 10, 30, "{}", 0))
 REMOVALS = [(RESTORE, "was restored to version 0"), (OVERWRITE, "were replaced at version 2")]
 
 
@@ -62,7 +61,7 @@ class Table:
         monkeypatch.setattr(removed_and_unknown_rows, "examine", self._examine)
         monkeypatch.setattr(lake, "commits", self._commits)
 
-    def land(self, first: Plan, *files: EventFile) -> None:
+    def land(self, first: Plan, *files: WrittenFile) -> None:
         target = self._drivers.another()
         assert target.writer.enter(first, [])
         for file in files:
@@ -97,7 +96,7 @@ class Table:
         read = {0: Receipt(0, P0, 0, until, Counts(landed=until), losses=losses)}
         receipts = read if repair.slices else {}
         self._writer = self._drivers.another().writer
-        self._outcome = self._writer.record_outcome(
+        self._outcome = self._writer.prepare_outcome(
             repair, prove(repair, receipts), (), receipts
         ).outcome
 
@@ -274,7 +273,7 @@ def test_each_application_of_a_job_needs_a_file_of_its_newest_landing(table: Tab
     table.land(plan(), FILE)
     backfill = PlanKind.BACKFILL.application("orders", "0123")
     other = plan(application=backfill, kind=PlanKind.BACKFILL)
-    table.land(other, EventFile(replace(FILE.file, path="b.parquet")))
+    table.land(other, WrittenFile(replace(FILE.file, path="b.parquet")))
     table.remove(ROUTINE, [GONE], files=["a.parquet"])
     table.log_begins_at = 40
     with pytest.raises(Conflict, match="log no longer shows why"):

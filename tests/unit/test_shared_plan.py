@@ -10,7 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import EventFile, LogFingerprint, OutcomeEvent, PartEvent
+from rangeland.delta.ledger.events import (
+    LogFingerprint,
+    OutcomeEvent,
+    PartEvent,
+)
 from rangeland.errors import TransformFailed, Unreachable
 from rangeland.job_group import shared_plan
 from rangeland.job_group.lease import GroupLease
@@ -24,7 +28,7 @@ from rangeland.landing.execution.shared_reader_interface import (
 from rangeland.model import Counts, DataFile, Partition, Range, Slice
 from rangeland.planning.log_identity import Fingerprints, PartRead
 from rangeland.planning.slice_assignment import SliceOwners
-from rangeland.planning.slice_receipt import Receipt, TaskResult
+from rangeland.planning.slice_receipt import Receipt, TaskResult, WrittenFile
 from rangeland.progress_events import NoProgress
 from tests.fakes.landing import landing_context
 from tests.unit.test_landing_target import plan
@@ -102,8 +106,8 @@ SHARED = replace(
     ranges=(Range(P, 0, 20),),
     slices=(Slice(0, P, 0, 10), Slice(1, P, 10, 20)),
 )
-THEIR_FILE = EventFile(DataFile("theirs", 1, 10, "{}", 0), Range(P, 0, 10))
-OUR_FILE = EventFile(DataFile("rows", 1, 10, "{}", 0), Range(P, 10, 20))
+THEIR_FILE = WrittenFile(DataFile("theirs", 1, 10, "{}", 0), Range(P, 0, 10))
+OUR_FILE = WrittenFile(DataFile("rows", 1, 10, "{}", 0), Range(P, 10, 20))
 READ = [Receipt(s.index, P, *s.interval, Counts(landed=10)) for s in SHARED.slices]
 THEIR_PART = PartEvent(
     *(SHARED.application, SHARED.job, SHARED.sequence, SHARED.hash, 1, "dead"),

@@ -154,7 +154,7 @@ def prepare(drivers: Drivers, made: Plan) -> OutcomeEvent:
     assert target.writer.enter(made, target.history.unfinished_plans())
     (r,) = made.ranges
     receipts = {0: Receipt(0, P0, r.from_offset, r.until_offset, Counts(landed=r.width))}
-    return target.writer.record_outcome(made, prove(made, receipts), (), receipts).outcome
+    return target.writer.prepare_outcome(made, prove(made, receipts), (), receipts).outcome
 
 
 def land(drivers: Drivers, made: Plan) -> None:

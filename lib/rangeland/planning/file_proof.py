@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 from rangeland.errors import ProofFailed
 from rangeland.grouping import sum_by_key
@@ -21,16 +20,7 @@ from rangeland.model import DataFile, Partition, Range, Slice
 from rangeland.planning.intervals import Interval
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import REPORT
-from rangeland.planning.slice_receipt import Receipt
-
-
-class WrittenFile(Protocol):
-    """A data file. ``range`` is the whole slice of its rows, None if they may be of several."""
-
-    @property
-    def file(self) -> DataFile: ...
-    @property
-    def range(self) -> Range | None: ...
+from rangeland.planning.slice_receipt import Receipt, WrittenFile
 
 
 def prove_files(

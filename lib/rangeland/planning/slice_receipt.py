@@ -68,6 +68,15 @@ class RangeResult:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file that was written for a plan. ``range`` is the whole slice of its rows; None if
+    they may be of several (after a transform)."""
+
+    file: DataFile
+    range: Range | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """The result that one task returns to the driver. A file may hold rows of several slices."""
 

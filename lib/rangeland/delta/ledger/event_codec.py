@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta.ledger.events import (
-    EventFile,
     EventKind,
     LedgerEvent,
     LogFingerprint,
@@ -39,7 +38,7 @@ from rangeland.delta.table_schema.arrow_schema import (
 from rangeland.errors import Conflict
 from rangeland.loss import Action, DecidedLoss, LossKind
 from rangeland.model import COUNT_NAMES, DataFile, Partition
-from rangeland.planning.slice_receipt import RangeResult, Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt, WrittenFile
 from rangeland.record_codec import ColumnType, Record, RecordCodec, Shape
 from rangeland.untrusted import JsonFields, Unreadable, whole
 
@@ -165,7 +164,7 @@ _ROWS = RecordCodec(
         OutcomeEvent: ["quarantine_files", "schema_json", "schema_ids"],
         PartEvent: ["member", "receipts", "fingerprints"],
         LossEvent: ["epoch"],
-        EventFile: ["estimated_bytes"],
+        WrittenFile: ["estimated_bytes"],
     },
 )
 _DOCUMENTS = RecordCodec(

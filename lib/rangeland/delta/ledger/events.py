@@ -18,7 +18,7 @@ from rangeland.model import DataFile, Partition, Range
 from rangeland.planning.log_identity import PartRead
 from rangeland.planning.plan import PlanId
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.planning.slice_receipt import RangeResult, Receipt
+from rangeland.planning.slice_receipt import RangeResult, Receipt, WrittenFile
 
 
 class EventKind(StrEnum):
@@ -28,15 +28,6 @@ class EventKind(StrEnum):
     OUTCOME = "outcome"
     PART = "part"
     LOSS = "loss"
-
-
-@dataclass(frozen=True, slots=True)
-class EventFile:
-    """One data file. ``range`` is the range of its rows if all are of one partition, and None if
-    they are of several (after a transform)."""
-
-    file: DataFile
-    range: Range | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,7 @@ class OutcomeEvent(_OfPlan):
 
     plan_hash: str
     ranges: tuple[RangeResult, ...]
-    files: tuple[EventFile, ...]
+    files: tuple[WrittenFile, ...]
     written_at_ms: int
     attempt: int = 0
     quarantine_files: tuple[DataFile, ...] = ()
@@ -119,7 +110,7 @@ class OutcomeEvent(_OfPlan):
 
     @property
     def data_files(self) -> list[DataFile]:
-        return [event_file.file for event_file in self.files]
+        return [written.file for written in self.files]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +130,7 @@ class PartEvent(_OfPlan):
     number: int
     member: str
     receipts: tuple[Receipt, ...]
-    files: tuple[EventFile, ...]
+    files: tuple[WrittenFile, ...]
     written_at_ms: int
     fingerprints: tuple[LogFingerprint, ...] = ()
     """The fingerprints that its logs had before they were read, where topics have no ids."""

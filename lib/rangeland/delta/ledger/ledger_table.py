@@ -139,7 +139,7 @@ class Ledger:
         fence = {_outcomes_of(plan.application): plan.sequence}
         return self._append(transaction, [row], [outcome], fence=fence)
 
-    def record_outcome(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
+    def prepare_outcome(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
         """Writes the outcome of a plan, with its losses in the same commit. False if the plan
         already has an outcome, which then counts. Outcomes of one application must be written in
         the order of their sequences; a later attempt replaces an outcome, and is also written only

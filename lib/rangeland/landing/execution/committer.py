@@ -11,7 +11,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+)
 from rangeland.delta.parquet_files.partition_values import NULL_FOLDER
 from rangeland.delta.table_metadata import Function, TableLayout
 from rangeland.delta.transaction_log.table_commit import (
@@ -50,6 +52,7 @@ from rangeland.landing.target.target_writer import check_same_plan
 from rangeland.logging_setup import partition_fields
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_kind import WriteMode
+from rangeland.planning.slice_receipt import WrittenFile
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.replace_where import RowsChanged, names_file
 from rangeland.wording import count_noun
@@ -128,7 +131,7 @@ class PlanCommitter:
         shared: SharedReading | None = None
         if outcome is None:
             with at_stage(PlanStage.READING):
-                outcome, shared = self._outcomes.read_and_record(plan, is_new=is_new)
+                outcome, shared = self._outcomes.read_and_prepare(plan, is_new=is_new)
         check_same_plan(plan, outcome)
         outcome, landed = self._commit(plan, outcome)
         landed = self._with_version(landed, entered)
@@ -325,7 +328,7 @@ def _log_committed(plan: Plan, outcome: OutcomeEvent, landed: CommittedOutcome) 
         logger.debug("Committed %s with plan %s", r, plan.id, extra=fields)
 
 
-def null_time_warnings(files: Sequence[EventFile], layout: TableLayout) -> list[str]:
+def null_time_warnings(files: Sequence[WrittenFile], layout: TableLayout) -> list[str]:
     """A warning for each day or hour column that is null in some records."""
     warnings = []
     for column in layout.partition_by:

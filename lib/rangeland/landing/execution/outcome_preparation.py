@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+)
 from rangeland.delta.transaction_log.table_commit import NotCommitted
 from rangeland.errors import RangelandError, RangeLost
 from rangeland.landing.execution.commit_failures import read_again_warning
@@ -17,12 +19,12 @@ from rangeland.landing.execution.spark_plan_reader import SparkPlanReader
 from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
 from rangeland.landing.special_plans.table_adoption import check_can_be_read
-from rangeland.landing.target.target_writer import RecordedOutcome
+from rangeland.landing.target.target_writer import PreparedOutcome
 from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.file_proof import prove_files
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove
-from rangeland.planning.slice_receipt import RangeResult
+from rangeland.planning.slice_receipt import RangeResult, WrittenFile
 
 
 class OutcomePreparer:
@@ -40,7 +42,7 @@ class OutcomePreparer:
         self._replacement = replacement
         self._constraints = constraints
 
-    def read_and_record(
+    def read_and_prepare(
         self, plan: Plan, *, is_new: bool
     ) -> tuple[OutcomeEvent, SharedReading | None]:
         """Reads a plan and prepares its outcome: together with other drivers, if there are any,
@@ -88,13 +90,13 @@ class OutcomePreparer:
                     raise
                 case Superseded(outcome=theirs):
                     return theirs
-        recorded = self._record(plan, results, reading, earlier_outcome)
-        if not (recorded.is_mine or is_shared) and earlier_outcome is None:
+        prepared = self._write(plan, results, reading, earlier_outcome)
+        if not (prepared.is_mine or is_shared) and earlier_outcome is None:
             self._context.warn(
                 "another driver has read the same plan: its files are landed, and what this driver "
                 "has read is not used"
             )
-        return recorded.outcome
+        return prepared.outcome
 
     def _prove(
         self, plan: Plan, reading: PlanReceipts, earlier_outcome: OutcomeEvent | None
@@ -111,7 +113,9 @@ class OutcomePreparer:
             check_covers_outcome(earlier_outcome, results)
         return results
 
-    def _check_rows_can_land(self, plan: Plan, files: Sequence[EventFile], *, is_new: bool) -> None:
+    def _check_rows_can_land(
+        self, plan: Plan, files: Sequence[WrittenFile], *, is_new: bool
+    ) -> None:
         """Raises TableRefused for rows that the table's constraints do not allow, or, the first
         time that a plan is read, that lie outside the ranges to replace. If files of another driver
         are gone, constraints are not checked: the plan is read again before its commit."""
@@ -125,15 +129,15 @@ class OutcomePreparer:
         if (refusal := self._constraints.violation_error(data_files, schema_json)) is not None:
             raise refusal
 
-    def _record(
+    def _write(
         self,
         plan: Plan,
         results: Sequence[RangeResult],
         reading: PlanReceipts,
         earlier_outcome: OutcomeEvent | None,
-    ) -> RecordedOutcome:
+    ) -> PreparedOutcome:
         self._context.progress.step("preparing the outcome")
-        return self._context.target.writer.record_outcome(
+        return self._context.target.writer.prepare_outcome(
             plan,
             results,
             reading.files,

@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+)
 from rangeland.landing.execution.final_log_check import LogsBefore, LogsChanged
 from rangeland.landing.execution.slice_tasks import SliceTasks
 from rangeland.landing.landing_context import LandingContext
 from rangeland.loss import DecidedLoss
 from rangeland.planning.plan import Plan
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import Receipt, WrittenFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class PlanReceipts:
     there."""
 
     receipts: Mapping[int, Receipt]
-    files: Sequence[EventFile] = ()
+    files: Sequence[WrittenFile] = ()
     regrown: Mapping[DecidedLoss, int] = field(default_factory=dict)
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rangeland.delta.ledger.events import EventFile
 from rangeland.delta.parquet_files.data_files import FileWriterSettings
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.table_path import TablePath
@@ -23,7 +22,7 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.target.loss_records import whole_log_error
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, in_planned_epochs
-from rangeland.planning.slice_receipt import Receipt, TaskResult
+from rangeland.planning.slice_receipt import Receipt, TaskResult, WrittenFile
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.executor_tasks import WriterSettings
@@ -56,7 +55,7 @@ class SliceTasks:
 
     def read_all(
         self, plan: Plan, settings: ReadSettings, *, is_new: bool
-    ) -> tuple[dict[int, Receipt], list[EventFile]]:
+    ) -> tuple[dict[int, Receipt], list[WrittenFile]]:
         """Reads all slices of a plan: receipts by slice index, and files. In a plan that is not new
         the leaders may have changed, or lead another log: tasks then look them up first and check
         that the log is the same."""
@@ -97,11 +96,11 @@ class SliceTasks:
         check_files_are_visible(context, self.files_of(plan, results))
         return results, whole_log_error(plan, error) if isinstance(error, RangeLost) else error
 
-    def files_of(self, plan: Plan, results: Sequence[TaskResult]) -> list[EventFile]:
+    def files_of(self, plan: Plan, results: Sequence[TaskResult]) -> list[WrittenFile]:
         """The files of these tasks. After a transform, each may have rows of any slice."""
         if self._context.transform is None:
-            return event_files(results, plan)
-        return [EventFile(file) for result in results for file in result.files]
+            return written_files(results, plan)
+        return [WrittenFile(file) for result in results for file in result.files]
 
     @contextmanager
     def _reading(self, plan: Plan) -> Iterator[None]:
@@ -191,18 +190,18 @@ def _run_transformed_until_stopped(
         return [], error
 
 
-def event_files(results: Sequence[TaskResult], plan: Plan) -> list[EventFile]:
+def written_files(results: Sequence[TaskResult], plan: Plan) -> list[WrittenFile]:
     """Each file, with its range if its task had one slice."""
     slices = {s.index: s for s in plan.slices}
     files = []
     for result in results:
         only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
         where = Range(only.partition, *only.interval, only.topic_id) if only else None
-        files += [EventFile(file, where) for file in result.files]
+        files += [WrittenFile(file, where) for file in result.files]
     return files
 
 
-def check_files_are_visible(context: LandingContext, files: Sequence[EventFile]) -> None:
+def check_files_are_visible(context: LandingContext, files: Sequence[WrittenFile]) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
     where = context.target.table.location.uri

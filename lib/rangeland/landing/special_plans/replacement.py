@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rangeland.delta.ledger.events import EventFile, OutcomeEvent
+from rangeland.delta.ledger.events import (
+    OutcomeEvent,
+)
 from rangeland.delta.stores.local_table_lock import lock_table
 from rangeland.delta.table_schema.schema_evolution import SchemaChange
 from rangeland.delta.transaction_log import table_commit
@@ -31,7 +33,7 @@ from rangeland.planning.coverage import coverage_of, covered_parts
 from rangeland.planning.intervals import Interval, merge
 from rangeland.planning.loss_errors import range_lost_error
 from rangeland.planning.plan import Plan
-from rangeland.planning.slice_receipt import Receipt
+from rangeland.planning.slice_receipt import Receipt, WrittenFile
 from rangeland.planning.table_audit import (
     LandedRange,
     ReplacedRange,
@@ -103,7 +105,7 @@ class Replacement:
         parts = (ranges[i : i + MAX_RANGES] for i in range(0, len(ranges), MAX_RANGES))
         return any(has_rows(rows, self._condition(rows, part)) for part in parts)
 
-    def check_rows_inside(self, plan: Plan, files: Sequence[EventFile]) -> None:
+    def check_rows_inside(self, plan: Plan, files: Sequence[WrittenFile]) -> None:
         """Raises TableRefused if new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
         table = self._context.target.table

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from rangeland.clock import wall_ms
 from rangeland.delta.ledger.events import (
-    EventFile,
     LogFingerprint,
     LossEvent,
     OutcomeEvent,
@@ -44,13 +43,13 @@ from rangeland.loss import DecidedLoss, Loss
 from rangeland.model import Counts, Partition
 from rangeland.planning.log_identity import Fingerprints
 from rangeland.planning.plan import Plan, contradiction
-from rangeland.planning.slice_receipt import RangeResult, Receipt, TaskResult
+from rangeland.planning.slice_receipt import RangeResult, Receipt, TaskResult, WrittenFile
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedOutcome:
+class PreparedOutcome:
     """The outcome that the ledger has for a plan. ``is_mine``: this driver prepared it; otherwise
     another driver was first."""
 
@@ -122,17 +121,17 @@ class TargetWriter:
         logger.info(text, plan.id)
         return is_entered
 
-    def record_outcome(
+    def prepare_outcome(
         self,
         plan: Plan,
         results: Iterable[RangeResult],
-        files: Iterable[EventFile],
+        files: Iterable[WrittenFile],
         receipts: Mapping[int, Receipt],
         regrown: Mapping[DecidedLoss, int] | None = None,
         *,
         earlier_outcome: OutcomeEvent | None = None,
         schema_json: str | None = None,
-    ) -> RecordedOutcome:
+    ) -> PreparedOutcome:
         """Writes the outcome of a plan, with its losses. ``earlier_outcome``: the one whose files
         are gone, which this one replaces as a new attempt. ``schema_json``: the schema of its
         files, if it is not the plan's."""
@@ -156,18 +155,18 @@ class TargetWriter:
         )
         return self._record(plan, outcome, losses)
 
-    def _record(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> RecordedOutcome:
+    def _record(self, plan: Plan, mine: OutcomeEvent, losses: list[LossEvent]) -> PreparedOutcome:
         """Writes an outcome with its losses, or returns one that another driver wrote first."""
         ledger = self._ledger.require()
-        if ledger.record_outcome(mine, self._with_columns(losses)):
+        if ledger.prepare_outcome(mine, self._with_columns(losses)):
             _log_prepared(plan, mine, losses)
-            return RecordedOutcome(mine, is_mine=True)
+            return PreparedOutcome(mine, is_mine=True)
         ledger.refresh()
         theirs = ledger.view.outcome(plan.id)
         if theirs is None:
             raise Bug(f"the outcome of {plan.id} exists and cannot be read")
         check_same_plan(plan, theirs)
-        return RecordedOutcome(theirs, is_mine=False)
+        return PreparedOutcome(theirs, is_mine=False)
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """The parts of a plan that drivers have read so far, and its outcome if it has one."""
@@ -183,7 +182,7 @@ class TargetWriter:
         member: str,
         number: int,
         results: Iterable[TaskResult],
-        files: Iterable[EventFile],
+        files: Iterable[WrittenFile],
         fingerprints: Fingerprints,
     ) -> bool:
         """Writes a part of a plan, False if another part has that number. ``fingerprints``: those
