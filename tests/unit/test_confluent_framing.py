@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -78,7 +80,11 @@ def test_any_bytes_have_an_id_or_a_fault(payloads: list[bytes | None]) -> None:
 
 def indexed(bodies_: list[bytes], indexes: list[int]) -> PayloadBytes:
     found = payload_bytes(pa.array(bodies_, pa.binary()))
-    skip_message_indexes(found, np.arange(len(bodies_)), indexes)
+
+    def fault_of(numbers: Sequence[int]) -> PayloadFault | None:
+        return None if list(numbers) == indexes else PayloadFault.OTHER_MESSAGE
+
+    skip_message_indexes(found, np.arange(len(bodies_)), [indexes], fault_of)
     return found
 
 
@@ -86,6 +92,17 @@ def test_the_first_message_is_a_single_byte_or_written_in_full() -> None:
     found = indexed([b"\0abc", b"\2\0abc", b"\2\x80\0abc"], [0])
     assert bodies(found) == [b"abc"] * 3
     assert encode_indexes([0]) == b"\0"
+
+
+def test_indexes_that_are_not_likely_are_skipped_as_well() -> None:
+    found = payload_bytes(pa.array([b"\2\2a", b"\2\4b", b"\2\6c"], pa.binary()))
+
+    def fault_of(numbers: Sequence[int]) -> PayloadFault | None:
+        return None if numbers[0] < 3 else PayloadFault.AMBIGUOUS_MESSAGE
+
+    skip_message_indexes(found, np.arange(3), [[1], [3]], fault_of)
+    assert bodies(found) == [b"a", b"b", b"\2\6c"]
+    assert found.faults.tolist() == [0, 0, PayloadFault.AMBIGUOUS_MESSAGE]
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=5), st.binary(max_size=5))

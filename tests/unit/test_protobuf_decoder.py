@@ -13,7 +13,6 @@ from google.protobuf import descriptor_pb2 as pb
 from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 
 from rangeland.decode.payload.payload_decoder import DecodedPayloads, PayloadSchemaError
-from rangeland.decode.payload.protobuf.protobuf_descriptors import message_indexes
 from rangeland.decode.payload.protobuf.protobuf_format import ProtobufFormat
 from rangeland.decode.payload.schema_ids.confluent_framing import encode_indexes
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
@@ -227,15 +226,6 @@ message Pair { int32 number = 1; string text = 2; }
 """
 
 
-def test_the_places_of_messages_are_read_from_the_text_of_a_schema() -> None:
-    assert message_indexes(TEXT) == {
-        "p.First": (0,),
-        "p.First.Inner": (0, 0),
-        "p.Pair": (1,),
-    }
-    assert message_indexes("}} { message X { ") == {}
-
-
 class Registry:
     def of_id(self, schema_id: int) -> RegisteredSchema | UnusableSchema:
         match schema_id:
@@ -274,6 +264,59 @@ def test_framed_payloads_name_their_schema_and_message() -> None:
         (6, "it ends inside a value (byte 7, field number)", 1),
     ]
     assert found.schema_ids == {1: 4, 2: 1, 3: 1, 4: 1}
+
+
+NESTED = """
+syntax = "proto3";
+package p;
+message Order {
+  map<string, int32> counts = 1;
+  message Line { int32 number = 1; }
+  message Note { int32 length = 1; }
+}
+"""
+
+
+class NestedRegistry:
+    def of_id(self, schema_id: int) -> RegisteredSchema:
+        return RegisteredSchema(SchemaFormat.PROTOBUF, NESTED)
+
+
+def test_a_nested_message_beside_a_map_is_decoded_only_where_its_indexes_mean_no_other() -> None:
+    order = message("Order")
+    order.nested_type.append(message("Line", ("number", F.TYPE_INT32)))
+    order.nested_type.append(message("Note", ("length", F.TYPE_INT32)))
+    frame, body = "0000000001", "0807"
+    indexes = ["040000", "040002", "040004", "040006", "0400ff"]
+    payloads = [bytes.fromhex(f"{frame}{one}{body}") for one in indexes]
+
+    def decoded(name: str) -> DecodedPayloads:
+        form = ProtobufFormat(descriptors(order), name, SubjectWriters())
+        return decode_framed(form.decoder(), pa.array(payloads, pa.binary()), NestedRegistry())
+
+    ambiguous = (
+        "its message indexes are ambiguous, as not all serializers count map entries and groups: "
+        "declare it at the top of its file, or land the bytes; [0, 1] is p.Order.Line or "
+        "p.Order.Note"
+    )
+    other = "its message indexes name another message"
+    damaged = "the message indexes after its schema id are damaged"
+    found = decoded("p.Order.Line")
+    assert found.values.to_pylist() == [{"number": 7}, None, None, None, None]
+    assert [(one.row, one.reason) for one in found.undecodable] == [
+        (1, ambiguous),
+        (2, other),
+        (3, other),
+        (4, damaged),
+    ]
+    found = decoded("p.Order.Note")
+    assert found.values.to_pylist() == [None, None, {"length": 7}, None, None]
+    assert [(one.row, one.reason) for one in found.undecodable] == [
+        (0, other),
+        (1, ambiguous),
+        (3, other),
+        (4, damaged),
+    ]
 
 
 def test_structs_are_json_text() -> None:

@@ -19,6 +19,7 @@ class PayloadFault(KernelFault):
     UNKNOWN_SCHEMA_ID = 5, "its schema id is unknown"
     DAMAGED_MESSAGE_INDEXES = 6, "the message indexes after its schema id are damaged"
     OTHER_MESSAGE = 7, "its message indexes name another message"
+    AMBIGUOUS_MESSAGE = 8, "its message indexes may mean another message as well"
     PAYLOAD_ENDS = 64, "it ends inside a value"
     PAYLOAD_TRAILING = 65, "there are more bytes after its last value"
     NUMBER_TOO_LONG = 66, "a number has too many bytes"

@@ -123,7 +123,8 @@ class AvroDecoder(FramedDecoder[int]):
         columns = self._compiler.columns
         return DecodedPayloads(self._kernel.decode_avro(payloads, roots, self._program, columns))
 
-    def _detail(self, fault: int, place: int) -> str:
-        if fault == PayloadFault.UNRESOLVED and place in self._mismatches:
+    def _detail(self, payloads: PayloadBytes, row: int, schema_id: int) -> str:
+        place = int(payloads.places[row])
+        if payloads.faults[row] == PayloadFault.UNRESOLVED and place in self._mismatches:
             return f"{self._mismatches[place]}{self._reader}"
         return ""

@@ -1,4 +1,4 @@
-"""Descriptor sets, which Protobuf's compiler writes, as values; and where messages are in a file.
+"""Descriptor sets, which Protobuf's compiler writes, as values.
 
 A descriptor set is Protobuf itself, of a few message types that do not change, so it is read here,
 by numbers, and executors need no library for it.
@@ -6,7 +6,6 @@ by numbers, and executors need no library for it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -90,7 +89,7 @@ def _read_message(data: bytes, outer: str, is_proto2: bool, found: ProtoTypes, d
     if depth > MAX_TYPES_DEPTH:
         raise PayloadSchemaError("message types are nested too deeply")
     parts = list(wire_fields(data))
-    name = _inside(outer, _text(parts, 1))
+    name = name_inside(outer, _text(parts, 1))
     message = found.messages[name] = ProtoType(name, is_proto2)
     for number, value in parts:
         if number == 2:
@@ -120,7 +119,7 @@ def _field(data: bytes) -> ProtoField:
 
 def _read_enum(data: bytes, outer: str, is_proto2: bool, found: ProtoTypes) -> None:
     parts = list(wire_fields(data))
-    name = _inside(outer, _text(parts, 1))
+    name = name_inside(outer, _text(parts, 1))
     enum = found.enums[name] = ProtoEnum(name, is_proto2)
     for number, value in parts:
         if number == 2:
@@ -182,47 +181,5 @@ def _text(parts: list[tuple[int, int | bytes]], number: int) -> str:
     return next((v.decode() for n, v in parts if n == number and isinstance(v, bytes)), "")
 
 
-def _inside(outer: str, name: str) -> str:
+def name_inside(outer: str, name: str) -> str:
     return f"{outer}.{name}" if outer else name
-
-
-# --- the text of a file -----------------------------------------------------------------
-
-_TOKEN = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[A-Za-z_][\w.]*|[{};=]""",
-    re.DOTALL,
-)
-
-
-def message_indexes(text: str) -> dict[str, tuple[int, ...]]:
-    """The place of each message in a ``.proto`` text: its index among the messages at the top, then
-    among the messages inside that one, and so on. Payloads name their message in this way."""
-    tokens = [one for one in _TOKEN.findall(text) if one[0] not in "/\"'"]
-    package, at = "", 0
-    indexes: dict[str, tuple[int, ...]] = {}
-    open_: list[tuple[str, tuple[int, ...]] | None] = []  # None: no message
-    counts: dict[tuple[int, ...], int] = {}
-    while at < len(tokens):
-        match tokens[at : at + 3]:
-            case ["package", name, ";"] if not open_:
-                package = name
-                at += 3
-            case ["message", name, "{"] if not open_ or open_[-1]:
-                outer = open_[-1] if open_ else (package, ())
-                assert outer
-                path = (*outer[1], counts.get(outer[1], 0))
-                counts[outer[1]] = path[-1] + 1
-                full = _inside(outer[0], name)
-                indexes[full] = path
-                open_.append((full, path))
-                at += 3
-            case ["{", *_]:
-                open_.append(None)
-                at += 1
-            case ["}", *_]:
-                if open_:
-                    open_.pop()
-                at += 1
-            case _:
-                at += 1
-    return indexes

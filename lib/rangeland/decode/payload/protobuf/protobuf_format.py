@@ -1,13 +1,14 @@
 """Protobuf payloads: framed with the id of their schema and the indexes of their message, or bare.
 
 The table's descriptors decode all of them, as fields are known by their numbers. Of a writer's
-schema only the place of the message in its file matters, which is in the text of the schema.
+schema only the places of messages in its file matter, which are in the text of the schema.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import pyarrow as pa
@@ -18,13 +19,15 @@ from rangeland.decode.payload.payload_decoder import (
     PayloadFormat,
     PayloadSchemaError,
 )
+from rangeland.decode.payload.payload_faults import PayloadFault
 from rangeland.decode.payload.payload_kernel import PayloadKernel
+from rangeland.decode.payload.protobuf.message_indexes import ProtoText
 from rangeland.decode.payload.protobuf.protobuf_columns import ProtobufCompiler
-from rangeland.decode.payload.protobuf.protobuf_descriptors import (
-    message_indexes,
-    parse_descriptor_set,
+from rangeland.decode.payload.protobuf.protobuf_descriptors import parse_descriptor_set
+from rangeland.decode.payload.schema_ids.confluent_framing import (
+    read_message_indexes,
+    skip_message_indexes,
 )
-from rangeland.decode.payload.schema_ids.confluent_framing import skip_message_indexes
 from rangeland.decode.payload.schema_ids.framed_decoder import FramedDecoder, Written
 from rangeland.decode.payload.schema_ids.schema_catalogue import (
     RegisteredSchema,
@@ -33,6 +36,10 @@ from rangeland.decode.payload.schema_ids.schema_catalogue import (
 from rangeland.decode.payload.schema_ids.subject_writers import SubjectWriters
 
 CHOOSE: Final = "name one of them as message in the job file, beside format"
+AMBIGUOUS: Final = (
+    "its message indexes are ambiguous, as not all serializers count map entries and groups: "
+    "declare it at the top of its file, or land the bytes"
+)
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,9 @@ class ProtobufFormat(PayloadFormat):
         return ProtobufDecoder(self)
 
 
-class ProtobufDecoder(FramedDecoder[tuple[int, ...]]):
-    """Decodes payloads of a ``ProtobufFormat``. All it needs of a writer's schema are the indexes
-    of the message."""
+class ProtobufDecoder(FramedDecoder[ProtoText]):
+    """Decodes payloads of a ``ProtobufFormat``. All it needs of a writer's schema is which messages
+    its indexes mean."""
 
     schema_format = SchemaFormat.PROTOBUF
 
@@ -90,13 +97,33 @@ class ProtobufDecoder(FramedDecoder[tuple[int, ...]]):
     def _kernel(self) -> PayloadKernel:
         return PayloadKernel()
 
-    def _need(self, schema: RegisteredSchema) -> tuple[int, ...] | str:
-        indexes = message_indexes(schema.text).get(self._message)
-        return indexes or f"has no message {self._message}"
+    def _need(self, schema: RegisteredSchema) -> ProtoText | str:
+        text = ProtoText(schema.text)
+        return text if text.likely_indexes(self._message) else f"has no message {self._message}"
 
     def _decode_bodies(
-        self, payloads: PayloadBytes, written: Written[tuple[int, ...]]
+        self, payloads: PayloadBytes, written: Written[ProtoText]
     ) -> DecodedPayloads:
-        for rows, indexes in written:
-            skip_message_indexes(payloads, rows, indexes)
+        for rows, text in written:
+            likely = text.likely_indexes(self._message)
+            skip_message_indexes(payloads, rows, likely, partial(self._index_fault, text))
         return DecodedPayloads(self._kernel.decode_protobuf(payloads, self._program, self._columns))
+
+    def _index_fault(self, text: ProtoText, indexes: Sequence[int]) -> PayloadFault | None:
+        """The fault of a payload with these indexes. One that may hold another message has one: to
+        decode it would be a guess."""
+        meanings = text.meanings(indexes)
+        if meanings == [self._message]:
+            return None
+        is_possible = self._message in meanings
+        return PayloadFault.AMBIGUOUS_MESSAGE if is_possible else PayloadFault.OTHER_MESSAGE
+
+    def _detail(self, payloads: PayloadBytes, row: int, schema_id: int) -> str:
+        if payloads.faults[row] != PayloadFault.AMBIGUOUS_MESSAGE:
+            return ""
+        indexes = read_message_indexes(payloads, row)
+        text = self._needed[schema_id]
+        if indexes is None or not isinstance(text, ProtoText):
+            return ""
+        names = " or ".join(text.meanings(indexes.numbers)[:5])
+        return f"{AMBIGUOUS}; {indexes.numbers} is {names}"

@@ -7,7 +7,8 @@ All payloads are read together; one that is not framed gets a fault, never an er
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,23 +72,40 @@ def _as_list(indexes: Sequence[int]) -> bytes:
     return b"".join(uvarint_bytes(2 * number) for number in (len(indexes), *indexes))
 
 
-def skip_message_indexes(payloads: PayloadBytes, rows: np.ndarray, indexes: Sequence[int]) -> None:
-    """Moves the start of these framed payloads past their message indexes. Payloads with other
-    indexes, or damaged ones, get a fault."""
+def skip_message_indexes(
+    payloads: PayloadBytes,
+    rows: np.ndarray,
+    likely: Iterable[Sequence[int]],
+    fault_of: Callable[[Sequence[int]], PayloadFault | None],
+) -> None:
+    """Moves the start of these framed payloads past their message indexes. ``fault_of``: the fault
+    of a payload with these indexes, if any. Damaged indexes are a fault as well. ``likely``: the
+    indexes that most payloads have, which are looked for in all of them at once."""
     rest = rows
-    for encoded in {encode_indexes(indexes), _as_list(indexes)}:
+    expected = [indexes for indexes in likely if fault_of(indexes) is None]
+    for encoded in {form(indexes) for indexes in expected for form in (encode_indexes, _as_list)}:
         is_match = _begins_with(payloads, rest, encoded)
         payloads.starts[rest[is_match]] += len(encoded)
         rest = rest[~is_match]
     for row in rest.tolist():
-        begin, end = int(payloads.starts[row]), int(payloads.ends[row])
-        decoded = _read_indexes(payloads.data[begin : min(end, begin + 10 * MAX_INDEXES)])
-        if decoded is None:
+        indexes = read_message_indexes(payloads, row)
+        if indexes is None:
             payloads.fail(np.array([row]), PayloadFault.DAMAGED_MESSAGE_INDEXES)
-        elif decoded[0] != list(indexes):
-            payloads.fail(np.array([row]), PayloadFault.OTHER_MESSAGE)
-        else:  # written with more bytes than it takes
-            payloads.starts[row] += decoded[1]
+        elif (fault := fault_of(indexes.numbers)) is not None:
+            payloads.fail(np.array([row]), fault)
+        else:
+            payloads.starts[row] += indexes.length_bytes
+
+
+class MessageIndexes(NamedTuple):
+    numbers: list[int]
+    length_bytes: int
+
+
+def read_message_indexes(payloads: PayloadBytes, row: int) -> MessageIndexes | None:
+    """The message indexes at the start of a payload; None if they are damaged."""
+    begin, end = int(payloads.starts[row]), int(payloads.ends[row])
+    return _read_indexes(payloads.data[begin : min(end, begin + 10 * MAX_INDEXES)])
 
 
 def _begins_with(payloads: PayloadBytes, rows: np.ndarray, expected: bytes) -> np.ndarray:
@@ -99,8 +117,7 @@ def _begins_with(payloads: PayloadBytes, rows: np.ndarray, expected: bytes) -> n
     return is_match
 
 
-def _read_indexes(data: object) -> tuple[list[int], int] | None:
-    """The indexes at the start of these bytes, and how many bytes they take."""
+def _read_indexes(data: object) -> MessageIndexes | None:
     raw = memoryview(data).cast("B")  # type: ignore[arg-type]
     numbers: list[int] = []
     length, at = 1, 0
@@ -115,4 +132,4 @@ def _read_indexes(data: object) -> tuple[list[int], int] | None:
             length = 1 + number
         if number < 0 or length > MAX_INDEXES:
             return None
-    return numbers[1:] or [0], at
+    return MessageIndexes(numbers[1:] or [0], at)

@@ -63,8 +63,9 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
         """Decodes the payloads without faults, from their ``starts`` on. New faults are noted in
         ``payloads``, or returned."""
 
-    def _detail(self, fault: int, place: int) -> str:
-        """The reason to report for a fault instead of the general one; empty to keep that."""
+    def _detail(self, payloads: PayloadBytes, row: int, schema_id: int) -> str:
+        """The reason to report for the fault of a payload instead of the general one; empty to
+        keep that."""
         return ""
 
     def add_schema(self, schema_id: int, found: FoundSchema) -> None:
@@ -124,7 +125,7 @@ class FramedDecoder(PayloadDecoder, Generic[Needed]):
     def _reason(self, data: PayloadBytes, row: int, ids: np.ndarray) -> str:
         fault = int(data.faults[row])
         place = int(data.places[row])
-        detail = self._detail(fault, place)
+        detail = self._detail(data, row, int(ids[row]))
         if fault == PayloadFault.UNKNOWN_SCHEMA_ID:
             unusable = self._needed[int(ids[row])]
             detail = unusable.reason if isinstance(unusable, UnusableSchema) else ""
