@@ -14,8 +14,9 @@ import pytest
 from rangeland.delta.quarantine.quarantine_table import FOLDER
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.errors import Conflict, RangelandError, TableRefused
+from rangeland.errors import Conflict, RangelandError, TableRefused, Unreachable
 from rangeland.job import Job
+from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
@@ -223,3 +224,45 @@ def test_what_may_pass_gives_up_no_plan_of_the_quarantine(stage: Stage, step: st
         lake.drivers([(lax, PlanKind.RUN)], [Fault(step, number, kind)])
         lake.land(lax)
         assert len(lake.places()) == 2, number
+
+
+def loses_what_it_prepared(lake: TypedLake, job: Job) -> None:
+    """A driver reads the log again and dies before the table has the outcome that it has prepared.
+    Its files are removed as those of nobody."""
+    crash = Fault("delta.commit", 3, "crash")
+    (found,), _ = lake.drivers([(job, PlanKind.REREAD)], [crash])
+    assert isinstance(found, Crash)
+    count = len(lake.store.files)
+    lake.store.vacuum(KEY, lake.tables.logs[KEY].newest.files)
+    assert len(lake.store.files) == count - 1
+
+
+def test_what_was_prepared_from_the_log_and_is_gone_from_both_stays_in_quarantine(
+    stage: Stage,
+) -> None:
+    lake, _, lax = one_in_quarantine(stage)
+    loses_what_it_prepared(lake, lax)
+    lake.cluster.topics["orders"].logs[0].expire(2)
+    (written,) = lake.produce("orders", GOOD[1:2])
+    (found,) = lake.land(lax)
+    assert lake.places() == [("orders", 0, 0), written]
+    assert found.warnings == ("1 prepared file is gone and is read from the log again",)
+    (event,) = found.losses
+    assert (event.loss.kind, event.loss.action) == (LossKind.EXPIRED, Action.HOLD)
+    assert event.loss.interval == (1, 2)
+    assert "the nearest valid offset is 2" in event.loss.evidence
+    assert lake.land(lax)[0].state == "nothing"
+    assert redriven(lake, lax).done.landed == 1
+    assert is_proved(lake, lax)
+
+
+def test_what_no_broker_serves_now_is_not_called_lost(stage: Stage) -> None:
+    lake, _, lax = one_in_quarantine(stage)
+    loses_what_it_prepared(lake, lax)
+    lake.cluster.down = dict.fromkeys(range(10), lake.world.now_ms + 10_000_000)
+    (found,) = lake.land(lax)
+    assert isinstance(found, Unreachable)
+    assert "orders/0 [1, 2) was prepared, its files are gone" in found.what
+    lake.cluster.down.clear()
+    (found,) = lake.land(lax)
+    assert lake.places() == [("orders", 0, 0), ("orders", 1, 0)]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from rangeland.delta.ledger.events import (
     OutcomeEvent,
 )
 from rangeland.delta.transaction_log.table_commit import NotCommitted
-from rangeland.errors import RangelandError, RangeLost
+from rangeland.errors import RangelandError, RangeLost, Unreachable
 from rangeland.landing.execution.commit_failures import read_again_warning
 from rangeland.landing.execution.constraint_check import ConstraintCheck
 from rangeland.landing.execution.final_log_check import LogsChanged
@@ -20,11 +20,12 @@ from rangeland.landing.landing_context import LandingContext
 from rangeland.landing.special_plans.replacement import Replacement, check_all_read
 from rangeland.landing.special_plans.table_adoption import check_can_be_read
 from rangeland.landing.target.target_writer import PreparedOutcome
+from rangeland.loss import DecidedLoss, LossKind
 from rangeland.planning.coverage import coverage_of, uncovered_parts
 from rangeland.planning.file_proof import prove_files
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove
-from rangeland.planning.slice_receipt import RangeResult, WrittenFile
+from rangeland.planning.slice_receipt import RangeResult, Receipt, WrittenFile
 
 
 class OutcomePreparer:
@@ -110,7 +111,7 @@ class OutcomePreparer:
         if plan.replaces:
             check_all_read(plan, reading.receipts)
         if earlier_outcome is not None:
-            check_covers_outcome(earlier_outcome, results)
+            check_covers_outcome(plan, earlier_outcome, results, reading.receipts)
         return results
 
     def _check_rows_can_land(
@@ -148,12 +149,33 @@ class OutcomePreparer:
         )
 
 
-def check_covers_outcome(earlier_outcome: OutcomeEvent, results: Sequence[RangeResult]) -> None:
-    """Raises RangeLost if a new attempt lacks ranges of the earlier one, which count as landed."""
+def check_covers_outcome(
+    plan: Plan,
+    earlier_outcome: OutcomeEvent,
+    results: Sequence[RangeResult],
+    receipts: Mapping[int, Receipt],
+) -> None:
+    """Raises RangeLost if a new attempt lacks ranges of the earlier one, which count as landed, and
+    Unreachable if no broker serves them now. What a plan that holds everything cannot read is still
+    in quarantine, so its outcome has the loss, and is not in the way of other plans."""
     coverage = coverage_of(one.range for one in results)
-    if lost := uncovered_parts([one.range for one in earlier_outcome.ranges], coverage):
-        raise RangeLost(
-            f"{lost[0]} was prepared, its files are gone, and it cannot be read again",
-            why="the log has lost it since, or its bytes are damaged, and a policy holds it",
-            do="let the policy skip it, and run again",
+    lost = uncovered_parts([one.range for one in earlier_outcome.ranges], coverage)
+    if not lost:
+        return
+    what = f"{lost[0]} was prepared, its files are gone, and it cannot be read again"
+    held = [receipt.held for _, receipt in sorted(receipts.items()) if receipt.held is not None]
+    if (out_of_reach := _first_unreachable(held)) is not None:
+        raise Unreachable(
+            what, why=out_of_reach.evidence, do="start the broker, then run again: it is read again"
         )
+    if plan.kind.traits.holds_all:
+        return
+    raise RangeLost(
+        what,
+        why="the log has lost it since, or its bytes are damaged, and a policy holds it",
+        do="let the policy skip it, and run again",
+    )
+
+
+def _first_unreachable(losses: Sequence[DecidedLoss]) -> DecidedLoss | None:
+    return next((loss for loss in losses if loss.kind is LossKind.UNREACHABLE), None)
