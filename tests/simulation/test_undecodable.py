@@ -4,6 +4,7 @@ what is quarantined lands once its schema is corrected, and ``verify`` finds eac
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,10 +15,17 @@ import pytest
 from rangeland.delta.quarantine.quarantine_table import FOLDER
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.delta.table_metadata import CommitMetadata
-from rangeland.errors import Conflict, RangelandError, TableRefused, Unreachable
+from rangeland.errors import (
+    Conflict,
+    RangelandError,
+    StorageFailed,
+    TableRefused,
+    Unreachable,
+)
 from rangeland.job import Job
 from rangeland.loss import Action, LossKind
 from rangeland.model import Counts, Partition
+from rangeland.planning.loss_errors import QuarantinedBytesGone
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.progress_events import NoProgress
 from rangeland.queries.verify_and_find import verify
@@ -266,3 +274,38 @@ def test_what_no_broker_serves_now_is_not_called_lost(stage: Stage) -> None:
     lake.cluster.down.clear()
     (found,) = lake.land(lax)
     assert lake.places() == [("orders", 0, 0), ("orders", 1, 0)]
+
+
+def lose_quarantine_file(lake: TypedLake) -> str:
+    folder = TablePath.parse(TABLE).child(FOLDER).key
+    (name,) = (name for name in lake.store.files if name.startswith(f"{folder}/part-"))
+    del lake.store.files[name]
+    return name
+
+
+def test_a_file_of_the_quarantine_that_is_gone_is_no_reason_to_try_again(stage: Stage) -> None:
+    lake, _, lax = one_in_quarantine(stage)
+    dies(lake, lax)
+    lose_quarantine_file(lake)
+    (warning,) = lands_what_is_new(lake, lax)
+    assert "was given up" in warning
+    assert "the quarantine has no bytes of orders/0 [1, 2)" in warning
+    with pytest.raises(QuarantinedBytesGone, match="the quarantine has no bytes of"):
+        redriven(lake, lax)
+
+
+def test_a_store_that_does_not_say_whether_a_quarantine_file_is_gone_is_tried_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, _, lax = one_in_quarantine(stage)
+    name = lose_quarantine_file(lake)
+    info_of = lake.store._info
+
+    def refuse(path: str) -> Any:
+        if path == name:
+            raise OSError(errno.EIO, "the store does not answer")
+        return info_of(path)
+
+    monkeypatch.setattr(lake.store, "_info", refuse)
+    with pytest.raises(StorageFailed):
+        redriven(lake, lax)

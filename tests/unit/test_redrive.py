@@ -17,7 +17,12 @@ import pytest
 from rangeland.cluster_settings import ClusterSettings
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.quarantine import quarantine_table as quarantine_module
-from rangeland.delta.quarantine.quarantine_table import IsWanted, Quarantine, QuarantinedBatch
+from rangeland.delta.quarantine.quarantine_table import (
+    FOLDER,
+    IsWanted,
+    Quarantine,
+    QuarantinedBatch,
+)
 from rangeland.delta.quarantine.quarantine_writer import (
     RECORD,
     SCHEMA,
@@ -25,7 +30,7 @@ from rangeland.delta.quarantine.quarantine_writer import (
     QuarantineWriterSettings,
 )
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
-from rangeland.errors import Conflict
+from rangeland.errors import Conflict, StorageFailed
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.fetch.slice_chunks import LostChunk, ReadChunk
 from rangeland.job.decode_section import Decode
@@ -394,6 +399,33 @@ def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
         (ten(20), DamagedBytes(b"20", (), "bad")),
     ]
     assert len(whole) == 1
+
+
+def test_bytes_in_files_that_are_gone_are_left_out_and_others_are_not(tmp_path: Path) -> None:
+    lake = KeepingInMemory()
+    quarantine = Quarantine(cast(DeltaKernel, lake), str(tmp_path / "orders"))
+    fill(quarantine, 1, ten(0))
+    fill(quarantine, 2, ten(30))
+    first, _ = sorted(lake.versions[-1].files(), key=lambda file: file.path)
+    (tmp_path / "orders" / FOLDER / first.path).unlink()
+    (left,) = quarantine.batches(lambda plan_id, r: True)
+    assert left.range == ten(30)
+
+
+def test_a_file_that_a_newer_version_does_not_name_is_no_loss_of_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPTIMIZE has put its rows into another file, and VACUUM has removed it."""
+    lake = KeepingInMemory()
+    quarantine = Quarantine(cast(DeltaKernel, lake), str(tmp_path / "orders"))
+    fill(quarantine, 1, ten(0))
+    (file,) = lake.versions[-1].files()
+    (tmp_path / "orders" / FOLDER / file.path).unlink()
+    old = lake.versions[-1]
+    versions = iter([old, replace(old, added=())])
+    monkeypatch.setattr(lake, "load", lambda path: next(versions))
+    with pytest.raises(StorageFailed, match="could not read the quarantine"):
+        list(quarantine.batches(lambda plan_id, r: True))
 
 
 @pytest.mark.parametrize("year", [2026, 2400, 75039])

@@ -19,6 +19,7 @@ from rangeland.delta.quarantine.quarantine_writer import SCHEMA, prefix_of
 from rangeland.delta.stores.store_access import StoreSettings
 from rangeland.delta.stores.store_errors import masked_error
 from rangeland.delta.stores.table_path import TablePath
+from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.table_schema.arrow_schema import schema_json
 from rangeland.delta.table_schema.schema_evolution import evolve_schema
 from rangeland.delta.transaction_log.delta_kernel import DeltaKernel
@@ -94,23 +95,41 @@ class Quarantine:
         self._delta.commit(snapshot, request)
 
     def batches(self, is_wanted: IsWanted) -> Iterator[QuarantinedBatch]:
-        """The wanted batches, one file at a time: the bytes in other files are not read. Empty if
-        there is no quarantine."""
+        """The wanted batches, one file at a time: the bytes in other files are not read. Those in
+        files that are gone are left out. Empty if there is no quarantine."""
         snapshot = self._delta.load(self.path)
         if snapshot is None:
             return
         store, root = self.storage().open()
         for file in sorted(snapshot.files(), key=lambda f: f.path):
             full = f"{root}/{file.path}"
-            places = map(_place, _read(store, full, _PLACE))
-            rows = [number for number, place in enumerate(places) if is_wanted(*place)]
-            if rows:
-                yield from map(_batch, _read(store, full, None, rows))
+            try:
+                places = map(_place, _read(store, full, _PLACE))
+                rows = [number for number, place in enumerate(places) if is_wanted(*place)]
+                batches = [_batch(row) for row in _read(store, full, None, rows)] if rows else []
+            except FileNotFoundError as error:
+                if not self._is_gone(store, full, file):
+                    raise _unreadable_error(full, error) from error
+                continue
+            yield from batches
+
+    def _is_gone(self, store: pafs.FileSystem, full: str, file: AddedFile) -> bool:
+        """Whether the store lists no such file, and the quarantine still names it: OPTIMIZE and
+        VACUUM may have replaced and removed it since the quarantine was looked at."""
+        try:
+            (info,) = store.get_file_info([full])
+        except (OSError, pa.ArrowException):
+            return False
+        if info.type != pafs.FileType.NotFound:
+            return False
+        newest = self._delta.load(self.path)
+        return newest is not None and any(f.path == file.path for f in newest.files())
 
 
 def _read(
     store: pafs.FileSystem, full: str, columns: list[str] | None, rows: list[int] | None = None
 ) -> list[dict[str, object]]:
+    """The rows of a file. Raises FileNotFoundError if there is none, which may not be for good."""
     try:
         table = pq.read_table(
             full,
@@ -120,14 +139,20 @@ def _read(
             coerce_int96_timestamp_unit="us",  # which Spark writes if somebody runs OPTIMIZE
         )
         return _rows(table if rows is None else table.take(rows))
+    except FileNotFoundError as error:
+        raise masked_error(error) from None
     except (OSError, pa.ArrowException) as error:
         shown = masked_error(error)
-        raise StorageFailed(
-            f"could not read the quarantine {full}",
-            why=str(shown),
-            do="check that the table's store is up, then run again; if the file is damaged, "
-            "restore it from a backup",
-        ) from shown
+        raise _unreadable_error(full, shown) from shown
+
+
+def _unreadable_error(full: str, error: Exception) -> StorageFailed:
+    return StorageFailed(
+        f"could not read the quarantine {full}",
+        why=str(error),
+        do="check that the table's store is up, then run again; if the file is damaged, "
+        "restore it from a backup",
+    )
 
 
 def _rows(table: pa.Table) -> list[dict[str, object]]:
