@@ -81,7 +81,7 @@ PLANS_AND_LEDGER = (
         "what has landed is landed again",
         Change(
             "landing.target.ledger_history:coverage_in",
-            "ledger.coverage().items()",
+            "ledger.coverage(without).items()",
             "{}.items()",
         ),
     ),

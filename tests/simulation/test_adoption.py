@@ -12,6 +12,8 @@ import pytest
 from rangeland.delta.stores.table_path import TablePath
 from rangeland.errors import Conflict
 from rangeland.job import Job
+from rangeland.landing.execution.committer import PlanCommitter
+from rangeland.loss import LossKind
 from rangeland.results import AdoptResult, RunResult
 from tests.simulation.dialects import TABLE
 from tests.simulation.happenings import Scenario
@@ -19,7 +21,7 @@ from tests.simulation.history import SKIP_ALL, History
 from tests.simulation.replaced import Stage, simulated
 from tests.simulation.scenario import long_scenario
 from tests.simulation.tally import Counts
-from tests.simulation.world import Fault, Process
+from tests.simulation.world import Crash, Fault, Process
 
 KEY = TablePath.parse(TABLE).key
 LEDGER = f"{KEY}/_rangeland/ledger"
@@ -177,6 +179,81 @@ def test_prepared_rows_are_committed_before_a_table_is_adopted(stage: Stage) -> 
         ends["prepared" if was_prepared else "not prepared"] += 1
         assert_all_is_landed(history)
     assert len(ends) == 2
+
+
+@pytest.mark.parametrize("dies_at", [None, 1, 2])
+def test_prepared_rows_that_are_gone_when_a_table_is_adopted_are_read_again(
+    stage: Stage, dies_at: int | None
+) -> None:
+    were_gone = 0
+    for number in range(1, 8):
+        history = started_with_ledger(stage)
+        history.act("produce", 5)
+        carried_out(history, "run", Fault("delta.commit", number, "crash"))
+        landed = history.tables.landed(KEY)
+        was_prepared = any(landed[a] < n for a, n in history.judge.ledger().outcomes)
+        count = len(history.store.files)
+        history.table_faults.vacuum()
+        were_gone += was_prepared and len(history.store.files) < count
+        if dies_at is not None:
+            carried_out(history, "adopt", Fault("delta.commit", dies_at, "crash"))
+        assert isinstance(carried_out(history, "adopt"), AdoptResult)
+        run = carried_out(history, "run")
+        assert isinstance(run, RunResult), run
+        assert run.counts.landed or not was_prepared
+        assert_all_is_landed(history)
+    assert were_gone
+
+
+def test_prepared_rows_that_are_gone_from_the_log_as_well_are_lost_as_the_policy_says(
+    stage: Stage,
+) -> None:
+    history = started_with_ledger(stage)
+    landed = offsets(history)
+    history.act("produce", 5)
+    assert isinstance(carried_out(history, "run", Fault("delta.commit", 3, "crash")), Crash)
+    history.table_faults.vacuum()
+    assert isinstance(carried_out(history, "adopt"), AdoptResult)
+    for log in history.cluster.topics["orders"].logs:
+        log.expire(len(log.entries))
+    run = carried_out(history, "run")
+    assert isinstance(run, RunResult)
+    assert {event.loss.kind for event in run.losses} == {LossKind.EXPIRED}
+    assert run.counts.lost == sum(log.end for log in history.cluster.topics["orders"].logs) - len(
+        landed
+    )
+    assert carried_out(history, "verify").to_json()["holes"] == []
+
+
+@pytest.mark.parametrize("pause_ms", [10_001, 10_025, 600_000])
+def test_a_driver_whose_prepared_rows_are_gone_does_not_say_that_they_landed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, pause_ms: int
+) -> None:
+    """Somebody removes its files and adopts the table while it is about to commit them."""
+    history = started_with_ledger(stage)
+    history.act("produce", 5)
+    landed = offsets(history)
+    commit_quarantine = PlanCommitter._commit_quarantine
+
+    def pause_first(self: PlanCommitter, outcome: Any) -> Any:
+        if history.world.current.name == "run" and not outcome.attempt:
+            history.world.sleep(pause_ms / 1000)
+        return commit_quarantine(self, outcome)
+
+    monkeypatch.setattr(PlanCommitter, "_commit_quarantine", pause_first)
+    harm = [Fault("delta.load", 1, "pause", 10_000), Fault("delta.load", 1, "act:vacuum")]
+    drivers = [(Process("run"), "run"), (Process("person", harm), "adopt")]
+    run, adoption = history._carry_out(drivers, history._job())
+    assert isinstance(adoption, AdoptResult | Conflict)
+    if isinstance(run, Conflict):
+        assert "was ended" in run.what
+        assert run.do == "run again: a new plan lands these offsets"
+        assert offsets(history) == landed
+    else:
+        assert isinstance(run, RunResult), run
+        assert len(offsets(history)) == len(landed) + run.counts.landed
+    assert isinstance(carried_out(history, "run"), RunResult)
+    assert_all_is_landed(history)
 
 
 def assert_all_is_landed(history: History) -> None:

@@ -116,6 +116,9 @@ def committer(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> Any:
     monkeypatch.setattr(made, "_attempt", attempt)
     by_now = "rangeland.landing.execution.committer.has_landed_by_now"
     monkeypatch.setattr(by_now, lambda *_: results[0] is FOUND)
+    counts = "rangeland.landing.execution.committer.check_outcome_counts"
+    monkeypatch.setattr(counts, lambda *_: made.checks.append(results[0]))
+    made.checks = []
     made._context = SimpleNamespace(target=None)
     made._outcomes = SimpleNamespace(read_again=read_again)
     return made
@@ -173,6 +176,7 @@ def test_files_that_another_driver_has_landed_are_not_read_again(
     under_test = committer(monkeypatch, [GONE, FOUND])
     assert commit(under_test) == FOUND
     assert under_test.failures == []
+    assert under_test.checks == [FOUND], "its plan may have been ended instead"
 
 
 def test_changes_by_other_writers_are_counted_from_zero_once_the_plan_was_read_again(

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from rangeland.delta.ledger.events import OutcomeEvent
+from rangeland.delta.ledger.events import LandedInterval, OutcomeEvent
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome, FilesGone
 from rangeland.errors import Bug, Conflict
 from rangeland.landing.special_plans import table_adoption
@@ -229,3 +229,48 @@ def test_an_adoption_keeps_the_plans_of_others_that_are_known_to_be_unfinished(
     (left,) = unfinished(drivers)
     assert left.plan.application == OTHER
     assert left.outcome is not None
+
+
+# --- prepared rows that are gone ----------------------------------------------------------------
+
+
+def test_an_adoption_ends_a_plan_whose_prepared_files_are_gone(drivers: Drivers) -> None:
+    land(drivers, plan())
+    prepare(drivers, plan(2, 100, 200))
+    land(drivers, plan(1, 300, 310, application=OTHER))
+    target = drivers.another()
+    (gone,) = (u for u in target.history.unfinished_plans() if u.plan.application == APP)
+    others = LandedInterval(300, 310, "id")
+    assert target.ledger.view.newest().covered[P0] == (LandedInterval(0, 200, "id"),)
+    assert target.ledger.view.coverage()[P0] == (LandedInterval(0, 200, "id"), others)
+    assert adopt_table(context_of(target, NoProgress()), [gone]).sequence == 3
+    target = drivers.another()
+    position = target.history.position(APP)
+    assert position.covered.of(P0, "id") == [(0, 100), (300, 310)]
+    assert position.checkpoint[P0].until_offset == 100
+    assert target.history.unfinished_plans() == []
+    with pytest.raises(Conflict, match="was ended after it was prepared"):
+        finisher_of(reading_of(target)).finish_entered(gone)
+
+
+def test_a_job_that_has_landed_nothing_else_goes_on_where_the_plan_began(drivers: Drivers) -> None:
+    prepare(drivers, plan(1, 120, 200))
+    target = drivers.another()
+    adopt_table(context_of(target, NoProgress()), target.history.unfinished_plans())
+    position = drivers.another().history.position(APP)
+    assert position.covered.of(P0, "id") == [(0, 100)]
+    assert position.checkpoint[P0].until_offset == 120
+
+
+def test_a_plan_that_another_driver_has_prepared_again_is_not_ended(drivers: Drivers) -> None:
+    first = prepare(drivers, plan(1, 100, 200))
+    target = drivers.another()
+    gone = target.history.unfinished_plans()
+    made = plan(1, 100, 200)
+    receipts = {0: Receipt(0, P0, 100, 200, Counts(landed=100))}
+    drivers.another().writer.record_outcome(
+        made, prove(made, receipts), (), receipts, earlier_outcome=first
+    )
+    with pytest.raises(Conflict, match="was not adopted"):
+        adopt_table(context_of(target, NoProgress()), gone)
+    assert drivers.another().ledger.view.coverage()[P0] == (LandedInterval(100, 200, "id"),)

@@ -82,7 +82,8 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
     Rows of the job's topics that are not in the ledger count as landed from now on, and the
     checkpoint moves past them; offsets that the ledger lists as landed stay landed. Nothing is read
     from the log. Rows that are in the ledger but not in the table can be landed again afterwards. A
-    run of the job that is still reading ends with exit code 73, and the next one lands its offsets.
+    run of the job that is still reading, or whose prepared files are gone, ends with exit code 73,
+    and the next one lands its offsets.
 
     \b
     Examples:

@@ -35,6 +35,7 @@ from rangeland.landing.drafts.unfinished_plans import (
     step_for_draft,
 )
 from rangeland.landing.execution.committer import CommittedPlan, PlanCommitter
+from rangeland.landing.execution.plan_ending import has_landed_by_now
 from rangeland.landing.execution.run_summary import result_of_plans
 from rangeland.landing.execution.shared_reader_interface import SharedReader
 from rangeland.landing.execution.slice_tasks import wait_for_workers
@@ -108,22 +109,37 @@ class LandingSteps:
         which has a later sequence, that could not be committed."""
         context = self._context
         with self.counting_landed():
+            gone = []
             for entered in context.target.history.known_unfinished_plans():
                 if entered.plan.application != context.job.application or entered.outcome is None:
                     continue
-                if self._can_commit(entered.outcome):
+                if context.target.table.version is None:
+                    self._warn_of_lost_table(entered.plan, entered.outcome)
+                elif self._are_files_gone(entered.plan, entered.outcome):
+                    gone.append(entered)
+                else:
                     self._finish_entered(entered)
-                elif entered.outcome.files:
-                    context.warn(
-                        f"the prepared rows of {entered.plan.id} are gone, and count as landed: "
-                        "`rangeland backfill JOB.yaml --missing` lands them again"
-                    )
-            return adopt_table(context)
+            return adopt_table(context, gone)
 
-    def _can_commit(self, outcome: OutcomeEvent) -> bool:
-        """Whether table and files are there."""
-        table = self._context.target.table
-        return table.version is not None and not table.gone_prepared_files(outcome.data_files)
+    def _warn_of_lost_table(self, plan: Plan, outcome: OutcomeEvent) -> None:
+        """Without a table, nothing shows whether the plan has landed in it."""
+        if outcome.files:
+            self._context.warn(
+                f"the prepared rows of {plan.id} are gone, and count as landed: "
+                "`rangeland backfill JOB.yaml --missing` lands them again"
+            )
+
+    def _are_files_gone(self, plan: Plan, outcome: OutcomeEvent) -> bool:
+        """Whether the outcome has not landed and never will: the store lists its files no more. If
+        it has landed, something else has replaced and removed them."""
+        target = self._context.target
+        if not target.table.gone_prepared_files(outcome.data_files):
+            return False
+        if has_landed_by_now(target, plan):
+            return False
+        warning = f"the prepared rows of {plan.id} are gone: the next run reads them again"
+        self._context.warn(warning)
+        return True
 
     # --- turns --------------------------------------------------------------------------
 

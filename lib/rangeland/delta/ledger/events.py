@@ -108,6 +108,13 @@ class OutcomeEvent(_OfPlan):
         its kind allows that: one of another kind was read, and all its partitions are held."""
         return kind.traits.may_be_given_up and not self.has_landed_ranges
 
+    def was_ended(self, kind: PlanKind) -> bool:
+        """Whether an adoption of the table has ended the plan, which is of this kind, because its
+        prepared files were gone: any other later attempt lands all that the earlier one had, unless
+        the kind allows less."""
+        may_land_less = kind.traits.may_be_given_up or kind.traits.holds_all
+        return bool(self.attempt) and not (self.has_landed_ranges or may_land_less)
+
     @property
     def data_files(self) -> list[DataFile]:
         return [written.file for written in self.files]

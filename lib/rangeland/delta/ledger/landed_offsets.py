@@ -36,6 +36,25 @@ def with_ranges(
     return {**landed, **touched}
 
 
+def without_ranges(
+    landed: LandedIntervals, ranges: Iterable[RangeResult]
+) -> dict[Partition, tuple[LandedInterval, ...]]:
+    """``landed`` without these ranges."""
+    by_log: dict[tuple[Partition, str | None], _Offsets] = {}
+    for r in (result.range for result in ranges):
+        by_log.setdefault((r.partition, r.topic_id), []).append(r.interval)
+    return {
+        partition: tuple(
+            LandedInterval(start, end, one.topic_id)
+            for one in intervals
+            for start, end in subtract(
+                (one.from_offset, one.until_offset), by_log.get((partition, one.topic_id), [])
+            )
+        )
+        for partition, intervals in landed.items()
+    }
+
+
 def without_still_to_come(
     ranges: Iterable[RangeResult], losses: Iterable[Loss]
 ) -> list[RangeResult]:

@@ -58,6 +58,38 @@ def _outcomes_of(application: str) -> str:
     return f"{application}/outcome"
 
 
+def _transaction_of(outcome: OutcomeEvent) -> tuple[str, int]:
+    """The transaction that only the first writer of this attempt can make."""
+    name = _outcomes_of(outcome.application)
+    if outcome.attempt:
+        return f"{name}/{outcome.sequence}", outcome.attempt
+    return name, outcome.sequence
+
+
+def _empty_attempt_after(outcome: OutcomeEvent, now_ms: int) -> OutcomeEvent:
+    """A further attempt that lands nothing: see ``OutcomeEvent.was_ended``."""
+    return OutcomeEvent(
+        application=outcome.application,
+        job=outcome.job,
+        sequence=outcome.sequence,
+        plan_hash=outcome.plan_hash,
+        ranges=(),
+        files=(),
+        written_at_ms=now_ms,
+        attempt=outcome.attempt + 1,
+        table_id=outcome.table_id,
+    )
+
+
+def plan_ended_error(plan_id: PlanId, when: str) -> RangelandError:
+    """The error of a driver whose plan an adoption has ended."""
+    return Conflict(
+        f"the plan {plan_id} was ended {when}",
+        why="`rangeland adopt` has accepted the table as it was then",
+        do="run again: a new plan lands these offsets",
+    ).with_answers(retry="yes", acts="nobody")
+
+
 class _Version(NamedTuple):
     snapshot: Snapshot
     view: LedgerView
@@ -118,37 +150,41 @@ class Ledger:
         expected: int,
         unfinished: Sequence[PlanId] = (),
         outcome: OutcomeEvent | None = None,
+        gone: Sequence[OutcomeEvent] = (),
     ) -> bool:
         """Enters the plan as number ``expected + 1``. False if another plan has that number: then
         refresh, compute the coverage and plan again. ``unfinished`` are the
         ``possibly_unfinished`` plans that the table lacks: later planners check them too.
         ``outcome`` is that of a plan that reads nothing, which is never seen without it. Such a
-        plan ends all earlier ones of its application that have no outcome, and they can get none.
-        It is also refused if anything else was written since the ledger was read."""
+        plan ends all earlier ones of its application that have no outcome, and they can get none;
+        also those with the outcomes ``gone``, which are in the ledger and can no longer land: each
+        gets a further attempt that lands nothing. It is also refused if anything else was written
+        since the ledger was read."""
         if self.entered() != expected:
             self.refresh()
             return False
-        covered = self.view.coverage()
+        if any(self.view.outcome(one.plan_id) != one for one in gone):
+            return False
+        covered = self.view.coverage(gone)
         unfinished = tuple(dict.fromkeys([*unfinished, *self.view.without_outcome()]))
         transaction = (PLANS, expected + 1)
         row = replace(plan, entered=expected + 1, covered=covered, unfinished=unfinished)
         if outcome is None:
             return self._append(transaction, [row])
         ended = [p for p in self.view.without_outcome() if p.application == plan.application]
+        ended += [one.plan_id for one in gone]
         row = replace(row, unfinished=tuple(p for p in unfinished if p not in ended))
         fence = {_outcomes_of(plan.application): plan.sequence}
-        return self._append(transaction, [row], [outcome], fence=fence)
+        empty = [_empty_attempt_after(one, outcome.written_at_ms) for one in gone]
+        fence |= dict(map(_transaction_of, empty))
+        return self._append(transaction, [row], [outcome], *([one] for one in empty), fence=fence)
 
     def prepare_outcome(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
         """Writes the outcome of a plan, with its losses in the same commit. False if the plan
         already has an outcome, which then counts. Outcomes of one application must be written in
         the order of their sequences; a later attempt replaces an outcome, and is also written only
         once."""
-        name = _outcomes_of(outcome.application)
-        transaction = (name, outcome.sequence)
-        if outcome.attempt:
-            transaction = (f"{name}/{outcome.sequence}", outcome.attempt)
-        if self._append(transaction, [outcome], losses):
+        if self._append(_transaction_of(outcome), [outcome], losses):
             return True
         plan_id = outcome.plan_id
         if self.view.outcome(plan_id) is None:
@@ -157,11 +193,7 @@ class Ledger:
                     f"the outcome of {plan_id} came too late",
                     why="a later sequence of the same application already has an outcome",
                 )
-            raise Conflict(
-                f"the plan {plan_id} was ended while it was read",
-                why="`rangeland adopt` has accepted the table as it was then",
-                do="run again: a new plan lands these offsets",
-            ).with_answers(retry="yes", acts="nobody")
+            raise plan_ended_error(plan_id, "while it was read")
         return False
 
     def append_part(self, part: PartEvent) -> bool:

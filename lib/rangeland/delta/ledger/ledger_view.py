@@ -21,7 +21,11 @@ from rangeland.delta.ledger.events import (
     PlanEvent,
     prepared_plans,
 )
-from rangeland.delta.ledger.landed_offsets import with_ranges, without_still_to_come
+from rangeland.delta.ledger.landed_offsets import (
+    with_ranges,
+    without_ranges,
+    without_still_to_come,
+)
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.errors import Bug
 from rangeland.planning.plan import PlanId
@@ -144,14 +148,20 @@ class LedgerView:
         newest = self.newest()
         return () if newest is None else (*newest.unfinished, newest.plan_id)
 
-    def coverage(self) -> LandedIntervals:
+    def coverage(self, without: Sequence[OutcomeEvent] = ()) -> LandedIntervals:
         """The offsets that prepared outcomes account for. Reads the newest plan, and the outcomes
-        of the plans that were unfinished when it was entered."""
+        of the plans that were unfinished when it was entered. ``without``: outcomes that can no
+        longer land."""
         newest = self.newest()
         if newest is None:
             return {}
-        landed = newest.covered
+        landed: LandedIntervals = newest.covered
+        if without:
+            landed = without_ranges(landed, [r for outcome in without for r in outcome.ranges])
+        left_out = {outcome.plan_id for outcome in without}
         for plan_id in self.possibly_unfinished():
+            if plan_id in left_out:
+                continue
             outcome = self.outcome(plan_id)
             if outcome is not None:
                 landed = with_ranges(landed, self._landed_by(outcome))

@@ -6,13 +6,14 @@ the job's topics that the ledger does not know count as landed from now on. The 
 of the job's own sequence that reads nothing, entered together with its outcome: if this driver dies
 before the table has it, the next run commits it as any prepared outcome. It ends a plan of that
 sequence that another driver is still reading: once a later one is in the table, its rows could not
-be committed, and later runs plan its offsets again. Rows that are in the ledger and not in the
+be committed, and later runs plan its offsets again. So it does with one whose prepared files are
+gone. Rows that are in the ledger and not in the
 table are holes, which ``backfill --missing`` lands again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rangeland.clock import wall_ms
 from rangeland.delta.transaction_log.table_commit import CommittedOutcome
@@ -20,6 +21,7 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.landing_context import LandingContext
+from rangeland.landing.target.job_history import EnteredPlan
 from rangeland.landing.target.landing_commits import landed_at
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage import Coverage, uncovered_parts
@@ -30,8 +32,9 @@ from rangeland.results import AdoptResult
 from rangeland.spark.offset_scan import intervals_in, table_frame
 
 
-def adopt_table(context: LandingContext) -> AdoptResult:
-    """Accepts the table as it is now, with all its rows, as the job's own."""
+def adopt_table(context: LandingContext, gone: Sequence[EnteredPlan] = ()) -> AdoptResult:
+    """Accepts the table as it is now, with all its rows, as the job's own. ``gone``: plans of the
+    job's sequence that are not in the table and whose prepared files are gone, which it ends."""
     job = context.job
     target = context.target
     step = context.progress.step
@@ -40,17 +43,19 @@ def adopt_table(context: LandingContext) -> AdoptResult:
     writer = target.writer
     step(f"looking at the table {job.sink.table}")
     target.ledger.refresh()  # it may have been read long ago
-    last = history.last_known(job.application)
+    outcomes = [entered.outcome for entered in gone if entered.outcome is not None]
+    last = history.last_known(job.application, outcomes)
     ranges: list[Range] = []
     if table.version is not None:
         step(f"reading the offsets in {job.sink.table}")
         ranges = _unknown_ranges(context, last.covered)
-    plan = _plan(job, ranges, last.checkpoint, last.sequence)
+    checkpoint = {**_begins(gone), **last.checkpoint}
+    plan = _plan(job, ranges, checkpoint, last.sequence)
     writer.open_or_create(context.row_schema)
     # Later runs finish these, except for those of the job's own sequence, which the adoption ends.
     # Plans of which nobody knows whether they have landed, which may be the reason for adopting,
     # count as landed.
-    outcome = writer.enter_adoption(plan, history.known_unfinished_plans())
+    outcome = writer.enter_adoption(plan, history.known_unfinished_plans(), outcomes)
     if outcome is None:
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
@@ -66,6 +71,14 @@ def adopt_table(context: LandingContext) -> AdoptResult:
         version = landed_at(location.delta, location.uri, plan.id, table.version or 0)
     location.delta.wait_for_maintenance()
     return AdoptResult(job.name, job.sink.table, plan.sequence, version, tuple(ranges))
+
+
+def _begins(gone: Sequence[EnteredPlan]) -> dict[Partition, LogMark]:
+    """Where these plans begin: a job that has landed nothing else of a partition goes on there, not
+    at the beginning that its job file names by now."""
+    ranges = [r for entered in gone for r in entered.plan.ranges]
+    ranges.sort(key=lambda r: r.from_offset, reverse=True)
+    return {r.partition: LogMark(r.from_offset, r.topic_id) for r in ranges}
 
 
 def check_can_be_read(plan: Plan) -> None:

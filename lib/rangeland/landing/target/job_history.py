@@ -6,6 +6,7 @@ lost. Nothing here writes or asks a broker: see ``target_writer``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
@@ -66,15 +67,18 @@ class JobHistory:
             read_filter=None if last is None else (last.isolation, last.tags),
         )
 
-    def last_known(self, application: str) -> JobPosition:
+    def last_known(self, application: str, without: Sequence[OutcomeEvent] = ()) -> JobPosition:
         """The position after the last landing in the ledger, with the last sequence in it or in the
-        table, without checking that the two agree."""
+        table, without checking that the two agree. ``without``: outcomes that can no longer
+        land."""
         ledger = self._ledger.view
-        plans = (ledger.plan_of(outcome) for outcome in ledger.outcomes(application))
+        left_out = {outcome.plan_id for outcome in without}
+        outcomes = (one for one in ledger.outcomes(application) if one.plan_id not in left_out)
+        plans = (ledger.plan_of(outcome) for outcome in outcomes)
         plan = next((plan for plan in plans if plan is not None), None)
         checkpoint = {} if plan is None else checkpoint_of(ledger, plan)
         last = max(self._table.transaction_version(application), ledger.last_sequence(application))
-        return JobPosition(checkpoint, coverage_in(ledger), last + 1)
+        return JobPosition(checkpoint, coverage_in(ledger, without), last + 1)
 
     def losses(self, plan_id: PlanId | None = None) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""

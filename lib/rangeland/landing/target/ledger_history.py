@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
-from rangeland.delta.ledger.events import LossEvent, PlanEvent
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_view import LedgerView
 from rangeland.loss import Action
 from rangeland.model import Cluster, Isolation, Partition, Range
@@ -29,11 +29,12 @@ def plan_of(event: PlanEvent) -> Plan:
 # --- how far ------------------------------------------------------------------------------
 
 
-def coverage_in(ledger: LedgerView) -> Coverage:
-    """The offsets that prepared outcomes account for, with or without rows."""
+def coverage_in(ledger: LedgerView, without: Sequence[OutcomeEvent] = ()) -> Coverage:
+    """The offsets that prepared outcomes account for, with or without rows. ``without``: outcomes
+    that can no longer land."""
     return coverage_of(
         Range(partition, interval.from_offset, interval.until_offset, interval.topic_id)
-        for partition, intervals in ledger.coverage().items()
+        for partition, intervals in ledger.coverage(without).items()
         for interval in intervals
     )
 

@@ -22,6 +22,7 @@ from rangeland.delta.ledger.events import (
     PartEvent,
     PlanEvent,
 )
+from rangeland.delta.ledger.ledger_table import plan_ended_error
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.delta.transaction_log import table_commit
 from rangeland.delta.transaction_log.table_snapshot import CommitRequest
@@ -88,19 +89,26 @@ class TargetWriter:
             raise Bug(f"the plan {plan.id} contradicts itself", why=why)
         return self._enter(plan, unfinished)
 
-    def enter_adoption(self, plan: Plan, unfinished: Sequence[EnteredPlan]) -> OutcomeEvent | None:
+    def enter_adoption(
+        self,
+        plan: Plan,
+        unfinished: Sequence[EnteredPlan],
+        gone: Sequence[OutcomeEvent] = (),
+    ) -> OutcomeEvent | None:
         """Enters a plan that reads nothing, with the outcome by which all of its offsets count as
-        landed, in one commit: without it, nobody could finish the plan. None if another plan came
+        landed, in one commit: without it, nobody could finish the plan. The same commit ends the
+        plans of the outcomes ``gone``, which can no longer land. None if another driver came
         first."""
         ranges = tuple(RangeResult(r, Counts(landed=r.width)) for r in plan.ranges)
         outcome = replace(self._empty_outcome(plan, 0), ranges=ranges)
-        return outcome if self._enter(plan, unfinished, outcome) else None
+        return outcome if self._enter(plan, unfinished, outcome, gone) else None
 
     def _enter(
         self,
         plan: Plan,
         unfinished: Sequence[EnteredPlan],
         outcome: OutcomeEvent | None = None,
+        gone: Sequence[OutcomeEvent] = (),
     ) -> bool:
         ledger = self._ledger.require()
         event = PlanEvent(
@@ -116,7 +124,7 @@ class TargetWriter:
         )
         self._ledger.add_columns_if_lacking()
         names = [u.plan.id for u in unfinished]
-        is_entered = ledger.enter(event, self._ledger.entered, names, outcome)
+        is_entered = ledger.enter(event, self._ledger.entered, names, outcome, gone)
         text = "Entered plan %s" if is_entered else "Did not enter plan %s: another came first"
         logger.info(text, plan.id)
         return is_entered
@@ -166,6 +174,7 @@ class TargetWriter:
         if theirs is None:
             raise Bug(f"the outcome of {plan.id} exists and cannot be read")
         check_same_plan(plan, theirs)
+        check_was_not_ended(plan, theirs)
         return PreparedOutcome(theirs, is_mine=False)
 
     def parts_so_far(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
@@ -314,6 +323,13 @@ def _log_losses(losses: Iterable[LossEvent]) -> None:
         logger.warning(
             "Recorded that %s, policy %s: %s", loss, loss.action, loss.evidence, extra=fields
         )
+
+
+def check_was_not_ended(plan: Plan, outcome: OutcomeEvent) -> None:
+    """Raises Conflict if an adoption has ended the plan since it was prepared: its rows are not
+    in the table."""
+    if outcome.was_ended(plan.kind):
+        raise plan_ended_error(plan.id, "after it was prepared, as its files were gone")
 
 
 def check_same_plan(plan: Plan, outcome: OutcomeEvent) -> None:
