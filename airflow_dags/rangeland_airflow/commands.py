@@ -192,11 +192,20 @@ def reached_text(answer: Answer) -> str:
     partitions: list[Answer] = answer.get("partitions", [])
     waiting = [p for p in partitions if p["state"] == "waiting"]
     if waiting:
-        named = ", ".join(f"{_name(p)} ends at {p['end']}" for p in waiting[:5])
+        named = ", ".join(map(_waiting_text, waiting[:5]))
         more = f" and {len(waiting) - 5} more" if len(waiting) > 5 else ""
         return f"{len(waiting)} of {len(partitions)} partitions not there yet: {named}{more}"
+    if silent := answer.get("unanswered_brokers"):
+        named = ", ".join(f"broker {name} did not: {why}" for name, why in silent.items())
+        return f"not all brokers answered: {named}"
     idle = sum(1 for p in partitions if p["state"] == "idle")
     return f"reached in {len(partitions)} partitions" + (f", {idle} of them idle" if idle else "")
+
+
+def _waiting_text(row: Answer) -> str:
+    if why := row.get("why"):
+        return f"{_name(row)} cannot be asked: {why}"
+    return f"{_name(row)} ends at {row['end']}"
 
 
 def result_text(answer: Answer) -> str:

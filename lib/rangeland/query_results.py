@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
@@ -276,15 +277,18 @@ class ReachResult(JsonResult):
     """The result of ``reached``. ``asked_at_ms`` is the local time just before asking, since
     brokers do not report theirs."""
 
-    VIEW = "job is_reached=reached asked_at_ms partitions"
+    VIEW = "job is_reached=reached asked_at_ms partitions unanswered_brokers?"
 
     job: str
     asked_at_ms: int
     partitions: tuple[PartitionReach, ...]
+    unanswered_brokers: Mapping[str, str] = field(default_factory=dict)
+    """The brokers that may have partitions to wait for and did not list them, and why."""
 
     @property
     def is_reached(self) -> bool:
-        return all(p.state != "waiting" for p in self.partitions)
+        is_waited_for = any(p.state == "waiting" for p in self.partitions)
+        return not is_waited_for and not self.unanswered_brokers
 
     @property
     def exit_code(self) -> int:

@@ -36,7 +36,7 @@ RESULT_JSON = RecordCodec(
         DecidedLoss: "*partition from_offset until_offset width=count kind=verdict action cause "
         "evidence",
         Plan: "application sequence hash job",
-        PartitionReach: "*partition state end_offset=end offset=until_offset",
+        PartitionReach: "*partition state end_offset=end offset=until_offset why?",
         QuarantinedBatch: "*range application sequence size_bytes=bytes leader reason",
         GroupMember: "member_id=member client_id=client host is_ours partitions",
     },
@@ -45,6 +45,7 @@ RESULT_JSON = RecordCodec(
         "why": _OR_NULL,
         "seconds": _written(lambda seconds: round(seconds, 3)),
         "open_transaction": AS_IT_IS,
+        "unanswered_brokers": AS_IT_IS,
     },
     blanks=[""],
 )

@@ -202,6 +202,8 @@ def test_many_tables_have_a_result_an_event_and_a_failure_each() -> None:
 
 WAITING = {"topic": "orders", "partition": 0, "broker": None, "state": "waiting", "end": 7}
 IDLE = {**WAITING, "partition": 1, "state": "idle"}
+UNASKED = {**WAITING, "partition": 2, "end": None, "why": "no leader"}
+SILENT = {"unanswered_brokers": {"b": "refused"}}
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,8 @@ IDLE = {**WAITING, "partition": 1, "state": "idle"}
     [
         (0, {"reached": True, "partitions": [IDLE]}, "reached", "1 of them idle"),
         (75, {"reached": False, "partitions": [WAITING, IDLE]}, "waiting", "orders/0 ends at 7"),
+        (75, {"reached": False, "partitions": [UNASKED]}, "waiting", "/2 cannot be asked: no l"),
+        (75, {"reached": False, "partitions": [IDLE], **SILENT}, "waiting", "r b did not: refused"),
         (75, {"error": "Unreachable", "message": "no broker"}, "waiting", "no broker"),
         (78, {"error": "JobFileError", "message": "there is no topic"}, "failed", "no topic"),
         (64, {"error": "UsageError", "message": "nothing to wait for"}, "failed", "wait for"),

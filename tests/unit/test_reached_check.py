@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,16 @@ from rangeland.cli import command_line
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.job.value_parsers import parse_bounds
-from rangeland.model import Address, Leader, LogState, OffsetLookups, Partition, Survey
-from rangeland.planning.log_reach import can_be_awaited, reach, times_awaited
+from rangeland.model import (
+    AbsentPartitions,
+    Address,
+    Leader,
+    LogState,
+    OffsetLookups,
+    Partition,
+    Survey,
+)
+from rangeland.planning.log_reach import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress_events import NoProgress
 from rangeland.queries import reached_check
 
@@ -131,6 +140,48 @@ def test_a_listed_partition_that_is_not_there_is_a_mistake() -> None:
         states({"orders": {"7": 40}}, survey({P0: 1}, {}))
 
 
+# --- what could not be asked --------------------------------------------------------------
+
+
+def without(seen: Survey, **absent: Any) -> Survey:
+    return replace(seen, absent=AbsentPartitions(**absent))
+
+
+NO_LEADER = {P1: "it has no leader"}
+SILENT = {"b": "refused"}
+
+
+@pytest.mark.parametrize("until", [AT_T, {"orders": {"0": 9, "1": 4}}])
+def test_a_partition_that_could_not_be_asked_is_waited_for(until: object) -> None:
+    seen = without(survey({P0: 9}, {P0: 8}), unreachable=NO_LEADER)
+    reached, waiting = reach(parse_bounds(until), seen, T + 10**9, 0)
+    assert reached.state == "reached"
+    assert waiting == PartitionReach(P1, "waiting", None, None, "it has no leader")
+
+
+def test_a_partition_without_a_bound_need_not_be_asked() -> None:
+    seen = without(survey({P0: 9}, {}), unreachable=NO_LEADER)
+    assert states({"orders": {"0": 9}}, seen) == ["reached"]
+
+
+def test_a_partition_of_a_silent_broker_is_waited_for_if_it_is_listed() -> None:
+    on_a, on_b = Partition("orders", 0, "a"), Partition("orders", 0, "b")
+    answered = frozenset({"a"})
+    seen = without(survey({on_a: 9}, {}), answered_brokers=answered, unanswered_brokers=SILENT)
+    (found,) = reach(parse_bounds({"orders": {"b-0": 9}}), seen, T)
+    assert (found.partition, found.state, found.why) == (on_b, "waiting", "broker b: refused")
+    for number in ("0", "1"):  # on any broker
+        names = {p.partition: p.why for p in reach(parse_bounds({"orders": {number: 9}}), seen, T)}
+        assert names[Partition("orders", int(number))] == "broker b: refused"
+
+
+def test_a_listed_partition_that_is_nowhere_is_a_mistake_during_an_election() -> None:
+    seen = without(survey({P0: 1}, {}), unreachable=NO_LEADER)
+    with pytest.raises(JobFileError, match="orders/7, which does not exist") as caught:
+        states({"orders": {"7": 40}}, seen)
+    assert "topic orders has partitions 0, 1" in caught.value.why
+
+
 def test_only_times_and_offsets_can_be_awaited() -> None:
     assert can_be_awaited(parse_bounds({"orders": {"0": 3, "1": AT_T}}))
     for word in ("latest", "earliest", "group:g", {"orders": {"0": "latest"}}):
@@ -179,6 +230,61 @@ def test_the_exit_code_says_whether_to_ask_again(
     assert len(asked) == 1
     assert command_line.main(["reached", str(job), "--until", AT_T]) == code
     assert "orders/0" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("until", "absent", "named", "text"),
+    [
+        (AT_T, {"unreachable": NO_LEADER}, {}, "orders/1: it has no leader"),
+        ('{"orders": {"1": 4}}', {"unreachable": NO_LEADER}, {}, "orders/1: it has no leader"),
+        (AT_T, {"unanswered_brokers": SILENT}, SILENT, "broker b: refused"),
+    ],
+)
+def test_what_a_policy_holds_is_not_reached_and_is_named(
+    until: str,
+    absent: Any,
+    named: object,
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    seen = without(survey({P0: 9}, {P0: 8}), **absent)
+    monkeypatch.setattr(reached_check, "survey_of", lambda *_: seen)
+    job = tmp_path / "orders.yaml"
+    job.write_text(YAML + "policy: {unreachable: hold}\n")
+    assert command_line.main(["reached", str(job), "--until", until, "--json"]) == 75
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["reached"] is False
+    assert answer.get("unanswered_brokers", {}) == named
+    ends = [(p["partition"], p["state"], p["end"]) for p in answer["partitions"]]
+    assert ((1, "waiting", None) in ends) is (not named)
+    assert command_line.main(["reached", str(job), "--until", until]) == 75
+    assert text in capfd.readouterr().out
+
+
+def test_a_silent_broker_without_wanted_partitions_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_a = Partition("orders", 0, "a")
+    seen = without(survey({on_a: 9}, {on_a: 8}), unanswered_brokers=SILENT)
+    monkeypatch.setattr(reached_check, "survey_of", lambda *_: seen)
+    job = tmp_path / "orders.yaml"
+    only = "topics: [orders], dialect: rocketmq, partitions: {orders: [a-0]}}"
+    job.write_text(YAML.replace("topics: [orders]}", only))
+    assert command_line.main(["reached", str(job), "--until", AT_T]) == 0
+
+
+def test_a_silent_partition_that_cannot_be_asked_for_open_transactions_is_not_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = survey({P0: 9, P1: 9}, {P0: None, P1: 8})
+    surveys = [committed, without(survey({P1: 9}, {}), unreachable={P0: "it has no leader"})]
+    monkeypatch.setattr(reached_check, "survey_of", lambda *_: surveys.pop(0))
+    job = tmp_path / "orders.yaml"
+    job.write_text(YAML)
+    command = ["reached", str(job), "--until", AT_T, "--idle-after", "600"]
+    assert command_line.main(command) == 75
 
 
 @pytest.mark.parametrize(("dialect", "code"), [("rocketmq", 0), ("kafka", 75)])

@@ -214,7 +214,8 @@ def reached(
 
     For schedulers that wait for an interval to be complete. Checks once, without Spark.
     An offset is reached when the log ends there or later; a time, when each partition
-    has a record at or after it.
+    has a record at or after it. A partition that cannot be asked is not reached, even if
+    policy.unreachable holds it; the result says why.
 
     \b
     Examples:

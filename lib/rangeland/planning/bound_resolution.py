@@ -348,11 +348,12 @@ def check_partitions_are_known(
     side: Bounds, survey: Survey, name: str, do: str, missing: Set[Partition] = frozenset()
 ) -> None:
     """Raises JobFileError for a listed partition that is neither in the survey nor ``missing``."""
-    names = named_in({*survey.logs, *missing})
+    existing = {*survey.logs, *survey.absent.unreachable}
+    names = named_in({*existing, *missing})
     for partition in side.listed:
         if partition in names:
             continue
-        of_topic = [p for p in sorted(survey.logs) if p.topic == partition.topic]
+        of_topic = [p for p in sorted(existing) if p.topic == partition.topic]
         numbers = ", ".join(str(p).rpartition("/")[2] for p in of_topic)
         raise JobFileError(
             f"{name} names {partition}, which does not exist",

@@ -9,6 +9,9 @@ called ``idle``, not ``reached``. Brokers that only know when segments were writ
 a later segment, if they report where segments begin; otherwise a caller can only wait for it to
 count as idle.
 
+A partition that a survey could not ask is waited for, even where a policy lets runs go on without
+it: nothing is known of its log.
+
 None of this proves that nothing older will come: producers may write any timestamp.
 """
 
@@ -18,7 +21,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from rangeland.model import AtOffset, AtTime, Bounds, LogState, Partition, Survey
+from rangeland.model import (
+    AbsentPartitions,
+    AtOffset,
+    AtTime,
+    Bounds,
+    LogState,
+    Partition,
+    Survey,
+)
 from rangeland.planning.bound_resolution import check_partitions_are_known
 
 ReachState = Literal["reached", "idle", "waiting"]
@@ -27,12 +38,14 @@ ReachState = Literal["reached", "idle", "waiting"]
 @dataclass(frozen=True, slots=True)
 class PartitionReach:
     """The progress of one partition towards a bound. ``offset`` is where a range that ends at the
-    bound would end now; None while that may still change."""
+    bound would end now; None while that may still change. ``end_offset`` is None if the partition
+    could not be asked, and ``why`` then says why not."""
 
     partition: Partition
     state: ReachState
-    end_offset: int
+    end_offset: int | None
     offset: int | None
+    why: str = ""
 
 
 def times_awaited(until: Bounds) -> tuple[int, ...]:
@@ -55,15 +68,17 @@ def reach(
     *,
     has_transactions: bool = True,
 ) -> tuple[PartitionReach, ...]:
-    """One entry per partition that ``until`` names, sorted.
+    """One entry per partition that ``until`` names, sorted; for a number that is listed without a
+    broker also one without it, if there are brokers that did not list theirs.
 
     ``idle_after_ms`` after a time, on the clock that ``now_ms`` was read from before the
     survey, a partition without a record that late counts as idle; None waits for the record.
     Partitions in ``unsettled`` are not idle: they have records of an open transaction. Without
     ``has_transactions``, a broker that answers the end of its log has no record that late. Raises
     JobFileError for a listed partition that does not exist."""
-    check_partitions_are_known(until, survey, "--until", "correct --until")
-    return tuple(
+    unasked = _unasked_partitions(until, survey)
+    check_partitions_are_known(until, survey, "--until", "correct --until", unasked.keys())
+    asked = [
         _reach_one(
             bound,
             survey,
@@ -74,7 +89,29 @@ def reach(
         )
         for partition in sorted(survey.logs)
         if isinstance(bound := until.of(partition), AtTime | AtOffset)
-    )
+    ]
+    waiting = [PartitionReach(p, "waiting", None, None, why) for p, why in unasked.items()]
+    return tuple(sorted([*asked, *waiting], key=lambda one: one.partition))
+
+
+def _unasked_partitions(until: Bounds, survey: Survey) -> dict[Partition, str]:
+    """The partitions that ``until`` names and the survey could not ask, and why."""
+    return {
+        partition: why
+        for partition in {*survey.absent.unreachable, *until.listed}
+        if partition not in survey.logs
+        and until.of(partition) is not None
+        and (why := _why_unasked(partition, survey.absent))
+    }
+
+
+def _why_unasked(partition: Partition, absent: AbsentPartitions) -> str | None:
+    why = absent.why_unreachable(partition)
+    if why is None and partition.broker == "":
+        # Listed without a broker, it is also a partition of each broker that did not answer.
+        silent = absent.unanswered_brokers
+        return "; ".join(f"broker {name}: {reason}" for name, reason in silent.items()) or None
+    return why
 
 
 def _reach_one(

@@ -23,6 +23,7 @@ from rangeland.planning.log_reach import can_be_awaited, reach, times_awaited
 from rangeland.progress_events import Progress
 from rangeland.query_results import ReachResult
 from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.wanted_partitions import silent_brokers
 
 
 def query_reach(
@@ -54,16 +55,19 @@ def query_reach(
     if any(p.state == "idle" for p in partitions) and source.isolation is Isolation.READ_COMMITTED:
         open_partitions = _with_open_transactions(job, request, survey)
         partitions = reach_now(open_partitions)
-    return ReachResult(job.name, asked_at_ms, partitions)
+    silent = silent_brokers(survey.absent.unanswered_brokers, request)
+    # The partitions that are listed are named one by one, also those of these brokers.
+    return ReachResult(job.name, asked_at_ms, partitions, {} if until.only_listed else silent)
 
 
 def _with_open_transactions(job: Job, request: SurveyRequest, survey: Survey) -> set[Partition]:
-    """Partitions with records of an open transaction, which brokers do not report, with their
-    times, when asked for committed records."""
+    """Partitions that may have records of an open transaction, which brokers do not report, with
+    their times, when asked for committed records. One that cannot be asked now may have some."""
     uncommitted = replace(look_up_cluster(job), isolation=Isolation.READ_UNCOMMITTED)
     everything = survey_of(job, replace(request, times_ms=()), uncommitted)
     return {
         partition
-        for partition, log in everything.logs.items()
-        if partition not in survey.logs or log.end_offset > survey.logs[partition].end_offset
+        for partition, log in survey.logs.items()
+        if partition not in everything.logs
+        or everything.logs[partition].end_offset > log.end_offset
     }

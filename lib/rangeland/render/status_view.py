@@ -151,17 +151,23 @@ def render_check(check: CheckResult) -> RenderableType:
 
 
 def render_reach(result: ReachResult) -> RenderableType:
-    """Draws the end of each log and of the range; logs that have not reached it come first."""
+    """Draws the end of each log and of the range, and names what could not be asked."""
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
     words, style = f"reached in {count_noun(len(result.partitions), 'partition')}", "bold green"
     if waiting:
         words, style = f"not reached yet in {count_noun(waiting, 'partition')}", "yellow"
+    elif not result.is_reached:
+        silent = count_noun(len(result.unanswered_brokers), "broker")
+        words, style = f"unknown for the partitions of {silent}", "yellow"
     table = table_of("partition", "state", ">end", ">until")
     shown, hidden = biggest(result.partitions, lambda p: p.state == "waiting")
     for p in shown:
         style = "yellow" if p.state == "waiting" else "green"
-        ends = [number(p.end_offset), number_or_dash(p.offset)]
+        ends = [number_or_dash(p.end_offset), number_or_dash(p.offset)]
         table.add_row(shorten_name(p.partition), Text(p.state, style), *ends)
     if hidden:
         table.add_row(rest_name(hidden), "", "", "")
-    return Group(title_of(result.job, words, style), Text(), table)
+    unasked = [f"{p.partition}: {p.why}" for p in result.partitions if p.why]
+    unasked += [f"broker {name}: {why}" for name, why in result.unanswered_brokers.items()]
+    lines = list_lines("could not be asked", unasked, "yellow")
+    return Group(title_of(result.job, words, style), Text(), table, *lines)

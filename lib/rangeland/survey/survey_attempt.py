@@ -158,7 +158,7 @@ class SurveyAttempt:
                 view = self._view()
                 partitions = self._select(view)
                 leaderless = partitions.leaderless
-                what = why_incomplete(leaderless, silent_brokers(view, self.request))
+                what = why_incomplete(leaderless, silent_brokers(view.unreachable, self.request))
                 total = len(partitions.leaders) + len(leaderless)
                 if what is None or self._may_go_on_without(leaderless, total):
                     self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))

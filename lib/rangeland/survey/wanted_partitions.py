@@ -245,13 +245,13 @@ def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> AbsentPar
     )
 
 
-def silent_brokers(view: ClusterView, request: SurveyRequest) -> Mapping[str, str]:
-    """The brokers that do not answer, except those whose partitions are not wanted."""
+def silent_brokers(unanswered: Mapping[str, str], request: SurveyRequest) -> Mapping[str, str]:
+    """The ``unanswered`` brokers without those whose partitions are not wanted."""
     listed = [request.partitions.get(topic) for topic in request.topics]
     if not listed or not all(only and all(isinstance(w, str) for w in only) for only in listed):
-        return view.unreachable
+        return unanswered
     brokers = {str(name).rpartition("-")[0] for only in listed for name in only or ()}
-    return {name: why for name, why in view.unreachable.items() if name in brokers}
+    return {name: why for name, why in unanswered.items() if name in brokers}
 
 
 def why_incomplete(leaderless: Mapping[Partition, str], silent: Mapping[str, str]) -> str | None:
