@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,11 +12,12 @@ import pytest
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.model import Address, AtTime, Earliest, Isolation, Leader, Partition
+from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey import time_confirmation
 from rangeland.survey.record_times import FirstRecord, RecordTime
 from rangeland.survey.time_confirmation import (
     CONTRADICTION,
+    EVERYTHING,
     UNREAD,
     DeniedLog,
     contradicted_denials,
@@ -49,8 +51,12 @@ def test_a_range_begins_at_a_first_record_that_is_late_enough() -> None:
 
 @pytest.mark.parametrize(
     ("denied", "times"),
-    [(log(), {10: 0, 15: TIME}), (log(latest=9), {10: 0})],
-    ids=["late", "deleted"],
+    [
+        (log(), {10: 0, 15: TIME}),
+        (log(latest=9), {10: 0}),
+        (log(latest=20), {10: 0}),
+    ],
+    ids=["late", "deleted", "in an open transaction"],
 )
 def test_a_latest_record_that_contradicts_is_asked_about_again(
     denied: DeniedLog, times: Mapping[int, int | None]
@@ -66,10 +72,9 @@ def test_a_latest_record_that_contradicts_is_asked_about_again(
         (log(), {10: 0, 15: TIME - 1}),
         (log(), {10: 0, 15: None}),
         (log(latest=10), {10: 0}),
-        (log(latest=20), {10: 0}),
         (log(latest=None), {10: 0}),
     ],
-    ids=["empty log", "early", "no time", "the first one", "beyond the end", "unknown"],
+    ids=["empty log", "early", "no time", "the first one", "without timestamps"],
 )
 def test_other_denials_are_believed(denied: DeniedLog, times: Mapping[int, int | None]) -> None:
     assert judged(denied, times) is None
@@ -103,6 +108,8 @@ def confirm(
     asked = list[set[Partition]]()
 
     def ends(_: object, __: object, leaders: Mapping[Partition, Leader], *when: object) -> object:
+        if isinstance(when[0], AtTime):
+            return {p: OffsetResult(ErrorMeaning.OK, "", None) for p in leaders}
         asked.append(set(leaders))
         offset = 10 if when[0] == Earliest() else 20
         ok = OffsetResult(ErrorMeaning.OK, "", offset)
@@ -166,3 +173,123 @@ def test_a_denial_that_could_not_be_checked_is_not_believed(
 def test_a_log_without_timestamps_cannot_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     unsupported = OffsetResult(ErrorMeaning.UNSUPPORTED, "UNSUPPORTED_FOR_MESSAGE_FORMAT", None)
     assert confirm(monkeypatch, {Partition("t", 0): unsupported}, {}, partitions=1) == ({}, [])
+
+
+# --- what an isolation level hides ----------------------------------------------------------
+
+
+@dataclass
+class Broker:
+    """The leader of a log of which it finds no record by time, as if the first segment that may
+    have one had none left. ``times``: of its records, by offset. It is a dialect and the
+    connections at once."""
+
+    times: dict[int, int]
+    stable: int
+    watermark: int
+    finds: bool = False
+    """The search by time works after all."""
+    epoch: int | None = 3
+    replicates: bool = False
+    """What is not replicated yet will be once the latest record has been asked for twice."""
+    asked: list[tuple[object, Isolation]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.dialect = self
+        self.settings = SimpleNamespace(isolation=Isolation.READ_COMMITTED)
+        self.end = max(self.times) + 1
+
+    def call_all(self, address: Address, requests: list[object]) -> list[object]:
+        return [self._answer(*request) for request in requests]  # type: ignore[misc]
+
+    def offsets_requests(self, leaders: object, when: object, isolation: Isolation) -> list[object]:
+        return [(when, isolation)]
+
+    def latest_timestamps_requests(self, leaders: object, isolation: Isolation) -> list[object]:
+        return [("latest", isolation)]
+
+    def read_offsets(self, responses: list[OffsetResult]) -> dict[Partition, OffsetResult]:
+        return {Partition("t", 0): responses[0]}
+
+    def epochs_requests(self, leaders: object, epochs: dict[Partition, int]) -> list[object]:
+        assert list(epochs.values()) == [self.epoch]
+        return [("epoch", EVERYTHING)]
+
+    def read_epochs(self, responses: list[OffsetResult]) -> dict[Partition, int | None]:
+        return {Partition("t", 0): responses[0].offset}
+
+    def _answer(self, what: object, isolation: Isolation) -> OffsetResult:
+        self.asked.append((what, isolation))
+        if what == "epoch":
+            return OffsetResult(ErrorMeaning.OK, "", self.end)
+        end = self.stable if isolation is Isolation.READ_COMMITTED else self.watermark
+        if what == Earliest():
+            return OffsetResult(ErrorMeaning.OK, "", min(self.times))
+        if what == Latest():
+            return OffsetResult(ErrorMeaning.OK, "", end)
+        found = max(self.times, key=lambda offset: (self.times[offset], -offset))
+        if isinstance(what, AtTime):
+            late = [x for x in self.times if self.times[x] >= what.time_ms and self.finds]
+            found = min(late, default=end)
+        elif self.replicates and len(self.asked) > 2:
+            end = self.watermark = self.end
+        if found >= end or self.times[found] < 0:
+            return OffsetResult(ErrorMeaning.OK, "", None)
+        return OffsetResult(ErrorMeaning.OK, "", found, time_ms=self.times[found])
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> OffsetResult | None:
+    """The result instead of the denial, for committed records; None if that is believed."""
+
+    def read(_: object, records: Mapping[Partition, FirstRecord]) -> object:
+        assert all(record.until_offset <= broker.stable for record in records.values())
+        times = {p: broker.times.get(record.from_offset) for p, record in records.items()}
+        return {p: None if t is None else RecordTime(t) for p, t in times.items()}
+
+    monkeypatch.setattr(time_confirmation, "confirmed_times", read)
+    p = Partition("t", 0)
+    denied = {p: Leader(B1, epoch=broker.epoch)}
+    pool = cast(ConnectionPool, broker)
+    return contradicted_denials(pool, B1, denied, AtTime(TIME), Isolation.READ_COMMITTED).get(p)
+
+
+def test_the_latest_record_is_asked_for_among_all_up_to_the_high_watermark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker({10: 0, 19: TIME - 2, 22: TIME - 1}, stable=20, watermark=23)
+    assert checked(monkeypatch, broker) is None
+    assert broker.asked == [("latest", Isolation.READ_UNCOMMITTED)]
+
+
+def test_a_latest_record_in_an_open_transaction_does_not_hide_an_earlier_late_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker({10: 0, 15: TIME, 19: 0, 22: TIME + 1}, stable=20, watermark=23)
+    again = OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} 22", None)
+    assert checked(monkeypatch, broker) == again
+
+
+def test_a_late_record_in_an_open_transaction_is_at_its_own_offset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker({10: 0, 21: TIME, 22: TIME + 1}, stable=20, watermark=23, finds=True)
+    assert checked(monkeypatch, broker) == OffsetResult(ErrorMeaning.OK, "", 21, time_ms=TIME)
+
+
+@pytest.mark.parametrize("replicates", [True, False])
+def test_a_latest_record_that_is_not_replicated_yet_is_asked_about_again(
+    replicates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {10: 0, 15: TIME, 22: TIME + 1}
+    broker = Broker(times, stable=20, watermark=20, replicates=replicates)
+    found = checked(monkeypatch, broker)
+    assert found is not None
+    assert (found.meaning, found == UNREAD) == (ErrorMeaning.RETRY, not replicates)
+
+
+@pytest.mark.parametrize("epoch", [3, None])
+def test_a_log_without_timestamps_has_no_latest_record_and_hides_none(
+    epoch: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker({10: -1, 22: -1}, stable=20, watermark=23, epoch=epoch)
+    assert checked(monkeypatch, broker) is None

@@ -17,7 +17,7 @@ from rangeland.dialects.dialect import Dialect
 from rangeland.dialects.fetch_values import FetchedPartition, FetchedRecords, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangelandError
-from rangeland.model import Earliest, LogState, Partition
+from rangeland.model import Earliest, Leader, LogState, Partition
 from rangeland.survey.batch_fetch import sample_batches
 from rangeland.survey.broker_requests import ask_offsets, by_address, leaders_of
 
@@ -70,20 +70,30 @@ def epoch_ends(
     """The offsets at which the records of these epochs end, for partitions whose leader has changed
     since; and the partitions whose leader has to be asked again."""
     grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
-    reported = _ask_ends(brokers, grown, epochs)
+    reported = _ask_ends(brokers, leaders_of(grown), epochs)
     ends = {p: end for p, end in reported.items() if end is not None}
     unanswered = [p for p in grown if p not in reported]
     unknown = {p: grown[p] for p in reported if grown[p].epoch_is_read and p not in ends}
     return ends | _ends_before_all(brokers, unknown, epochs), unanswered
 
 
+def log_ends(
+    brokers: ConnectionPool, leaders: Mapping[Partition, Leader]
+) -> dict[Partition, int | None]:
+    """The ends of the leaders' logs, with what is not replicated yet: there the present epoch ends.
+    None where the broker cannot say. Partitions whose leader does not answer are left out."""
+    epochs = {p: leader.epoch for p, leader in leaders.items() if leader.epoch is not None}
+    reported = _ask_ends(brokers, {p: leaders[p] for p in epochs}, epochs)
+    return {p: None for p in leaders if p not in epochs} | reported
+
+
 def _ask_ends(
-    brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
+    brokers: ConnectionPool, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int | None]:
     """The ends of the epochs; None where the broker does not know. Partitions whose leader does not
     answer are left out."""
     reported: dict[Partition, int | None] = {}
-    for address, group in by_address(leaders_of(logs)).items():
+    for address, group in by_address(leaders).items():
         try:
             requests = brokers.dialect.epochs_requests(group, {p: epochs[p] for p in group})
             responses = brokers.call_all(address, requests)

@@ -9,6 +9,17 @@ and leave out all that the log has.
 
 So the broker is believed only if what was read agrees with it. If a response that could contradict
 it is missing, or a record cannot be read, the broker is asked again.
+
+What is asked is the record with the latest timestamp (``MAX_TIMESTAMP``, Kafka 3.0 and newer). A
+broker finds it among all records on its disks, and only then applies the isolation level: if it is
+at or after the last stable offset (read_committed) or the high watermark (read_uncommitted), the
+response is that of a log without records, and not the latest record before (Kafka 3.0 to 4.0,
+``Partition.fetchOffsetForTimestamp``, since 4.0 ``ReplicaManager.fetchOffset``). The search by time
+hides its result in the same way. So both are asked read_uncommitted, whatever the job reads: an
+open transaction then hides nothing. A record that is not replicated yet still does, which shows by
+a leader's log that goes on after its high watermark: the broker is then asked again. A log without
+timestamps, or all of whose records are in remote storage, has no latest one either, and is judged
+without it.
 """
 
 from __future__ import annotations
@@ -21,6 +32,7 @@ from rangeland.dialects.cluster_values import OffsetResult
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.survey.broker_requests import ask_offsets
+from rangeland.survey.epoch_ends import log_ends
 from rangeland.survey.record_times import FirstRecord, RecordTime, confirmed_times
 
 UNREAD = OffsetResult(
@@ -29,6 +41,7 @@ UNREAD = OffsetResult(
     None,
 )
 """The result where the records or responses that could contradict the broker were not read."""
+EVERYTHING = Isolation.READ_UNCOMMITTED
 CONTRADICTION = (
     "that it has no record at or after that time, although its latest record is at offset"
 )
@@ -51,7 +64,8 @@ def judge_denial(
 ) -> OffsetResult | FirstRecord | None:
     """A better result, None if the broker is believed, or the record whose time must be known
     first. The range begins at the log's first record if that is late enough. If the latest record
-    is late enough, or deleted, the broker must be asked again, unless the log has no record at all.
+    is late enough, or deleted, or in an open transaction, where the broker finds none by time, it
+    must be asked again, unless the log has no record at all.
     ``times``: the known times by offset, None where there is no record."""
 
     def is_late(offset: int) -> bool:
@@ -69,12 +83,13 @@ def judge_denial(
         return None
     if is_late(start):
         return OffsetResult(ErrorMeaning.OK, "", start)
-    if latest is None or latest >= log.end_offset:
+    if latest is None:
         return None
-    if latest >= start and latest not in times:
-        return FirstRecord(log.leader, latest, latest + 1)
-    if latest >= start and not is_late(latest):
-        return None
+    if start <= latest < log.end_offset:
+        if latest not in times:
+            return FirstRecord(log.leader, latest, latest + 1)
+        if not is_late(latest):
+            return None
     return OffsetResult(ErrorMeaning.RETRY, f"{CONTRADICTION} {latest}", None)
 
 
@@ -98,14 +113,9 @@ def contradicted_denials(
 ) -> dict[Partition, OffsetResult]:
     """Other results for the logs that have a record at or after the time, and for those where that
     could not be checked now. ``denied``: logs in which the broker at ``address``, their leader,
-    finds none. One request, if their latest timestamps agree with it."""
-    if not denied:
-        return {}
-    requests = brokers.dialect.latest_timestamps_requests(denied, isolation)
-    if not requests:
-        return {}
-    reported = brokers.dialect.read_offsets(brokers.call_all(address, requests))
-    latest = {p: reported.get(p, UNREAD) for p in denied}
+    finds none with this ``isolation``. A record in an open transaction is after the end of its log.
+    One request, if their latest timestamps agree with it."""
+    latest = _latest_timestamps(brokers, address, denied)
     # A broker that does not support the request for a log cannot be checked.
     others = {
         p: x
@@ -119,6 +129,12 @@ def contradicted_denials(
     }
     if not doubted:
         return others
+    anywhere = ask_offsets(brokers, address, doubted, when, EVERYTHING)
+    still_denied = denied_logs(doubted, anywhere)
+    others |= {p: anywhere.get(p, UNREAD) for p in doubted.keys() - still_denied.keys()}
+    doubted = still_denied
+    if not doubted:
+        return others
     starts = ask_offsets(brokers, address, doubted, Earliest(), isolation)
     ends = ask_offsets(brokers, address, doubted, Latest(), isolation)
     logs: dict[Partition, DeniedLog] = {}
@@ -129,6 +145,37 @@ def contradicted_denials(
         else:
             logs[p] = DeniedLog(when.time_ms, leader, start.offset, end.offset, latest[p].offset)
     return others | _judge(brokers, logs)
+
+
+def _latest_timestamps(
+    brokers: ConnectionPool, address: Address, leaders: Mapping[Partition, Leader]
+) -> dict[Partition, OffsetResult]:
+    """The records with the latest timestamps: without an offset only for logs that have none, not
+    for those that hide it. Empty where the brokers' own search by time is exact."""
+    latest = _ask_latest(brokers, address, leaders)
+    unseen = denied_logs(leaders, latest)
+    if not unseen:
+        return latest
+    # No record was hidden if the log ends, after the request, at its high watermark before it.
+    watermarks = ask_offsets(brokers, address, unseen, Latest(), EVERYTHING)
+    latest |= _ask_latest(brokers, address, unseen)
+    ends = log_ends(brokers, unseen)
+    for p in denied_logs(unseen, latest):
+        watermark, end = watermarks.get(p, UNREAD).offset, ends.get(p)
+        may_hide = end is not None and (watermark is None or end > watermark)
+        if p not in ends or may_hide:
+            latest[p] = UNREAD
+    return latest
+
+
+def _ask_latest(
+    brokers: ConnectionPool, address: Address, leaders: Mapping[Partition, Leader]
+) -> dict[Partition, OffsetResult]:
+    requests = brokers.dialect.latest_timestamps_requests(leaders, EVERYTHING) if leaders else []
+    if not requests:
+        return {}
+    reported = brokers.dialect.read_offsets(brokers.call_all(address, requests))
+    return {p: reported.get(p, UNREAD) for p in leaders}
 
 
 def _judge(
