@@ -15,6 +15,7 @@ from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import NoJobsProgress, fleet_of, run_all
 from rangeland.fleet.topic_jobs import load_files
 from rangeland.job.command_line_overrides import load_job
+from rangeland.planning.plan_kind import PlanKind
 from rangeland.results import RunResult
 from tests.simulation.happenings import Scenario
 from tests.simulation.history import History
@@ -70,20 +71,22 @@ class ManyTables:
         self.cluster.down[NOBODY] = NEVER_MS
         self.cluster.topics[name].logs[0].leader = NOBODY
 
-    def run(self, *settings: str, faults: Sequence[Fault] = ()) -> FleetResult[RunResult]:
+    def run(
+        self, *settings: str, faults: Sequence[Fault] = (), kind: PlanKind = PlanKind.RUN
+    ) -> FleetResult[RunResult]:
         driver = Process("driver", faults=list(faults))
-        (found,) = self._world.run([(driver, lambda: self._run(settings))])
+        (found,) = self._world.run([(driver, lambda: self._run(settings, kind))])
         assert isinstance(found, FleetResult), found
         return found
 
-    def _run(self, settings: tuple[str, ...]) -> FleetResult[RunResult]:
+    def _run(self, settings: tuple[str, ...], kind: PlanKind) -> FleetResult[RunResult]:
         history = self._history
         spark: Any = SimulatedSpark(history.world, history.tables, history.store, is_local=True)
         files, failed = load_files(
             [self.path], lambda path: load_job(path, settings), asks_cluster=True
         )
         fleet = fleet_of(files, failed, spark, NoJobsProgress())
-        return run_all(fleet, spark, NoJobsProgress(), parallel=1)
+        return run_all(fleet, spark, NoJobsProgress(), parallel=1, kind=kind)
 
 
 @pytest.fixture
@@ -124,6 +127,22 @@ def test_topics_of_a_pattern_that_are_all_gone_follow_the_policy(
     assert ends(found) == [("etl-a", 66)]
     assert "vanished" in str(found.jobs[0].error)
     assert ends(tables.run("policy.vanished=skip")) == [("etl-a", 0)]
+
+
+@pytest.mark.parametrize("kind", [PlanKind.BACKFILL, PlanKind.REPLACE, PlanKind.RUN])
+def test_a_topic_that_only_backfills_have_landed_and_that_is_gone_follows_the_policy(
+    stage: Stage, tmp_path: Path, kind: PlanKind
+) -> None:
+    tables = ManyTables(stage, tmp_path)
+    tables.create("etl-a")
+    assert ends(tables.run("range.from=earliest", kind=PlanKind.BACKFILL)) == [("etl-a", 0)]
+    tables.delete("etl-a")
+    settings = () if kind is PlanKind.RUN else ("range.from=earliest",)
+    found = tables.run(*settings, kind=kind)
+    assert ends(found) == [("etl-a", 66)]
+    assert "vanished" in str(found.jobs[0].error)
+    assert "asked twice" in str(found.jobs[0].error)
+    assert ends(tables.run(*settings, "policy.vanished=hold", kind=kind)) == [("etl-a", 0)]
 
 
 def test_brokers_that_do_not_know_the_topics_of_a_pattern_yet_are_not_believed(

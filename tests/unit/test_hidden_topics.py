@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -10,12 +11,28 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import ClusterView, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangeLost
+from rangeland.job import Job
+from rangeland.landing.plan_surveys import PlanSurveys
 from rangeland.loss import Action, LossKind
-from rangeland.model import Address, Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
+from rangeland.model import (
+    Address,
+    Bounds,
+    Earliest,
+    FromCheckpoint,
+    Latest,
+    Leader,
+    LogState,
+    Partition,
+    Range,
+    Survey,
+)
 from rangeland.planning.bound_resolution import RangeRequest, resolve
+from rangeland.planning.coverage import coverage_of
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.policy import Policy
+from rangeland.planning.retention_risk import ReadSpeed
+from rangeland.progress_events import NoProgress
 from rangeland.survey import survey_attempt
 from rangeland.survey.cluster_survey import take_survey
 from rangeland.survey.survey_attempt import SurveyAttempt
@@ -52,6 +69,63 @@ def test_a_topic_that_an_old_broker_may_hide_is_never_skipped() -> None:
     (held,) = resolve(asked(Action.HOLD), survey, JobPosition(CHECKPOINT)).held
     assert held.kind is LossKind.VANISHED
     assert "or this client may not see it any more" in held.evidence
+
+
+# --- landed by backfills alone ----------------------------------------------------------------
+
+
+BACKFILLED = coverage_of([Range(GONE, 0, 7)])
+BACKFILL = replace(asked(Action.FAIL), from_bounds=Bounds(Earliest()))
+HERE = Partition("here", 0)
+OTHERS = Survey(0, {HERE: LogState(HERE, Leader(Address("b1", 9092)), 0, 5)})
+
+
+@pytest.mark.parametrize(
+    "position", [JobPosition(covered=BACKFILLED), JobPosition(landed_again=BACKFILLED)]
+)
+@pytest.mark.parametrize("survey", [Survey(0, {}), OTHERS])
+def test_a_topic_that_only_backfills_have_landed_is_not_the_jobs_mistake(
+    survey: Survey, position: JobPosition
+) -> None:
+    with pytest.raises(RangeLost, match=r"gone/0.*vanished"):
+        unless_failing(resolve(BACKFILL, survey, position))
+    holding = replace(BACKFILL, policy=Policy(vanished=Action.HOLD))
+    (held,) = resolve(holding, survey, position).held
+    assert (held.partition, held.kind) == (GONE, LossKind.VANISHED)
+
+
+def test_without_any_topic_of_a_pattern_those_that_were_landed_are_missing() -> None:
+    by_pattern = replace(BACKFILL, topics=(), topic_pattern="g.*")
+    position = JobPosition(covered=BACKFILLED)
+    with pytest.raises(RangeLost, match=r"gone/0.*vanished"):
+        unless_failing(resolve(by_pattern, Survey(0, {}), position))
+    found = unless_failing(resolve(replace(by_pattern, topic_pattern=".*"), OTHERS, position))
+    assert [r.partition for r in found.ranges] == [HERE]
+
+
+@pytest.mark.parametrize(
+    "asked_for",
+    [
+        replace(BACKFILL, topics=("here",)),
+        replace(BACKFILL, topics=("here", "gone"), partitions={"gone": [1]}),
+    ],
+    ids=["its topic", "its partition"],
+)
+def test_what_only_another_job_has_landed_is_not_missing(asked_for: RangeRequest) -> None:
+    found = resolve(asked_for, OTHERS, JobPosition(covered=BACKFILLED))
+    assert (found.failing, len(found.ranges)) == (None, 1)
+
+
+def test_a_plan_is_made_from_a_survey_that_knows_what_backfills_have_landed() -> None:
+    job = Job.parse("job: j\nsource: {servers: [b1:9092], topics: [gone]}\nsink: {table: lake/t}\n")
+    speed, unused = cast(ReadSpeed, None), cast(Any, None)
+    surveys = PlanSurveys(job, unused, NoProgress(), unused, speed)
+    for position in (JobPosition(covered=BACKFILLED), JobPosition(landed_again=BACKFILLED)):
+        request = surveys.request_for_plan(position)
+        assert (request.known, request.landed) == ({"gone"}, {GONE})
+
+
+# --- a survey that starts over ----------------------------------------------------------------
 
 
 def test_a_survey_that_starts_over_believes_the_broker_that_it_asks_then(

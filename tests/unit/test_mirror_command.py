@@ -21,6 +21,7 @@ from rangeland.job_group.mirror_command import check_group_is_empty, group_of, p
 from rangeland.job_group.offset_mirror import MirroredOffsets
 from rangeland.model import Address, Leader, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.job_position import JobPosition
 from rangeland.progress_events import NoProgress
 from rangeland.query_results import (
     GroupStatus,
@@ -168,7 +169,7 @@ def test_the_command_reads_ledger_and_table_again(monkeypatch: pytest.MonkeyPatc
 
     def position(application: str) -> Any:
         marks = {p: LogMark(offset, None) for p, offset in table.read_checkpoint().items()}
-        return SimpleNamespace(topics=("orders",), checkpoint=marks)
+        return JobPosition(marks)
 
     target = SimpleNamespace(
         ledger=SimpleNamespace(refresh=lambda: refreshed.append(True)),

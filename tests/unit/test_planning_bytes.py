@@ -91,8 +91,13 @@ def test_what_backfills_alone_have_landed_of_a_broker_is_missed_if_it_is_down(
     with pytest.raises(Unreachable, match=r"orders") as caught:
         unless_failing(resolve(asked, survey, JobPosition({}, covered)))
     assert str(TWO) in str(caught.value)
-    divided = replace(asked, divided_topics=frozenset({"orders"}))
+    divided = replace(asked, partitions={"orders": ["1-0"]})
     assert unless_failing(resolve(divided, survey, JobPosition({}, covered))).ranges
+    reads_both = replace(asked, partitions={"orders": ["1-0", "2-0"]})
+    with pytest.raises(Unreachable, match=r"orders/2-0"):
+        unless_failing(resolve(reads_both, survey, JobPosition({}, covered)))
+    with pytest.raises(Unreachable, match=r"orders/2-0"):  # a replacement
+        unless_failing(resolve(asked, survey, JobPosition(landed_again=covered)))
     found = unless_failing(resolve(asked, survey, JobPosition({}, other)))
     assert [r.partition for r in found.ranges] == [ONE]
     listed = request(Bounds(AtTime(5), {ONE: AtTime(5)}, only_listed=True), Latest())

@@ -223,6 +223,24 @@ def test_a_topic_that_both_brokers_deny_has_vanished() -> None:
     assert "asked twice" in caught.value.facts["losses"][0]["evidence"]
 
 
+@pytest.mark.parametrize("lasts", [True, False])
+def test_a_topic_that_only_backfills_have_landed_is_asked_for_twice(lasts: bool) -> None:
+    unknown = topics(unknown=True)
+    cluster = Cluster(always(unknown, "topics") if lasts else once(unknown, "topics"))
+    wanted = SurveyRequest(("t",), known=frozenset({"t"}), landed=frozenset({P0}))
+    survey = take_survey(cast(ConnectionPool, cluster), wanted)
+    assert [at for at, what in cluster.asked if what == "topics"] == [B1, B2]
+    assert (set(survey.logs), P0 in survey.confirmed_by) == (set() if lasts else {P0, P1}, lasts)
+
+
+def test_a_topic_of_a_pattern_that_only_backfills_have_landed_may_be_gone() -> None:
+    cluster = Cluster(truthful)
+    other = frozenset({Partition("ta", 0)})
+    wanted = SurveyRequest(topic_pattern="t.*", known=frozenset({"t", "ta"}), landed=other)
+    take_survey(cast(ConnectionPool, cluster), wanted)
+    assert [at for at, what in cluster.asked if what == "topics"] == [B1]
+
+
 def test_a_second_look_that_is_wrong_does_not_make_a_loss_either() -> None:
     """The first is wrong of an end; the second knows one of the partitions only."""
 

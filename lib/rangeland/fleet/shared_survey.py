@@ -182,6 +182,7 @@ def merge_requests(requests: Sequence[SurveyRequest]) -> SurveyRequest:
         known=frozenset(t for w in requests for t in w.known.intersection(w.topics)),
         bounds=_naming_offsets(requests),
         checkpoint={p: mark for x in checkpoints for p, mark in x.items()},
+        landed=frozenset(p for w in requests for p in w.landed if p.topic in w.topics),
         speed=next((w.speed for w in requests if w.speed is not None), None),
     )
 

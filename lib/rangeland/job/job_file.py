@@ -154,7 +154,7 @@ class Job(Section):
             policy=self.policies,
             topic_pattern=self.source.topic_pattern or "",
             topics=self.source.topics,
-            divided_topics=frozenset(self.source.partitions),
+            partitions=self.source.partitions,
         )
 
     @property

@@ -96,8 +96,8 @@ class PlanSurveys:
 
     def request_for_plan(self, position: JobPosition) -> SurveyRequest:
         """What ``new`` asks the cluster for."""
-        request = request_for_range(self._job, position.topics, position.checkpoint)
-        return replace(request, speed=self.speed)
+        request = request_for_range(self._job, position.landed_topics, position.checkpoint)
+        return replace(request, landed=position.landed_partitions, speed=self.speed)
 
     def _request_for_marks(self, marks: Mapping[Partition, LogMark]) -> SurveyRequest:
         request = request_for_topics(self._job, (partition.topic for partition in marks))

@@ -8,14 +8,13 @@ shows whether it is back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rangeland import patterns
 from rangeland.loss import Loss, LossKind
 from rangeland.model import FromCheckpoint, Partition, Survey
-from rangeland.planning.incarnation import LogMark
+from rangeland.planning.listed_partitions import is_read
 
 if TYPE_CHECKING:
     from rangeland.planning.bound_resolution import RangeRequest
@@ -26,34 +25,49 @@ def absent_partition_losses(
     request: RangeRequest, survey: Survey, position: JobPosition
 ) -> list[Loss]:
     """Requested partitions for which the survey has no log: gone, or unreachable."""
-    gone = _vanished_partitions(request, survey, position.checkpoint)
+    gone = _vanished_partitions(request, survey, position)
     return [*gone, *_unreachable_partitions(request, survey, position)]
 
 
 def _vanished_partitions(
-    request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
+    request: RangeRequest, survey: Survey, position: JobPosition
 ) -> list[Loss]:
-    """Requested partitions that were landed and no longer exist."""
-    topics = {partition.topic for partition in survey.logs}
+    """Requested partitions that were landed and no longer exist. Those that only backfills have
+    landed count if their whole topic is missing."""
+    absent = survey.absent
+    topics = {p.topic for p in (*survey.logs, *absent.unreachable, *absent.excluded)}
     follows = isinstance(request.from_bounds.default, FromCheckpoint)
 
-    def is_asked(topic: str) -> bool:
-        if topic in topics or _fits(request.topic_pattern, topic):
-            return follows
+    def is_asked(partition: Partition) -> bool:
+        topic = partition.topic
+        continues = follows and partition in position.checkpoint
+        if topic in topics:
+            return continues
+        if _fits(request.topic_pattern, topic):
+            return continues or not topics
         return topic in request.topics
 
     losses = []
-    for partition, mark in sorted(checkpoint.items()):
+    for partition in sorted(_landed_partitions(request, position)):
         if (
             partition not in survey.logs
-            and partition not in survey.absent.excluded
-            and survey.absent.why_unreachable(partition) is None
-            and is_asked(partition.topic)
+            and partition not in absent.excluded
+            and absent.why_unreachable(partition) is None
+            and is_asked(partition)
             and _is_within_bounds(request, partition)
         ):
             what = "partition" if partition.topic in topics else "topic"
-            losses.append(_vanished_loss(partition, mark.until_offset, what, survey))
+            mark = position.checkpoint.get(partition)
+            offset = 0 if mark is None else mark.until_offset
+            losses.append(_vanished_loss(partition, offset, what, survey))
     return losses
+
+
+def _landed_partitions(request: RangeRequest, position: JobPosition) -> set[Partition]:
+    """The partitions with a checkpoint, and those that only backfills have landed, without those
+    that the job does not read: another job may have landed them."""
+    landed = {p for p in position.landed_partitions if is_read(p, request.partitions.get(p.topic))}
+    return landed | position.checkpoint.keys()
 
 
 def _vanished_loss(partition: Partition, offset: int, what: str, survey: Survey) -> Loss:
@@ -76,12 +90,10 @@ def _unreachable_partitions(
     request: RangeRequest, survey: Survey, position: JobPosition
 ) -> list[Loss]:
     """Partitions without a leader now: from metadata, or if a broker that has its own partitions
-    does not answer, from the checkpoint and what was landed: backfills have no checkpoint. What
-    was landed of a divided topic may be another job's."""
+    does not answer, from the checkpoint and what was landed: backfills have no checkpoint."""
     checkpoint = position.checkpoint
     reasons = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
-    landed = {p for p, _ in position.covered.intervals if p.topic not in request.divided_topics}
-    for partition in {*checkpoint, *landed}:
+    for partition in _landed_partitions(request, position):
         why = survey.absent.why_unreachable(partition)
         if why is None or partition in survey.logs:
             continue

@@ -8,7 +8,7 @@ exist) is an error here, never an empty success later.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.loss import Action, DecidedLoss, Loss, LossKind
@@ -70,8 +70,8 @@ class RangeRequest:
     """A missing topic that matches it was not removed from the job."""
     topics: tuple[str, ...] = ()
     """The topics that the job names: a missing one that has a checkpoint is not a typo."""
-    divided_topics: frozenset[str] = frozenset()
-    """Topics of which the job reads only some partitions."""
+    partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
+    """The partitions that the job lists of a topic of which it does not read all."""
 
     @property
     def every_bound(self) -> tuple[Bound, ...]:
@@ -350,9 +350,7 @@ def check_partitions_are_known(
     """Raises JobFileError for a listed partition that is neither in the survey nor ``missing``."""
     existing = {*survey.logs, *survey.absent.unreachable}
     names = named_in({*existing, *missing})
-    for partition in side.listed:
-        if partition in names:
-            continue
+    for partition in (listed for listed in side.listed if listed not in names):
         of_topic = [p for p in sorted(existing) if p.topic == partition.topic]
         numbers = ", ".join(str(p).rpartition("/")[2] for p in of_topic)
         raise JobFileError(

@@ -26,8 +26,21 @@ class JobPosition:
     """The cluster of the checkpoint's offsets, if known."""
     read_filter: tuple[Isolation, tuple[str, ...]] | None = None
     """The isolation and tags of the last landing, if there was one."""
+    landed_again: Coverage = field(default_factory=Coverage)
+    """What a replacement leaves out of ``covered``, since its plan has it again."""
 
     @property
     def topics(self) -> frozenset[str]:
         """The topics that have a checkpoint."""
         return frozenset(partition.topic for partition in self.checkpoint)
+
+    @property
+    def landed_partitions(self) -> frozenset[Partition]:
+        """The partitions that have landed, whichever job landed them, with or without a checkpoint:
+        backfills have none."""
+        covered = (*self.covered.intervals, *self.landed_again.intervals)
+        return frozenset({*self.checkpoint, *(partition for partition, _ in covered)})
+
+    @property
+    def landed_topics(self) -> frozenset[str]:
+        return frozenset(partition.topic for partition in self.landed_partitions)

@@ -123,7 +123,11 @@ def _survey_once(
     while True:
         try:
             survey = _survey_logs(attempt, now, ask_group)
-            return survey, suspicions(survey, attempt.request.checkpoint, attempt.partitions.topics)
+            request = attempt.request
+            topics = attempt.partitions.topics
+            # A pattern names the topics that exist: one alone is not missing without a checkpoint.
+            landed = () if request.topic_pattern and survey.logs else request.landed
+            return survey, suspicions(survey, request.checkpoint, topics, landed)
         except ChangedMeanwhile as error:
             attempt.start_over(error)
 

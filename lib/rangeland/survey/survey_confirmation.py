@@ -21,17 +21,22 @@ Value = TypeVar("Value")
 
 
 def suspicions(
-    survey: Survey, checkpoint: Mapping[Partition, LogMark], topics: Iterable[str]
+    survey: Survey,
+    checkpoint: Mapping[Partition, LogMark],
+    topics: Iterable[str],
+    landed: Iterable[Partition] = (),
 ) -> dict[Partition, str]:
-    """Why partitions are suspicious. ``topics``: the surveyed ones, whose landed partitions must
-    still exist."""
+    """Why partitions are suspicious. ``topics``: the surveyed ones, whose partitions in the
+    checkpoint must still exist, and those that have ``landed`` partitions themselves."""
     surveyed = set(topics)
+    seen = {partition.topic for partition in survey.logs}
     reasons = {
         p: reason
         for p, log in survey.logs.items()
         if (reason := _suspicion(log, checkpoint.get(p)))
     }
-    vanished = [p for p in checkpoint if p.topic in surveyed and _has_vanished(p, survey)]
+    expected = {*checkpoint, *(p for p in landed if p.topic not in seen)}
+    vanished = [p for p in expected if p.topic in surveyed and _has_vanished(p, survey)]
     return reasons | dict.fromkeys(vanished, "it does not exist")
 
 

@@ -31,6 +31,8 @@ class SurveyRequest:
     """The offsets at which landings ended."""
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
     """The offsets at which the job's last run ended."""
+    landed: frozenset[Partition] = frozenset()
+    """The partitions that were landed before, also those without a checkpoint."""
     speed: ReadSpeed | None = None
     """The expected speed of reading, to find out what may expire meanwhile."""
     tolerates_missing_leaders: bool = False

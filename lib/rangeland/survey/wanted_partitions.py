@@ -17,6 +17,7 @@ from rangeland.errors import JobFileError, Unreachable
 from rangeland.model import AbsentPartitions, Leader, Partition
 from rangeland.patterns import match_topics, matches
 from rangeland.planning.incarnation import LogMark
+from rangeland.planning.listed_partitions import is_read, names_in_topic
 from rangeland.survey.survey_request import SurveyRequest
 from rangeland.wording import count_noun
 
@@ -108,11 +109,11 @@ def wanted_partitions(
     excluded: set[Partition] = set()
     for name in present:
         topic = _readable_topic(view, name)
-        only = request.partitions.get(name) or ()
+        only = request.partitions.get(name, ())
         if not view.unreachable:
             _check_partitions_exist(topic, only)
         for partition, leader in topic.leaders.items():
-            if not only or not set(only).isdisjoint(_written_as(partition)):
+            if is_read(partition, only):
                 partitions[partition] = leader
             else:
                 excluded.add(partition)
@@ -219,7 +220,7 @@ def _readable_topic(view: ClusterView, name: str) -> TopicView:
 
 
 def _check_partitions_exist(topic: TopicView, only: Sequence[int | str]) -> None:
-    existing = {written for p in topic.leaders for written in _written_as(p)}
+    existing = {name for p in topic.leaders for name in names_in_topic(p)}
     for partition in only:
         if partition not in existing:
             numbers = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
@@ -228,11 +229,6 @@ def _check_partitions_exist(topic: TopicView, only: Sequence[int | str]) -> None
                 why=f"it has {numbers}",
                 do="correct source.partitions",
             )
-
-
-def _written_as(partition: Partition) -> tuple[int, str]:
-    """How a job file may name a partition: its number, or ``broker-number``."""
-    return partition.number, f"{partition.broker}-{partition.number}"
 
 
 def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> AbsentPartitions:

@@ -93,7 +93,7 @@ class Planner:
             case PlanKind.REREAD:
                 draft = self._draft_from_log(position)
             case PlanKind.REPLACE:
-                draft = self._draft_new(replace(position, covered=Coverage()))
+                draft = self._draft_new(_to_land_again(position))
             case PlanKind.RUN | PlanKind.BACKFILL:
                 draft = self._draft_new(position)
             case _:
@@ -256,6 +256,10 @@ class Planner:
         if plan.losses:
             raise range_lost_error(list(plan.losses))
         check_whole_slices(self._context.target.history, plan.ranges)
+
+
+def _to_land_again(position: JobPosition) -> JobPosition:
+    return replace(position, covered=Coverage(), landed_again=position.covered)
 
 
 def _check_losses_are_allowed(failing: FailingLosses | None) -> None:
