@@ -117,7 +117,8 @@ TRAITS: Final[Mapping[LossKind, LossTraits]] = {
     ),
     LossKind.UNREACHABLE: LossTraits(
         "no broker serves them yet; nothing is lost",
-        "start the broker, or wait until the transaction ends; then run again",
+        "start the broker, or wait until the transaction ends; then run again. If the broker is "
+        "gone for good, use `policy: {unreachable: hold}`",
         (Action.FAIL, Action.HOLD),
     ),
 }

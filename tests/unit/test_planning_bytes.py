@@ -179,8 +179,10 @@ def test_a_broker_that_is_gone_takes_its_partitions_out_of_reach_and_they_are_no
 
 def test_a_broker_that_is_not_registered_any_more_is_unreachable_too() -> None:
     survey = Survey(1, {ONE: log()}, absent=absent_but({"1"}))
-    with pytest.raises(Unreachable, match="no broker of that name is registered"):
+    with pytest.raises(Unreachable, match="no broker of that name is registered") as caught:
         unless_failing(resolve(RUN, survey, JobPosition(BOTH)))
+    assert "gone for good" in caught.value.do
+    assert "set `policy: {unreachable: hold}`" in caught.value.do
 
 
 def test_a_policy_holds_what_is_unreachable_and_lands_the_others() -> None:

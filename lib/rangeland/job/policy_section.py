@@ -53,12 +53,13 @@ class PolicySpec(Section):
         "leader election.",
     )
     vanished: OnLoss = Field(
-        default="fail", description="A partition or topic with a checkpoint no longer exists."
+        default="fail", description="A partition or topic that was landed no longer exists."
     )
     unreachable: OnSilence = Field(
         default="fail",
         description="The partition has no leader after `source.timeouts.survey_ms` of waiting. "
-        "Nothing is lost: `fail` ends the run, to be tried again later.",
+        "Nothing is lost: `fail` ends the run, to be tried again later; `hold` also goes on "
+        "without a broker of Jafka or RocketMQ that is gone for good.",
     )
     corrupt: OnCorrupt = Field(
         default="fail",

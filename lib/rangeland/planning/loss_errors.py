@@ -45,8 +45,9 @@ def unreachable_error(losses: Sequence[Loss]) -> Unreachable:
     return Unreachable(
         f"{losses[0].partition}{more} cannot be read now",
         why=losses[0].evidence,
-        do="start the broker, or wait until the transaction ends; then run again. Or land the "
-        "other partitions with `policy: {unreachable: hold}`",
+        do="start the broker, or wait until the transaction ends; then run again. If the broker is "
+        "gone for good, or the others are to land meanwhile, set `policy: {unreachable: hold}`: "
+        "each run and backfill then lands the other partitions, and names these as held",
         partitions=[str(loss.partition) for loss in losses],
     )
 
