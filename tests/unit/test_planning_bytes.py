@@ -185,6 +185,16 @@ def test_a_broker_that_is_not_registered_any_more_is_unreachable_too() -> None:
     assert "set `policy: {unreachable: hold}`" in caught.value.do
 
 
+@pytest.mark.parametrize("unanswered", [{}, {"2": "connection refused"}])
+def test_a_listed_partition_of_a_broker_that_is_down_is_not_the_jobs_mistake(
+    unanswered: dict[str, str],
+) -> None:
+    survey = Survey(1, {ONE: log()}, absent=absent_but({"1"}, unanswered))
+    until = Bounds(Latest(), {TWO: AtOffset(40)}, only_listed=True)
+    with pytest.raises(Unreachable, match="orders/2-0 cannot be read now: broker 2"):
+        unless_failing(resolve(request(Earliest(), until), survey, JobPosition()))
+
+
 def test_a_policy_holds_what_is_unreachable_and_lands_the_others() -> None:
     found = resolve(HOLD, only_one_answers(), JobPosition(BOTH))
     assert [r.partition for r in found.ranges] == [ONE]

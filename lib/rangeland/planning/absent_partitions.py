@@ -90,10 +90,12 @@ def _unreachable_partitions(
     request: RangeRequest, survey: Survey, position: JobPosition
 ) -> list[Loss]:
     """Partitions without a leader now: from metadata, or if a broker that has its own partitions
-    does not answer, from the checkpoint and what was landed: backfills have no checkpoint."""
+    does not answer, from the checkpoint, what was landed (backfills have no checkpoint), and the
+    partitions that the request lists."""
     checkpoint = position.checkpoint
     reasons = {p: why for p, why in survey.absent.unreachable.items() if p not in survey.logs}
-    for partition in _landed_partitions(request, position):
+    listed = {*request.from_bounds.listed, *request.until_bounds.listed}
+    for partition in _landed_partitions(request, position) | listed:
         why = survey.absent.why_unreachable(partition)
         if why is None or partition in survey.logs:
             continue
