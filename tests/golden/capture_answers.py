@@ -182,6 +182,10 @@ ANSWERS: dict[str, Callable[[], Any]] = {
     "redrive-dry": lambda: RedriveResult("o", "t", (_quarantined(""),), 1.23456),
     "sample": lambda: SampleResult(3, {"json": 2}, (WriterSchema(7, 1),), "id BIGINT"),
     "reached": lambda: ReachResult("o", 5, (PartitionReach(P1, "idle", 9, None),)),
+    "reached-unasked": lambda: ReachResult(
+        *("o", 5, (PartitionReach(P1, "waiting", None, None, "it has no leader"),)),
+        {"broker-b": "connection refused"},
+    ),
     "mirror": lambda: MirrorResult(
         *("o", "g", "the coordinator", "mirrored"),
         *((MirroredPartition(P0, 7, None, 7, 9), MirroredPartition(P1, 7, 8, 7, 6)), 1.23456),

@@ -19,7 +19,8 @@ hides its result in the same way. So both are asked read_uncommitted, whatever t
 open transaction then hides nothing. A record that is not replicated yet still does, which shows by
 a leader's log that goes on after its high watermark: the broker is then asked again. A log without
 timestamps, or all of whose records are in remote storage, has no latest one either, and is judged
-without it.
+without it. Brokers before 3.0 take the request for a time before all records, and return the first
+one: they are believed, unless that one is late or its segment has none left.
 """
 
 from __future__ import annotations
