@@ -217,6 +217,8 @@ class RocketmqCluster(SimulatedCluster):
         queue, time_ms = self._queue(fields), int(fields["timestamp"])
         if queue is None:
             return _offset(0)
+        if self.world.seed % 3 == 0:
+            return _offset(_closest(queue, time_ms))
         found = [e.base for e in queue.entries if EPOCH_MS + e.time_ms >= time_ms]
         return _offset(found[0] if found else self._ends_at(node, queue))
 
@@ -280,6 +282,13 @@ class RocketmqCluster(SimulatedCluster):
             if len(taken) == wanted:
                 break
         return _Found("FOUND" if taken else "NO_MATCHED_MESSAGE", until, b"".join(taken))
+
+
+def _closest(queue: Queue, time_ms: int) -> int:
+    """What brokers before 5.1.1 take for the first message at or after a time."""
+    entries = reversed(queue.entries)
+    closest = min(entries, key=lambda e: abs(EPOCH_MS + e.time_ms - time_ms), default=None)
+    return 0 if closest is None else closest.base
 
 
 def _offset(offset: int) -> _Response:

@@ -22,6 +22,7 @@ _G = GroupMeaning
 
 SUCCESS: Final = 0
 REQUEST_NOT_SUPPORTED: Final = 3
+ASK_AGAIN: Final = 20
 NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
 """The status of a pull by tags that has found no message; it says how far it has searched."""
 

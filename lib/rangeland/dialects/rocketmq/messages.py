@@ -102,7 +102,7 @@ class PullSeries:
 @dataclass(frozen=True, slots=True)
 class TimeSearch:
     """The first message of a queue that was stored at or after a time; the end if there is none.
-    One request, and two more if the topic may store batches (see ``batch_topic_times``)."""
+    One request, and pulls that check where its response leads (see ``time_search``)."""
 
     about: Partition
     time_ms: int
@@ -194,8 +194,7 @@ def topic_config(topic: str) -> RemotingRequest:
 
 
 def search_offset(queue: Partition, time_ms: int) -> RemotingRequest:
-    """Asks for the offset of a time. For a topic that stores batches a broker returns the last
-    batch instead of the end."""
+    """Asks for the offset of a time, which a broker may miss (see ``time_search``)."""
     return _of_queue(SEARCH_OFFSET, queue, timestamp=time_ms, boundaryType="LOWER")
 
 

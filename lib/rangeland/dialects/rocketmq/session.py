@@ -26,7 +26,6 @@ from rangeland.dialects.protocol_session import (
     ProtocolSession,
     unmatched_response_error,
 )
-from rangeland.dialects.rocketmq.batch_topic_times import next_request, search_result
 from rangeland.dialects.rocketmq.frames import (
     ONE_WAY,
     Frame,
@@ -47,6 +46,7 @@ from rangeland.dialects.rocketmq.messages import (
 )
 from rangeland.dialects.rocketmq.missing_messages import follow_up_requests
 from rangeland.dialects.rocketmq.pulls_in_flight import PullPace, PullStride, SentPull, usable_pulls
+from rangeland.dialects.rocketmq.time_search import next_request, search_result
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.model import Partition
 from rangeland.wire.framing import frame
@@ -234,7 +234,7 @@ class RocketmqSession(ProtocolSession):
         """Takes a response to a search for a time; None if another request follows from it."""
         responses = responses_of(pending.sent)
         self._topics.learn(search.about.topic, responses)
-        request = next_request(search, responses, self._topics)
+        request = next_request(search, responses)
         if request is not None:
             self._add(request_id, pending, SentPull(request))
             return None
