@@ -36,10 +36,12 @@ from rangeland.dialects.rocketmq.requests import (
 from rangeland.dialects.rocketmq.routes import read_route
 from rangeland.dialects.rocketmq.session import RocketmqSession, sign_fields
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
-from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
+from rangeland.errors import BadRecord, MissingRequirement, RemoteProtocolError, Unreachable
 from rangeland.fetch import leader_lookup
 from rangeland.fetch.fetch_steps import FindLeaders
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
+from rangeland.survey.survey_request import SurveyRequest
+from rangeland.survey.wanted_partitions import wanted_partitions
 from rangeland.wire.framing import frame
 from tests.fetched_records import fetched_at
 from tests.frames import split_frames
@@ -481,6 +483,88 @@ def test_a_route_with_bare_numbers_is_read() -> None:
         Partition("t", 0, "b"): Leader(away, None, None, (away,), (2,), is_replica=True),
         Partition("t", 0, "none"): Leader(None),
     }
+
+
+def acting_route(*, perm: int = 4, may_act: bool = True, numbers: str = '0:"a:1",2:"b:1"') -> bytes:
+    acts = "true" if may_act else "false"
+    broker = f'"brokerAddrs":{{{numbers}}},"brokerName":"broker-z","enableActingMaster":{acts}'
+    queue = f'"brokerName":"broker-z","perm":{perm},"readQueueNums":1'
+    return f'{{"brokerDatas":[{{{broker}}}],"queueDatas":[{{{queue}}}]}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("route", "registered", "is_replica"),
+    [
+        (acting_route(), '"1":"a:1","2":"b:1"', True),
+        (acting_route(), '"0":"a:1","2":"b:1"', False),
+        (acting_route(), '"0":"c:1","1":"a:1"', True),
+        (acting_route(), None, True),
+        (acting_route(perm=6), None, False),
+        (acting_route(may_act=False), None, False),
+        (acting_route(numbers='1:"a:1"'), '"1":"a:1"', True),
+    ],
+    ids=["acts", "nobody may write", "is back", "not listed", "may write", "acts never", "no"],
+)
+def test_a_slave_that_acts_for_its_master_is_a_replica(
+    route: bytes, registered: str | None, is_replica: bool
+) -> None:
+    """Name servers give it the number of the master. It may lag, so what its log lacks is not lost.
+    The list of all brokers shows who is registered as the master."""
+
+    def response(request: m.RemotingRequest) -> m.RemotingResponse:
+        if request.code == m.ALL_BROKERS:
+            known = f'{{"brokerAddrTable":{{"broker-z":{{"brokerAddrs":{{{registered}}}}}}}}}'
+            code = 16 if registered is None else 0
+            return m.RemotingResponse(request, code, "", {}, known.encode())
+        return m.RemotingResponse(request, 0, "", {}, route)
+
+    (leader,) = search(["t"], {FIRST: response}).topics["t"].leaders.values()
+    assert (leader.address, leader.is_replica) == (Address("a", 1), is_replica)
+
+
+def static_route(**queues: tuple[int, str]) -> bytes:
+    """By broker: how many readable queues it has, and their numbers in the topic."""
+    listed = [{"brokerName": b, "readQueueNums": count} for b, (count, _) in queues.items()]
+    brokers = [{"brokerName": b, "brokerAddrs": {"0": "h:1"}} for b in queues]
+    route = {"brokerDatas": brokers, "queueDatas": listed}
+    mapped = [
+        f'"{b}":{{"bname":"{b}","topic":"t","totalQueues":4,"currIdMap":{{{numbers}}}}}'
+        for b, (_, numbers) in queues.items()
+    ]
+    static = f'"topicQueueMappingByBroker":{{{",".join(mapped)}}}}}'
+    return (json.dumps(route)[:-1] + "," + static).encode()
+
+
+@pytest.mark.parametrize(
+    ("route", "is_read"),
+    [
+        (static_route(a=(2, "0:0,1:1")), True),
+        (static_route(a=(2, "0:0,1:1"), b=(2, "2:0,3:1")), False),
+        (static_route(a=(2, ""), b=(2, "0:0,1:1")), False),
+        (static_route(a=(1, "0:0,1:1")), False),
+        (ROUTE[:-1] + b',"topicQueueMappingByBroker":{}}', True),
+        (ROUTE[:-1] + b',"topicQueueMappingByBroker":null}', True),
+    ],
+    ids=["one broker", "two", "moved", "more numbers", "no mapping", "null"],
+)
+def test_a_static_topic_whose_queues_have_other_numbers_is_unsupported(
+    route: bytes, is_read: bool
+) -> None:
+    """Its brokers take every number for that of the topic, and refuse those of other brokers with
+    a code that says to look for the leader."""
+
+    def response(request: m.RemotingRequest) -> m.RemotingResponse:
+        body = BROKERS if request.code == m.ALL_BROKERS else route
+        return m.RemotingResponse(request, 0, "", {}, body)
+
+    view = search(["t"], {FIRST: response})
+    topic = view.topics["t"]
+    assert (topic.meaning is ErrorMeaning.OK) == is_read == bool(topic.leaders)
+    if not is_read:
+        assert topic.meaning is ErrorMeaning.UNSUPPORTED
+        with pytest.raises(MissingRequirement, match="numbered over several brokers") as refused:
+            wanted_partitions(view, SurveyRequest(topics=("t",)))
+        assert "source.topics" in str(refused.value)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"brokerDatas":[1]}', b"\xff"])

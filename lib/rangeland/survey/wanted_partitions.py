@@ -201,6 +201,9 @@ def _readable_topic(view: ClusterView, name: str) -> TopicView:
         return topic
     _check_has_brokers(view)
     code = topic.code_name if topic else "nothing"
+    if topic is not None and topic.meaning is ErrorMeaning.UNSUPPORTED:
+        do = "leave it out of source.topics"
+        raise topic.meaning.refusal_error(f"the topic {name} cannot be read", why=code, do=do)
     if topic is not None and topic.meaning.is_final:
         raise topic.meaning.refusal_error(
             f"this client may not read the topic {name}",

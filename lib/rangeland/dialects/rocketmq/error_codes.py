@@ -93,6 +93,14 @@ STATIC_TOPIC: Final = ErrorCode(
 )
 """Not from a broker: messages are stored with other offsets than those that it was asked for."""
 
+STATIC_NUMBERS: Final = ErrorCode(
+    0,
+    "STATIC_TOPIC",
+    _V.UNSUPPORTED,
+    "the queues of a static topic are numbered over several brokers, which is not supported",
+)
+"""Not from a name server: a route shows it."""
+
 error_code_of: Final = error_code_lookup(CODES)
 _BY_STATUS: Final = {code.name: code for code in STATUSES}
 _EMPTY: Final = (_BY_STATUS["NO_MESSAGE_IN_QUEUE"], _BY_STATUS["NO_MATCHED_LOGIC_QUEUE"])

@@ -4,12 +4,14 @@ Pure. Name servers know which brokers have which queues. They are asked in turn,
 that the previous ones do not know, because one that has just started knows little. A broker answers
 0 for a queue that it does not have, so only a route shows whether a topic exists.
 
-Queues are read from their master, or from a slave if the master is down.
+Queues are read from their master, or from a slave if the master is down. A slave that a route calls
+the master (``routes``) is still a slave.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from rangeland.decode.rocketmq.layout import BORN_TIMESTAMP
@@ -32,13 +34,20 @@ from rangeland.dialects.protocol_session import BrokerRequest, Credentials
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import (
     REQUEST_NOT_SUPPORTED,
+    STATIC_NUMBERS,
     SUCCESS,
     code_text,
     error_code_of,
 )
 from rangeland.dialects.rocketmq.joined_pulls import join_pulls
 from rangeland.dialects.rocketmq.pulls_in_flight import number_of
-from rangeland.dialects.rocketmq.routes import MASTER, read_brokers, read_route, read_topics
+from rangeland.dialects.rocketmq.routes import (
+    MASTER,
+    confirm_masters,
+    read_brokers,
+    read_route,
+    read_topics,
+)
 from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import BROKER_OPERATOR, AccessDenied, JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
@@ -78,9 +87,13 @@ def find_leaders(
             silences.append(answer)
         elif answer is not None:
             has_responded = True
-            views |= {name: view for name, view in answer.items() if _is_new(view, views)}
-            brokers = yield from _list_brokers(seed)
-            broker_lists += [] if brokers is None else [brokers]
+            masters = yield from _list_brokers(seed)
+            broker_lists += [] if masters is None else [frozenset(masters)]
+            views |= {
+                name: replace(view, leaders=confirm_masters(view.leaders, masters or {}))
+                for name, view in answer.items()
+                if _is_new(view, views)
+            }
     if not has_responded:
         raise NoSeedAnswered.join_all(silences).as_error()
     registered = frozenset[str]().union(*broker_lists)
@@ -122,8 +135,11 @@ def _search_server(
     return {t: _view(t, response) for t, response in zip(topics, responses, strict=True)}
 
 
-def _list_brokers(seed: Address) -> Generator[LeaderRequest, Any, frozenset[str] | None]:
-    """The names of the registered brokers. None if the name server does not list them."""
+def _list_brokers(
+    seed: Address,
+) -> Generator[LeaderRequest, Any, dict[str, Address | None] | None]:
+    """The registered brokers by name, with their masters. None if the name server does not list
+    them."""
     responses = yield LeaderRequest((seed,), (BrokerRequest(m.all_brokers()),))
     if isinstance(responses, NoSeedAnswered) or responses[0].code != SUCCESS:
         return None
@@ -142,6 +158,9 @@ def _view(topic: str, response: m.RemotingResponse) -> TopicView:
             is_unknown=code.is_unknown_topic,
         )
     route = read_route(response.body)
+    if route.has_static_numbers:
+        text = STATIC_NUMBERS.describe()
+        return TopicView(topic, STATIC_NUMBERS.meaning, text, route.is_internal(topic))
     return TopicView(topic, ErrorMeaning.OK, "", route.is_internal(topic), route.leaders(topic))
 
 
