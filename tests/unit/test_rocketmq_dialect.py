@@ -635,6 +635,34 @@ def test_the_next_name_server_is_asked_for_what_the_first_does_not_know() -> Non
     assert view.topics["t"].meaning is ErrorMeaning.OK
 
 
+def test_a_server_that_does_not_know_all_topics_may_not_know_all_queues_of_a_topic() -> None:
+    """One that has just started knows a single broker. The queues of the other one are not gone,
+    although the next server has it registered."""
+
+    def server(*brokers: str) -> Any:
+        def response(request: m.RemotingRequest) -> m.RemotingResponse:
+            if request.code == m.ALL_BROKERS:
+                body: Any = {"brokerAddrTable": {b: {"brokerAddrs": {"0": "h:1"}} for b in brokers}}
+            else:
+                there = [b for b in brokers if (request.fields["topic"], b) != ("u", "a")]
+                if not there:
+                    return m.RemotingResponse(request, 17, "", {}, b"")
+                body = {
+                    "brokerDatas": [{"brokerName": b, "brokerAddrs": {"0": "h:1"}} for b in there],
+                    "queueDatas": [{"brokerName": b, "readQueueNums": 1} for b in there],
+                }
+            return m.RemotingResponse(request, 0, "", {}, json.dumps(body).encode())
+
+        return response
+
+    view = search(["t", "u"], {FIRST: server("a"), SECOND: server("a", "b")})
+    queues = {p for topic in view.topics.values() for p in topic.leaders}
+    assert queues == {Partition("t", 0, "a"), Partition("t", 0, "b"), Partition("u", 0, "b")}
+    view = search(["t", "u"], {FIRST: server("a"), SECOND: server("a")})
+    assert view.topics["u"].is_unknown
+    assert view.topics["t"].leaders.keys() == {Partition("t", 0, "a")}
+
+
 def test_brokers_that_are_registered_are_told_or_nobody_is() -> None:
     assert search(["t"], {FIRST: knows()}).registered == {"broker-z"}
     assert search(None, {FIRST: knows("t")}).registered == {"broker-z"}
@@ -676,6 +704,30 @@ def test_a_queue_is_only_unknown_where_its_broker_is_registered(
     found = leader_lookup.look_up_leaders(brokers, FindLeaders((QUEUE, there), ()))
     assert found.unknown == {there}
     assert found.unreachable == {QUEUE: "broker broker-a: no broker of that name is registered"}
+
+
+def test_a_queue_is_not_unknown_where_only_a_slave_of_its_broker_is_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name server that has restarted may have heard of the slave before the master, and takes
+    topics from masters; from slaves only in newer versions, and as far as they know them."""
+
+    def response(request: m.RemotingRequest) -> m.RemotingResponse:
+        is_list = request.code == m.ALL_BROKERS
+        body = BROKERS.replace(b'{0:"', b'{1:"') if is_list else ROUTE
+        return m.RemotingResponse(request, 0, "", {}, body)
+
+    view = search(["t"], {FIRST: response})
+    assert (view.registered, view.has_no_brokers) == (frozenset(), False)
+    monkeypatch.setattr(leader_lookup, "ask_metadata", lambda *_: view)
+    brokers = ConnectionPool(ClusterSettings("rocketmq", (FIRST,)))
+    queues = QUEUE_OF_Z, Partition("t", 1, "b"), Partition("t", 9, 'broker, 2:"x"')
+    found = leader_lookup.look_up_leaders(brokers, FindLeaders(queues, ()))
+    assert found.unknown == {queues[2]}
+    assert found.unreachable == {
+        queues[0]: "broker broker-z: no broker of that name is registered",
+        queues[1]: "broker b: only a replica of it is up",
+    }
 
 
 # --- offsets ----------------------------------------------------------------------------

@@ -236,11 +236,14 @@ def _check_partitions_exist(topic: TopicView, only: Sequence[int | str]) -> None
 
 def absent_brokers(view: ClusterView, named_brokers: Iterable[str]) -> AbsentPartitions:
     """Which brokers answered according to a view, and which did not: where each broker has its own
-    partitions, nothing is known about the partitions of the latter."""
-    leading = {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
+    partitions, nothing is known about the partitions of the latter. A replica may not know all that
+    its broker has."""
+    leaders = [pair for topic in view.topics.values() for pair in topic.leaders.items()]
+    leading = {p.broker for p, leader in leaders if not leader.is_replica} - {""}
     answered = set(named_brokers) - view.unreachable.keys() | leading | view.registered
+    replicas = {p.broker: "only a replica of it is up" for p, x in leaders if x.is_replica}
     return AbsentPartitions(
-        answered_brokers=frozenset(answered), unanswered_brokers=dict(view.unreachable)
+        answered_brokers=frozenset(answered), unanswered_brokers=replicas | dict(view.unreachable)
     )
 
 

@@ -1,7 +1,7 @@
 """RocketMQ's side of the dialect interface: requests as messages, responses as values.
 
-Pure. Name servers know which brokers have which queues. They are asked in turn, each for the topics
-that the previous ones do not know, because one that has just started knows little. A broker answers
+Pure. Name servers know which brokers have which queues. They are asked in turn until all topics are
+known, because one that has just started knows little. A broker answers
 0 for a queue that it does not have, so only a route shows whether a topic exists.
 
 Queues are read from their master, or from a slave if the master is down. A slave that a route calls
@@ -74,41 +74,44 @@ def find_leaders(
     answers."""
     silences: list[NoSeedAnswered] = []
     views: dict[str, TopicView] = {}
-    broker_lists: list[frozenset[str]] = []
+    broker_lists: list[Mapping[str, Address | None]] = []
     names = None if topics is None else list(dict.fromkeys(topics))
     has_responded = False
     for seed in seeds:
-        if has_responded and not _unknown_topics(names, views):
+        if has_responded and not _has_unknown(names, views):
             break
-        answer = yield from _search_server(
-            seed, names if not views else _unknown_topics(names, views)
-        )
+        answer = yield from _search_server(seed, names)
         if isinstance(answer, NoSeedAnswered):
             silences.append(answer)
         elif answer is not None:
             has_responded = True
             masters = yield from _list_brokers(seed)
-            broker_lists += [] if masters is None else [frozenset(masters)]
-            views |= {
-                name: replace(view, leaders=confirm_masters(view.leaders, masters or {}))
-                for name, view in answer.items()
-                if _is_new(view, views)
-            }
+            broker_lists += [] if masters is None else [masters]
+            for name, view in answer.items():
+                leaders = confirm_masters(view.leaders, masters or {})
+                views[name] = _merge_views(views.get(name), replace(view, leaders=leaders))
     if not has_responded:
         raise NoSeedAnswered.join_all(silences).as_error()
-    registered = frozenset[str]().union(*broker_lists)
-    has_no_brokers = bool(broker_lists) and not registered
+    # Topics of a broker are only complete where its master is registered.
+    registered = frozenset(b for masters in broker_lists for b, at in masters.items() if at)
+    has_no_brokers = bool(broker_lists) and not any(broker_lists)
     return ClusterView((), views, registered=registered, has_no_brokers=has_no_brokers)
 
 
-def _unknown_topics(topics: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
-    if topics is None:
-        return []
-    return [name for name in topics if name not in views or views[name].is_unknown]
+def _has_unknown(topics: Sequence[str] | None, views: Mapping[str, TopicView]) -> bool:
+    return any(name not in views or views[name].is_unknown for name in topics or ())
 
 
-def _is_new(view: TopicView, views: Mapping[str, TopicView]) -> bool:
-    return view.name not in views or not view.is_unknown
+def _merge_views(earlier: TopicView | None, later: TopicView) -> TopicView:
+    """The topic as two servers describe it. One that does not know all topics may not know all
+    brokers of a topic either."""
+    if earlier is None or (earlier.is_unknown and not later.is_unknown):
+        return later
+    if later.meaning is not ErrorMeaning.OK:
+        return earlier
+    if earlier.meaning is not ErrorMeaning.OK:
+        return later
+    return replace(earlier, leaders={**later.leaders, **earlier.leaders})
 
 
 def _search_server(
