@@ -176,6 +176,22 @@ def test_where_the_queue_is_compacted_the_range_begins_after_the_last_older_mess
         assert searched(300, named, entries)[0] == 25
 
 
+@pytest.mark.parametrize("named", [BEGIN - 5, BEGIN, BEGIN + 3, BEGIN + 8, BEGIN + 20])
+@pytest.mark.parametrize(("time_ms", "first"), [(50, 20), (200, 21), (901, 28)])
+def test_codes_without_a_status_do(named: int, time_ms: int, first: int) -> None:
+    """As of a static topic: 21 before the queue, 19 after it."""
+
+    def answer(sent: Frame) -> memoryview:
+        if int(sent.fields["queueOffset"]) in range(BEGIN, BEGIN + 8):
+            return pulled(sent, plain(), BEGIN)
+        is_before = int(sent.fields["queueOffset"]) < BEGIN
+        fields = {"minOffset": BEGIN, "maxOffset": BEGIN + 8}
+        return response_to(sent, fields, code=21 if is_before else 19)
+
+    found, _ = found_by(RocketmqSession("test"), time_ms, named, answer)
+    assert (found.meaning, found.offset) == (ErrorMeaning.OK, first)
+
+
 # --- no result yet ------------------------------------------------------------------------
 
 

@@ -91,12 +91,14 @@ class _Bounds:
             self._take_message(response, at)
             return
         code = pull_code_of(response.code, response.remark, at)
+        # For a static topic only the numbers say on which side of the queue the offset is.
+        is_outside = code.meaning is ErrorMeaning.OUT_OF_RANGE and "maxOffset" in response.fields
         if code.meaning is ErrorMeaning.OK:
             self.high = at
-        elif code.is_before_log_start and number_of(response, "minOffset") > at:
-            self.low = number_of(response, "minOffset")
-        elif code.meaning is ErrorMeaning.OUT_OF_RANGE and self._is_beyond_end(response, at):
-            self.high = max(self.low, number_of(response, "maxOffset"))
+        elif is_outside and (begin := number_of(response, "minOffset")) > at:
+            self.low = begin
+        elif is_outside and (end := number_of(response, "maxOffset")) < at:
+            self.high = max(self.low, end)
         else:
             self.failure = code.describe(response.remark)
 
@@ -109,9 +111,6 @@ class _Bounds:
             self.low = next_offset
         else:
             self.high = at
-
-    def _is_beyond_end(self, response: m.RemotingResponse, at: int) -> bool:
-        return "maxOffset" in response.fields and number_of(response, "maxOffset") < at
 
 
 def _bounds_of(search: m.TimeSearch, responses: Sequence[m.RemotingResponse]) -> _Bounds:
