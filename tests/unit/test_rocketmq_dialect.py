@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -459,6 +461,25 @@ def test_a_body_that_cannot_be_unpacked_is_named(flags: int, body: bytes) -> Non
     before = list(decode_chunks(fetched_at(records, 5), 5, 6))
     behind = list(decode_chunks(fetched_at(records, 7), 7, 8))
     assert [chunk.counts for chunk in (*before, *behind)] == [Counts(landed=1)] * 2
+
+
+@pytest.mark.parametrize("flags", [1, 1 | 0x300])
+def test_bodies_that_clients_of_proxies_have_compressed_are_unpacked(flags: int) -> None:
+    """Their protocol has gzip, and proxies store it as zlib."""
+    bodies = gzip.compress(b"one"), zlib.compress(b"two"), gzip.compress(b"")
+    data = b"".join(stored(body, 5 + n, flags=flags) for n, body in enumerate(bodies))
+    (chunk,) = decode_chunks(fetched_at(memoryview(data), 5), 5, 8)
+    assert chunk.batch is not None
+    assert chunk.batch.column("value").to_pylist() == [b"one", b"two", b""]
+
+
+@pytest.mark.parametrize(
+    "body", [gzip.compress(b"one")[:-1], gzip.compress(b"one") + gzip.compress(b"two"), b"\x1f\x8b"]
+)
+def test_a_body_that_is_not_one_whole_gzip_is_named(body: bytes) -> None:
+    with pytest.raises(BadRecord, match="offset 5") as caught:
+        list(decode_chunks(fetched_at(memoryview(stored(body, 5, flags=1)), 5), 5, 6))
+    assert caught.value.facts["next_offset"] == 6
 
 
 # --- name servers -----------------------------------------------------------------------

@@ -24,6 +24,10 @@ CODECS: Final[Mapping[int, Codec]] = {1: Codec.LZ4, 2: Codec.ZSTD}
 """The codecs that bound their result, by their numbers in the flags of a message."""
 ZLIB: Final = (0, 3)
 """Its numbers: older clients have 0. Its data do not tell their size."""
+GZIP_MAGIC: Final = b"\x1f\x8b"
+"""Clients of proxies compress with gzip by their protocol, and proxies store such bodies with the
+number of zlib. What they wrote, upstream's clients of proxies know by its first bytes; zlib's own
+data never begin with these."""
 
 FIRST_VALUES_BYTES: Final = 1 << 20
 """The values of a usual response fit, so that they are rarely moved."""
@@ -41,7 +45,7 @@ class MessageBodies:
 
     def add(self, codec: int, data: memoryview) -> None:
         """Adds a body, decompressed. Raises NotDecompressible."""
-        if (bounded := CODECS.get(codec)) is not None:
+        if (bounded := _bounded_codec(codec, data)) is not None:
             room = self._room(self._bounded_size(bounded, data))
             try:
                 self.size += bounded.unpack(data, room)
@@ -76,6 +80,13 @@ class MessageBodies:
         data.resize(self.size, shrink_to_fit=True)
         ends = pa.py_buffer(self._ends)
         return pa.Array.from_buffers(columns.VALUE.type, len(self._ends) - 1, [None, ends, data], 0)
+
+
+def _bounded_codec(codec: int, data: memoryview) -> Codec | None:
+    """The codec that bounds its result; None if it is another one."""
+    if codec in ZLIB and data[: len(GZIP_MAGIC)] == GZIP_MAGIC:
+        return Codec.GZIP
+    return CODECS.get(codec)
 
 
 def _plain(codec: int, data: memoryview, max_bytes: int) -> bytes | memoryview:
