@@ -84,7 +84,7 @@ class MessageBodies:
 
 def _bounded_codec(codec: int, data: memoryview) -> Codec | None:
     """The codec that bounds its result; None if it is another one."""
-    if codec in ZLIB and data[: len(GZIP_MAGIC)] == GZIP_MAGIC:
+    if codec in ZLIB and bytes(data[: len(GZIP_MAGIC)]) == GZIP_MAGIC:
         return Codec.GZIP
     return CODECS.get(codec)
 
