@@ -268,7 +268,7 @@ def test_a_plan_that_another_driver_has_prepared_again_is_not_ended(drivers: Dri
     gone = target.history.unfinished_plans()
     made = plan(1, 100, 200)
     receipts = {0: Receipt(0, P0, 100, 200, Counts(landed=100))}
-    drivers.another().writer.record_outcome(
+    drivers.another().writer.prepare_outcome(
         made, prove(made, receipts), (), receipts, earlier_outcome=first
     )
     with pytest.raises(Conflict, match="was not adopted"):
