@@ -7,24 +7,30 @@ from that, such a plan is like any other.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import look_up_row_format
-from rangeland.errors import UsageError
+from rangeland.errors import RangelandError, UsageError
 from rangeland.fetch.backoff import shared_rates
+from rangeland.fetch.log_lines import log_loss
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
+from rangeland.loss import Action, DecidedLoss
 from rangeland.planning.job_position import JobPosition
-from rangeland.planning.loss_errors import failing_error
+from rangeland.planning.loss_errors import FailingLosses, failing_error
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanTerms, draft_new
+from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
 from rangeland.untrusted import Unreadable, parse_json
+
+logger = logging.getLogger(__name__)
 
 _OF_A_JOB = {
     "servers",
@@ -119,6 +125,9 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         draft = draft_new(_terms(job, min_slices), survey, JobPosition())
         if draft.failing is not None:
             raise failing_error(draft.failing)
+        if draft.held:
+            raise _held_error(draft.held)
+        _log_left_out(draft)
         plan = draft.plan
         topics = {partition.topic for partition in survey.logs}
     else:
@@ -127,6 +136,24 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         topics = {slice_.partition.topic for slice_ in plan.slices}
     settings = look_up_cleanup(job, replace(settings, row_format=row_format), topics)
     return plan, _with_rates(job, settings, plan, min_slices)
+
+
+def _held_error(held: Sequence[DecidedLoss]) -> RangelandError:
+    """The error for losses at which a policy holds partitions, which a run would record."""
+    error = failing_error(FailingLosses(tuple(held)))
+    return error.with_words(
+        why=f"{error.why}; a data frame cannot record that it leaves out what `policy` holds",
+        do="read it when all of it can be read, or leave the partition out; or land the job, which "
+        "records what it holds",
+    )
+
+
+def _log_left_out(draft: PlanDraft) -> None:
+    """Logs what a run would report: what a policy skips, and what is uncertain."""
+    for loss in draft.plan.losses:
+        log_loss(loss.with_action(Action.SKIP))
+    for note in draft.notes:
+        logger.warning("Noted while planning: %s", note)
 
 
 def _terms(job: Job, min_slices: int) -> PlanTerms:
