@@ -347,10 +347,22 @@ class MirroredPartition(JsonResult):
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorResult(JsonResult):
-    """The result of ``mirror``."""
+class LeftOutPartition(JsonResult):
+    """A partition whose checkpoint is not committed, and why."""
 
-    VIEW = "job group backend=home state partitions seconds"
+    VIEW = "*partition checkpoint why"
+
+    partition: Partition
+    checkpoint: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorResult(JsonResult):
+    """The result of ``mirror``. ``left_out``: partitions that have landed, and whose log is not
+    there, or is another one: their offsets in the group are as they were."""
+
+    VIEW = "job group backend=home state partitions left_out? seconds"
 
     job: str
     group: str
@@ -358,3 +370,4 @@ class MirrorResult(JsonResult):
     state: MirrorState
     partitions: tuple[MirroredPartition, ...]
     seconds: float
+    left_out: tuple[LeftOutPartition, ...] = ()

@@ -19,7 +19,7 @@ from rangeland.job import Job
 from rangeland.job_group import mirror_command
 from rangeland.job_group.mirror_command import check_group_is_empty, group_of, push_offsets
 from rangeland.job_group.offset_mirror import MirroredOffsets
-from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.model import AbsentPartitions, Address, Leader, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.job_position import JobPosition
 from rangeland.progress_events import NoProgress
@@ -163,28 +163,85 @@ def test_offsets_of_a_run_that_has_landed_meanwhile_are_not_those_of_another_cli
         table.push()
 
 
-def test_the_command_reads_ledger_and_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = LandingMeanwhile(monkeypatch, 5, 7, 9)
+def landed_up_to(monkeypatch: pytest.MonkeyPatch, survey: Survey, position: Any) -> list[bool]:
+    """Lets the command find a table with what ``position`` returns, and this survey. Returns when
+    the ledger was refreshed."""
     refreshed: list[bool] = []
-
-    def position(application: str) -> Any:
-        marks = {p: LogMark(offset, None) for p, offset in table.read_checkpoint().items()}
-        return JobPosition(marks)
-
     target = SimpleNamespace(
         ledger=SimpleNamespace(refresh=lambda: refreshed.append(True)),
         identity=SimpleNamespace(check_table_and_ledger_agree=lambda: None),
         history=SimpleNamespace(position=position),
     )
-    log = LogState(P0, Leader(1, Address("h", 1)), 0, 20, None)
-    survey = Survey(taken_at_ms=0, logs={P0: log})
     monkeypatch.setattr(mirror_command, "open_target", lambda *_: target)
     monkeypatch.setattr(mirror_command, "check_rows_remain", lambda *_: None)
     monkeypatch.setattr(mirror_command, "survey_of", lambda *_, **__: survey)
+    return refreshed
+
+
+def log_of(partition: Partition, topic_id: str | None = None) -> LogState:
+    return LogState(partition, Leader(Address("h", 1), topic_id=topic_id), 0, 20, None)
+
+
+def test_the_command_reads_ledger_and_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = LandingMeanwhile(monkeypatch, 5, 7, 9)
+
+    def position(application: str) -> Any:
+        marks = {p: LogMark(offset, None) for p, offset in table.read_checkpoint().items()}
+        return JobPosition(marks)
+
+    survey = Survey(taken_at_ms=0, logs={P0: log_of(P0)})
+    refreshed = landed_up_to(monkeypatch, survey, position)
     found = mirror_command.push(JOB, cast(Any, None), NoProgress())
     assert table.offsets == {P0: 9}
     assert (len(refreshed), table.reads) == (3, 4)
     assert [(p.checkpoint, p.after) for p in found.partitions] == [(9, 9)]
+    assert found.left_out == ()
+
+
+# --- partitions that are left out ---------------------------------------------------------------
+
+
+def push_marks(
+    monkeypatch: pytest.MonkeyPatch, marks: dict[Partition, LogMark], survey: Survey
+) -> tuple[MirrorResult, dict[Partition, int]]:
+    """The result of the command, and the group's offsets, where these marks have landed."""
+    table = LandingMeanwhile(monkeypatch, 5)
+    landed_up_to(monkeypatch, survey, lambda application: JobPosition(marks))
+    return mirror_command.push(JOB, cast(Any, None), NoProgress()), table.offsets
+
+
+def test_where_every_topic_was_created_again_it_does_not_say_that_nothing_has_landed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    survey = Survey(taken_at_ms=0, logs={P0: log_of(P0, "new")})
+    found, offsets = push_marks(monkeypatch, {P0: LogMark(5, "old")}, survey)
+    assert (found.state, found.partitions, offsets) == ("unchanged", (), {P0: 1})
+    (left_out,) = found.left_out
+    assert (left_out.partition, left_out.checkpoint) == (P0, 5)
+    assert "its id was old" in left_out.why
+    text = rendered(render_mirror(found))
+    assert "no offset is committed to group g" in text
+    assert "left out: orders/0 at 5: the topic was deleted and created again" in text
+    assert "nothing has landed" not in text
+    entry = json.loads(json.dumps(found.to_json()))["left_out"][0]
+    assert entry.keys() == {"topic", "partition", "broker", "checkpoint", "why"}
+
+
+def test_partitions_that_cannot_be_looked_at_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    p2, p3 = Partition("orders", 2), Partition("orders", 3)
+    absent = AbsentPartitions(frozenset({p2}), unreachable={P1: "it has no leader"})
+    survey = Survey(taken_at_ms=0, logs={P0: log_of(P0)}, absent=absent)
+    marks = {p: LogMark(5) for p in (P0, P1, p2, p3)}
+    found, offsets = push_marks(monkeypatch, marks, survey)
+    assert (found.state, offsets) == ("mirrored", {P0: 5})
+    assert [(p.partition, p.why) for p in found.left_out] == [
+        (P1, "it has no leader"),
+        (p2, "the job no longer reads it"),
+        (p3, "the cluster does not show it"),
+    ]
+    text = rendered(render_mirror(found))
+    assert "group g is at the checkpoint of what could be looked at" in text
+    assert "orders/1 at 5: it has no leader" in text
 
 
 def test_a_job_without_a_group_is_told_what_to_add() -> None:

@@ -21,12 +21,23 @@ from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupBackend
 from rangeland.job import Group, Job
 from rangeland.job.connection_settings import request_for_range
-from rangeland.job_group.offset_mirror import MirroredOffsets, mirror, offsets_to_commit
+from rangeland.job_group.offset_mirror import (
+    MirroredOffsets,
+    mirror,
+    offsets_to_commit,
+    why_left_out,
+)
 from rangeland.landing.audit.removed_and_unknown_rows import check_rows_remain
 from rangeland.landing.target.landing_target import open_target
-from rangeland.model import LogState, Partition
+from rangeland.model import LogState, Partition, Survey
+from rangeland.planning.incarnation import LogMark
 from rangeland.progress_events import Progress
-from rangeland.query_results import MirroredPartition, MirrorResult, MirrorState
+from rangeland.query_results import (
+    LeftOutPartition,
+    MirroredPartition,
+    MirrorResult,
+    MirrorState,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,10 +71,13 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
     survey = survey_of(job, request_for_range(job, position.landed_topics), settings=cluster)
     cluster = cluster.with_versions_of(survey)
     logs = survey.logs
+    marks: Mapping[Partition, LogMark] = {}
 
     def checkpoint_now() -> dict[Partition, int]:
+        nonlocal marks
         target.ledger.refresh()
-        return offsets_to_commit(target.history.position(job.application).checkpoint, logs)
+        marks = target.history.position(job.application).checkpoint
+        return offsets_to_commit(marks, logs)
 
     progress.step(f"mirroring the checkpoint to the group {group.id}")
     mirrored, backend = push_offsets(job, cluster, checkpoint_now)
@@ -72,9 +86,10 @@ def push(job: Job, spark: SparkSession, progress: Progress) -> MirrorResult:
         job=job.name,
         group=group.id,
         backend=backend,
-        state=state if mirrored.checkpoint else "nothing-landed",
+        state=state if marks else "nothing-landed",
         partitions=_mirrored_partitions(mirrored, logs),
         seconds=time.monotonic() - started,
+        left_out=_left_out_partitions(marks, mirrored, survey),
     )
 
 
@@ -152,4 +167,14 @@ def _mirrored_partitions(
     return tuple(
         MirroredPartition(p, offset, before.get(p), after.get(p), logs[p].end_offset)
         for p, offset in mirrored.checkpoint.items()
+    )
+
+
+def _left_out_partitions(
+    marks: Mapping[Partition, LogMark], mirrored: MirroredOffsets, survey: Survey
+) -> tuple[LeftOutPartition, ...]:
+    return tuple(
+        LeftOutPartition(p, mark.until_offset, why_left_out(p, mark, survey))
+        for p, mark in sorted(marks.items())
+        if p not in mirrored.checkpoint
     )

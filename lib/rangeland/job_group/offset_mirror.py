@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from rangeland.groups.backend import GroupBackend
 from rangeland.logging_setup import partition_fields
-from rangeland.model import LogState, Partition
-from rangeland.planning.incarnation import LogMark, is_recreated
+from rangeland.model import LogState, Partition, Survey
+from rangeland.planning.incarnation import LogMark, is_recreated, recreation_loss
 from rangeland.wording import count_noun
 
 logger = logging.getLogger(__name__)
@@ -35,6 +35,17 @@ def offsets_to_commit(
         for partition, mark in sorted(checkpoint.items())
         if partition in logs and not is_recreated(mark, logs[partition])
     }
+
+
+def why_left_out(partition: Partition, mark: LogMark, survey: Survey) -> str:
+    """Why the offset of a partition is not among ``offsets_to_commit``."""
+    if (log := survey.logs.get(partition)) is not None:
+        return recreation_loss(mark, log).evidence
+    if (why := survey.absent.why_unreachable(partition)) is not None:
+        return why
+    if partition in survey.absent.excluded:
+        return "the job no longer reads it"
+    return "the cluster does not show it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from rich.text import Text
 from rangeland.query_results import GroupStatus, MirrorResult
 from rangeland.render.text_drawing import (
     biggest,
+    list_lines,
     number_or_dash,
     rest_name,
     safe_text,
@@ -48,8 +49,17 @@ def render_mirror(result: MirrorResult) -> RenderableType:
         return title.append_text(
             safe_text(f", so there are no offsets to commit to group {result.group}")
         )
+    left_out = list_lines(
+        "left out",
+        [f"{p.partition} at {number(p.checkpoint)}: {p.why}" for p in result.left_out],
+        "yellow",
+    )
+    if not result.partitions:
+        title = title_of(result.job, f"no offset is committed to group {result.group}", "bold")
+        return Group(title, Text(), *left_out)
+    where = "at the checkpoint" if not left_out else "at the checkpoint of what could be looked at"
     count = sum(1 for p in result.partitions if p.before != p.after)
-    title = title_of(result.job, f"group {result.group} is at the checkpoint", "bold green")
+    title = title_of(result.job, f"group {result.group} is {where}", "bold green")
     change = f"{count_noun(count, 'offset')} written" if count else "as it was before"
     title.append_text(safe_text(f", {change} ({duration(result.seconds)})"))
     table = table_of("partition", ">checkpoint", ">group before", ">group after", ">end", ">lag")
@@ -61,4 +71,5 @@ def render_mirror(result: MirrorResult) -> RenderableType:
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(rest_name(hidden), "", "", "", "", lag)
-    return Group(title, Text(), table, Text(), safe_text(f"kept by {result.backend}", "dim"))
+    backend = safe_text(f"kept by {result.backend}", "dim")
+    return Group(title, Text(), table, Text(), *left_out, backend)
