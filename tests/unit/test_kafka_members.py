@@ -10,7 +10,13 @@ import pytest
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import AccessDenied, Conflict, JobFileError, RangelandError, Unreachable
-from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, Membership
+from rangeland.groups.backend import (
+    PAUSE_MS,
+    Fenced,
+    HeartbeatStatus,
+    JoinRequest,
+    Membership,
+)
 from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
@@ -64,6 +70,31 @@ def test_a_member_joins_with_the_id_that_it_is_given() -> None:
     )
     assert [request.member_id for request in io.requests(m.JoinGroupRequest)] == ["", "given"]
     assert member.member_id == "given"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        (joined(), synced(code="GROUP_AUTHORIZATION_FAILED")),
+        (joined("MEMBER_ID_REQUIRED", "me"), joined("INCONSISTENT_GROUP_PROTOCOL"), described()),
+    ],
+)
+def test_a_join_that_fails_leaves_no_member_behind(
+    script: tuple[tuple[type[Any], Any], ...],
+) -> None:
+    """The coordinator would wait for it until its session ends, and so would all others."""
+    io = ScriptedIO([found(), described(state="Empty"), *script, left()])
+    with pytest.raises((AccessDenied, Conflict)):
+        open_backend(io).join(JOINING)
+    assert [request.member_id for request in io.requests(m.LeaveGroupRequest)] == ["me"]
+    assert not io.script
+
+
+def test_a_join_that_is_refused_has_nobody_to_leave() -> None:
+    io = ScriptedIO([found(), described(state="Empty"), joined("GROUP_AUTHORIZATION_FAILED", "")])
+    with pytest.raises(AccessDenied):
+        open_backend(io).join(JOINING)
+    assert not io.requests(m.LeaveGroupRequest)
 
 
 def test_a_join_says_job_and_times_and_may_take_as_long_as_the_rebalance() -> None:
@@ -143,9 +174,12 @@ def test_a_sync_of_a_member_that_is_not_known_joins_again() -> None:
 
 
 def test_a_group_that_does_not_settle_is_unreachable() -> None:
-    endless = [joined(), synced(code="REBALANCE_IN_PROGRESS")] * 400
+    turns = 2 * JOINING.rebalance_ms // PAUSE_MS
+    endless = [joined(), synced(code="REBALANCE_IN_PROGRESS")] * turns
+    io = ScriptedIO([found(), described(state="Empty"), *endless, left()])
     with pytest.raises(Unreachable, match="did not settle"):
-        a_join(*endless)
+        open_backend(io).join(JOINING)
+    assert not io.script, "it has left"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, GroupMeani
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import UNSUPPORTED_VERSION
 from rangeland.dialects.protocol_session import BrokerRequest, UnsupportedRequest
-from rangeland.errors import Conflict, RemoteProtocolError
+from rangeland.errors import Conflict, RangelandError, RemoteProtocolError
 from rangeland.groups.backend import PAUSE_MS, GroupIO, JoinRequest, Membership
 from rangeland.groups.kafka.coordinator import CoordinatorClient, coordinator_error
 from rangeland.groups.kafka.member import KafkaMember
@@ -130,7 +130,12 @@ class KafkaGroups:
                 joining,
                 lambda code: self._not_admitted_error(joining, code),
             )
-            member.rejoin()
+            try:
+                member.rejoin()
+            except RangelandError:
+                # All others would wait for it until its session ends.
+                member.leave()
+                raise
             return member
 
     def close(self) -> None:
