@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from rangeland.dataframe import frozen_plan
-from rangeland.errors import RangeLost, Unreachable
+from rangeland.cluster_settings import ClusterSettings
+from rangeland.dataframe import datasource, frozen_plan
+from rangeland.errors import Conflict, RangeLost, Unreachable, UsageError
 from rangeland.job import Job
+from rangeland.landing.execution import final_log_check
 from rangeland.model import AbsentPartitions, Address, Cluster, Leader, LogState, Partition, Survey
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
@@ -59,3 +61,72 @@ def test_what_the_plan_skips_is_logged(
     assert [(s.partition, s.interval) for s in plan.slices] == [(P0, (0, 10)), (P1, (5, 10))]
     (line,) = caplog.messages
     assert line.startswith("Applied policy skip: orders/1 [0, 5)")
+
+
+# --- a plan that is given -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def planned(survey: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The JSON of a plan, as `rangeland plan --json` prints it. The cluster is the same later."""
+    monkeypatch.setattr(final_log_check, "SurveyAttempt", lambda *_: ClusterNow(survey))
+    plan, _ = frozen_plan.freeze(job_of())
+    return {**plan.to_json(), "hash": plan.hash, "table": "t"}
+
+
+class ClusterNow:
+    """A survey that only finds out which cluster answers."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def find_leaders(self) -> None: ...
+
+    def cluster(self) -> Cluster:
+        found: Cluster = self._fields["cluster"]
+        return found
+
+
+def read_with(plan: object, **options: str) -> Any:
+    """What the data source makes of a plan and of options."""
+    text = plan if isinstance(plan, str) else json.dumps(plan)
+    return datasource._plan_of({"servers": "b:1", "topics": "orders", "plan": text, **options})
+
+
+def test_a_given_plan_is_read_as_it_is(planned: dict[str, Any]) -> None:
+    plan, settings, _ = read_with(planned)
+    assert plan.hash == planned["hash"]
+    assert isinstance(settings.cluster, ClusterSettings)
+
+
+def test_a_plan_of_another_dialect_is_a_conflict(planned: dict[str, Any]) -> None:
+    with pytest.raises(Conflict, match="the plan is for kafka, and the source for rocketmq"):
+        read_with(planned, dialect="rocketmq")
+
+
+def test_a_plan_of_another_cluster_is_a_conflict(
+    planned: dict[str, Any], survey: dict[str, Any]
+) -> None:
+    """The same offsets of a topic of that name have other records there."""
+    survey["cluster"] = Cluster("c-2", ("b:1",))
+    with pytest.raises(Conflict, match="belongs to another cluster"):
+        read_with(planned)
+
+
+def test_a_plan_that_reads_offsets_twice_is_a_conflict(planned: dict[str, Any]) -> None:
+    again = {**planned["slices"][0], "index": 7}
+    edited = {**planned, "slices": [*planned["slices"], again]}
+    with pytest.raises(Conflict, match="two slices of orders/0 overlap"):
+        read_with({key: value for key, value in edited.items() if key != "hash"})
+
+
+def test_a_plan_that_does_not_match_its_hash_is_a_conflict(planned: dict[str, Any]) -> None:
+    del planned["slices"][1], planned["ranges"][1]
+    with pytest.raises(Conflict, match="was changed after it was made"):
+        read_with(planned)
+
+
+@pytest.mark.parametrize("text", ["", " ", "{"])
+def test_what_is_no_plan_does_not_mean_a_new_one(survey: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageError, match="option plan is not a plan"):
+        read_with(text)

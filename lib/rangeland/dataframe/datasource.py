@@ -19,22 +19,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rangeland.dialects.row_schema import typed_rows
-from rangeland.errors import UsageError
+from rangeland.errors import Conflict, UsageError
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
-from rangeland.planning.plan import Plan, in_planned_epochs
+from rangeland.planning.plan import Plan, contradiction, in_planned_epochs
 from rangeland.planning.task_packing import pack_tasks
 from rangeland.spark.plan_frames import frame_batches
 from rangeland.spark.task_context import configure_task
-from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
+from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, decimal, parse_json
 
 try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -135,8 +135,8 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ReadSettings, int]:
         )
     job = job_of_options(options)
     min_tasks = _number("minPartitions", options.get("minpartitions", "1"))
-    plan_text: Any = options.get("plan")
-    return *freeze(job, _given_plan(plan_text) if plan_text else None, min_tasks), min_tasks
+    plan = _given_plan(options["plan"]) if "plan" in options else None
+    return *freeze(job, plan, min_tasks), min_tasks
 
 
 def _log_settings(options: Mapping[str, str]) -> LogSettings:
@@ -164,10 +164,23 @@ def _number(name: str, text: str) -> int:
 
 
 def _given_plan(text: str) -> Plan:
+    """The plan of the option. Raises UsageError if it is not JSON, and Conflict if it is not a plan
+    or was edited."""
     try:
         document = parse_json(text)
     except Unreadable as error:
         raise UsageError(
             "option plan is not a plan", why=str(error), do="give the JSON of a plan"
         ) from error
-    return Plan.from_json(document)
+    plan = Plan.from_json(document)
+    planned_hash = JsonFields(document).get("hash")
+    defect = contradiction(plan)
+    if planned_hash not in (None, plan.hash):
+        defect = "it does not match its hash"
+    if defect is not None:
+        raise Conflict(
+            "the plan of option plan was changed after it was made",
+            why=defect,
+            do="make it again with `rangeland plan JOB.yaml --json`",
+        )
+    return plan

@@ -15,12 +15,13 @@ from typing import Any
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.cluster_access.job_survey import schema_ids_in_logs, survey_of
 from rangeland.cluster_access.registry_lookup import look_up_row_format
-from rangeland.errors import RangelandError, UsageError
+from rangeland.errors import Conflict, RangelandError, UsageError
 from rangeland.fetch.backoff import shared_rates
 from rangeland.fetch.log_lines import log_loss
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
+from rangeland.landing.execution.final_log_check import FinalLogCheck
 from rangeland.loss import Action, DecidedLoss
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses, failing_error
@@ -116,7 +117,8 @@ def _split_list(text: str) -> list[str]:
 
 
 def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Plan, ReadSettings]:
-    """A new plan of the job's range, or the given one, and the settings to read it."""
+    """A new plan of the job's range, or the given one, and the settings to read it. Raises Conflict
+    if the given one was made for another dialect or cluster."""
     settings = look_up_read_settings(job)
     if plan is None:
         survey = survey_of(job, request_for_range(job), settings.cluster)
@@ -131,11 +133,23 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         plan = draft.plan
         topics = {partition.topic for partition in survey.logs}
     else:
+        _check_is_of_source(job, plan, settings)
         settings = settings.with_filter(plan.isolation, plan.tags)
         row_format = look_up_row_format(job, schema_ids_in_logs(job))
         topics = {slice_.partition.topic for slice_ in plan.slices}
     settings = look_up_cleanup(job, replace(settings, row_format=row_format), topics)
     return plan, _with_rates(job, settings, plan, min_slices)
+
+
+def _check_is_of_source(job: Job, plan: Plan, settings: ReadSettings) -> None:
+    """Raises Conflict unless the plan is for the job's dialect and cluster: the same offsets are
+    other records elsewhere."""
+    if plan.dialect != job.source.dialect:
+        raise Conflict(
+            f"the plan is for {plan.dialect}, and the source for {job.source.dialect}",
+            do="give the option dialect, or the job, that the plan was made with",
+        )
+    FinalLogCheck(job, lambda _: settings, tuple).check_plan_is_of_cluster(settings, plan)
 
 
 def _held_error(held: Sequence[DecidedLoss]) -> RangelandError:
