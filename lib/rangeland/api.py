@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rangeland import run as commands
 from rangeland.cluster_access.cluster_lookup import look_up_cleanup, look_up_read_settings
 from rangeland.errors import UsageError
+from rangeland.fetch.backoff import shared_rates
 from rangeland.fleet.fleet_result import FleetResult
 from rangeland.fleet.fleet_run import JobsProgress, NoJobsProgress, fleet_of, run_all
 from rangeland.fleet.job_folders import job_files
@@ -24,6 +25,7 @@ from rangeland.progress_events import NoProgress, Progress
 from rangeland.queries import verify_and_find
 from rangeland.query_results import VerifyResult
 from rangeland.results import PlanPreview, RunResult
+from rangeland.spark.deferred_session import parallelism_of
 from rangeland.spark.plan_frames import plan_frame
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class FrozenPlan:
         tasks = tasks_of(self.job, spark, slices)
         topics = {s.partition.topic for s in slices}
         settings = replace(look_up_read_settings(self.job), row_format=self.preview.row_format)
+        if rate := self.job.limits.broker_bytes_per_second:
+            settings = replace(settings, rates=shared_rates(tasks, parallelism_of(spark), rate))
         return plan_frame(spark, tasks, look_up_cleanup(self.job, settings, topics))
 
     def apply(self, spark: SparkSession, progress: Progress | None = None) -> RunResult:

@@ -13,6 +13,7 @@ from rangeland.dataframe import datasource, frozen_plan
 from rangeland.errors import Conflict, RangeLost, Unreachable, UsageError
 from rangeland.job import Job
 from rangeland.landing.execution import final_log_check
+from rangeland.logging_setup import current_settings
 from rangeland.model import AbsentPartitions, Address, Cluster, Leader, LogState, Partition, Survey
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
@@ -61,6 +62,31 @@ def test_what_the_plan_skips_is_logged(
     assert [(s.partition, s.interval) for s in plan.slices] == [(P0, (0, 10)), (P1, (5, 10))]
     (line,) = caplog.messages
     assert line.startswith("Applied policy skip: orders/1 [0, 5)")
+
+
+# --- how fast it is read ------------------------------------------------------------------------
+
+
+def test_the_tasks_of_a_frame_together_keep_to_the_rate_of_the_job(survey: dict[str, Any]) -> None:
+    """Nobody knows how many of them run at the same time, so it is divided among all of them, and
+    there are no more than are needed or asked for."""
+    gib = 1 << 30
+    survey["logs"] = {
+        Partition("orders", n): LogState(
+            Partition("orders", n), Leader(Address("b", 1 + n % 2), 3, "id"), 0, 10, gib
+        )
+        for n in range(8)
+    }
+    job = job_of(limits={"broker_bytes_per_second": "8MiB"})
+    for min_tasks, of_each_broker in ((1, 1), (4, 2)):
+        plan, settings = frozen_plan.freeze(job, min_tasks=min_tasks)
+        reader = datasource._Reader(plan, settings, min_tasks, current_settings())
+        assert len(reader.partitions()) == 2 * of_each_broker
+        rate = (8 << 20) // of_each_broker
+        assert dict(settings.rates) == {Address("b", 1): rate, Address("b", 2): rate}
+    plan, settings = frozen_plan.freeze(job_of())
+    reader = datasource._Reader(plan, settings, 1, current_settings())
+    assert (len(reader.partitions()), settings.rates) == (len(plan.slices), ())
 
 
 # --- a plan that is given -----------------------------------------------------------------------

@@ -30,8 +30,7 @@ from rangeland.errors import Conflict, UsageError
 from rangeland.fetch.read_settings import ReadSettings
 from rangeland.logging_setup import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
-from rangeland.planning.plan import Plan, contradiction, in_planned_epochs
-from rangeland.planning.task_packing import pack_tasks
+from rangeland.planning.plan import Plan, contradiction
 from rangeland.spark.plan_frames import frame_batches
 from rangeland.spark.task_context import configure_task
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, decimal, parse_json
@@ -109,8 +108,10 @@ class _Reader(DataSourceReader):
         self._logging = logging
 
     def partitions(self) -> Sequence[InputPartition]:
-        slices = in_planned_epochs(self._plan, self._plan.slices)
-        tasks = pack_tasks(slices, 128 << 20, self._min_tasks)
+        from rangeland.dataframe.frozen_plan import tasks_of_frame
+
+        is_limited = bool(self._settings.rates)
+        tasks = tasks_of_frame(self._plan, self._min_tasks, is_limited=is_limited)
         # Spark asks for at least one partition, and an empty one reads nothing.
         return [_Task(task) for task in tasks] or [_Task(())]
 

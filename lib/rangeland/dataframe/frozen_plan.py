@@ -23,15 +23,19 @@ from rangeland.job import Job
 from rangeland.job.connection_settings import request_for_range
 from rangeland.landing.execution.final_log_check import FinalLogCheck
 from rangeland.loss import Action, DecidedLoss
+from rangeland.model import Slice
 from rangeland.planning.job_position import JobPosition
 from rangeland.planning.loss_errors import FailingLosses, failing_error
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, in_planned_epochs
 from rangeland.planning.plan_builder import PlanTerms, draft_new
 from rangeland.planning.plan_draft import PlanDraft
 from rangeland.planning.plan_kind import PlanKind
-from rangeland.untrusted import Unreadable, parse_json
+from rangeland.planning.task_packing import pack_tasks
+from rangeland.untrusted import MAX_INT64, Unreadable, parse_json
 
 logger = logging.getLogger(__name__)
+
+_TASK_BYTES = 128 << 20
 
 _OF_A_JOB = {
     "servers",
@@ -116,7 +120,7 @@ def _split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Plan, ReadSettings]:
+def freeze(job: Job, plan: Plan | None = None, min_tasks: int = 1) -> tuple[Plan, ReadSettings]:
     """A new plan of the job's range, or the given one, and the settings to read it. Raises Conflict
     if the given one was made for another dialect or cluster."""
     settings = look_up_read_settings(job)
@@ -124,7 +128,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         survey = survey_of(job, request_for_range(job), settings.cluster)
         settings = settings.with_versions_of(survey)
         row_format = look_up_row_format(job, schema_ids_in_logs(job, survey))
-        draft = draft_new(_terms(job, min_slices), survey, JobPosition())
+        draft = draft_new(_terms(job, min_tasks), survey, JobPosition())
         if draft.failing is not None:
             raise failing_error(draft.failing)
         if draft.held:
@@ -138,7 +142,7 @@ def freeze(job: Job, plan: Plan | None = None, min_slices: int = 1) -> tuple[Pla
         row_format = look_up_row_format(job, schema_ids_in_logs(job))
         topics = {slice_.partition.topic for slice_ in plan.slices}
     settings = look_up_cleanup(job, replace(settings, row_format=row_format), topics)
-    return plan, _with_rates(job, settings, plan, min_slices)
+    return plan, _with_rates(job, settings, plan, min_tasks)
 
 
 def _check_is_of_source(job: Job, plan: Plan, settings: ReadSettings) -> None:
@@ -185,8 +189,17 @@ def _terms(job: Job, min_slices: int) -> PlanTerms:
     )
 
 
-def _with_rates(job: Job, settings: ReadSettings, plan: Plan, at_once: int) -> ReadSettings:
-    """The settings, with the job's rate divided among the slices: each may be a separate task."""
+def tasks_of_frame(plan: Plan, min_tasks: int, *, is_limited: bool) -> list[list[Slice]]:
+    """The slices of a plan by task: ``min_tasks`` or more, if there are enough slices. Where the
+    job limits the rate (``is_limited``) there are no others, since they would not read faster."""
+    slices = in_planned_epochs(plan, plan.slices)
+    return pack_tasks(slices, MAX_INT64 if is_limited else _TASK_BYTES, min_tasks)
+
+
+def _with_rates(job: Job, settings: ReadSettings, plan: Plan, min_tasks: int) -> ReadSettings:
+    """The settings, with the job's rate divided among the tasks: how many of them run at the same
+    time is not known where the plan is made."""
     if (rate := job.limits.broker_bytes_per_second) is None:
         return settings
-    return replace(settings, rates=shared_rates([[s] for s in plan.slices], at_once, rate))
+    tasks = tasks_of_frame(plan, min_tasks, is_limited=True)
+    return replace(settings, rates=shared_rates(tasks, len(tasks), rate))
