@@ -76,6 +76,41 @@ def test_a_driver_that_was_out_looks_at_the_checkpoint_again_before_it_commits(
     assert seat.warnings == []
 
 
+class Alone:
+    """A driver that could not join the group, and the others, which land, mirror and leave after
+    each of its looks at the checkpoint, as long as there are checkpoints left."""
+
+    def __init__(self, groups: InMemoryGroups, *checkpoints: int) -> None:
+        self.offsets = groups.group("g").offsets
+        self.checkpoints = list(checkpoints)
+        self.marks: set[tuple[Partition, int]] = set()
+        self.warnings: list[str] = []
+        backend = InMemoryGroupBackend(groups, "a")
+        lease = GroupLease(backend, "g", PARTITIONS, None, self.warnings.append, lambda _: None)
+        lease.mirror(self.read_checkpoint, lambda: self.marks, to_the_end=True)
+
+    def read_checkpoint(self) -> dict[Partition, int]:
+        found = dict.fromkeys(PARTITIONS, self.checkpoints[0])
+        self.marks |= set(found.items())
+        if self.checkpoints[1:]:
+            del self.checkpoints[0]
+            self.offsets |= dict.fromkeys(PARTITIONS, self.checkpoints[0])
+        return found
+
+
+def test_a_driver_that_is_no_member_does_not_set_the_group_back(groups: InMemoryGroups) -> None:
+    alone = Alone(groups, 5, 9)
+    assert alone.offsets == dict.fromkeys(PARTITIONS, 9)
+    assert alone.warnings == [], "nobody but drivers of this job has moved it"
+
+
+def test_a_driver_that_is_no_member_warns_if_the_checkpoint_keeps_moving(
+    groups: InMemoryGroups,
+) -> None:
+    (warning,) = Alone(groups, *range(5, 20)).warnings
+    assert "the checkpoint moved each of the 3 times" in warning
+
+
 # --- another driver lands, mirrors and leaves meanwhile ----------------------------------------
 
 P0, P1 = PARTITIONS

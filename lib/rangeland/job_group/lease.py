@@ -22,7 +22,12 @@ from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, JoinRequest
 from rangeland.job import Group, Job
 from rangeland.job_group.heartbeat_thread import HeartbeatThread
-from rangeland.job_group.offset_mirror import MirroredOffsets, mirror, notices
+from rangeland.job_group.offset_mirror import (
+    MirroredOffsets,
+    mirror,
+    moved_each_time_error,
+    notices,
+)
 from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
 from rangeland.wording import count_noun
@@ -156,28 +161,31 @@ class GroupLease:
         self, checkpoint_now: CheckpointNow, earlier: EarlierMarks
     ) -> dict[Partition, int]:
         """Mirrors the checkpoint and returns it. It is read in the generation in which it is
-        committed: whoever had the partitions before may have landed and mirrored more."""
+        committed: whoever had the partitions before may have landed and mirrored more. A driver
+        that is not a member has no generation, and looks whether that has happened."""
         for tries_left in reversed(range(TRIES)):
             generation = self._join_generation()
             checkpoint = self._of_the_group(checkpoint_now())
+            if not checkpoint:
+                return checkpoint
             try:
-                self._mirror_once(checkpoint, earlier, generation)
-                break
+                mirrored = self._commit(checkpoint, generation)
             except Fenced:
                 if not tries_left:
                     raise
-        return checkpoint
+                continue
+            is_member = generation is not None and self._reliable_heartbeat is not None
+            if not (mirrored.changed or mirrored.differing):
+                return checkpoint
+            if is_member or self._of_the_group(checkpoint_now()) == checkpoint:
+                self._warn_of(mirrored, earlier)
+                return checkpoint
+        raise moved_each_time_error(self.group, TRIES)
 
-    def _mirror_once(
-        self, checkpoint: dict[Partition, int], earlier: EarlierMarks, generation: int | None
-    ) -> None:
-        if not checkpoint:
-            return
-        mirrored = self._commit(checkpoint, generation)
-        if mirrored.changed or mirrored.differing:
-            earlier_marks = earlier() if mirrored.differed_before else ()
-            for text in notices(self.group, mirrored, earlier_marks):
-                self._warn(text)
+    def _warn_of(self, mirrored: MirroredOffsets, earlier: EarlierMarks) -> None:
+        earlier_marks = earlier() if mirrored.differed_before else ()
+        for text in notices(self.group, mirrored, earlier_marks):
+            self._warn(text)
 
     def _wait_for_others(
         self,

@@ -24,6 +24,7 @@ from rangeland.job.connection_settings import request_for_range
 from rangeland.job_group.offset_mirror import (
     MirroredOffsets,
     mirror,
+    moved_each_time_error,
     offsets_to_commit,
     why_left_out,
 )
@@ -122,12 +123,7 @@ def _push(
             _check_group_has_checkpoint(group, mirrored)
             return replace(mirrored, before=before)
         checkpoint = newest
-    raise Conflict(
-        f"the checkpoint moved each of the {TRIES} times that it was mirrored to the group {group}",
-        why="runs of this job land at the same time",
-        do="wait for them to end: they mirror the checkpoint themselves",
-        group=group,
-    )
+    raise moved_each_time_error(group, TRIES)
 
 
 def _check_group_has_checkpoint(group: str, mirrored: MirroredOffsets) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rangeland.errors import Conflict
 from rangeland.groups.backend import GroupBackend
 from rangeland.logging_setup import partition_fields
 from rangeland.model import LogState, Partition, Survey
@@ -105,6 +106,16 @@ def notices(
             f"{mirrored.checkpoint[p]} was mirrored{_likewise(differing)}: another client commits "
             "to it. The next run repairs that, or `rangeland mirror`"
         )
+
+
+def moved_each_time_error(group: str, tries: int) -> Conflict:
+    """The error if runs land whenever the checkpoint is mirrored from outside the group."""
+    return Conflict(
+        f"the checkpoint moved each of the {tries} times that it was mirrored to the group {group}",
+        why="runs of this job land at the same time",
+        do="wait for them to end: they mirror the checkpoint themselves",
+        group=group,
+    )
 
 
 def _likewise(partitions: Sequence[Partition]) -> str:
