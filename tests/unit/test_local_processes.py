@@ -144,6 +144,45 @@ def test_stop_kills_one_that_does_not_listen(tmp_path: Path) -> None:
         assert process.exit_code == -signal.SIGKILL
 
 
+ORPHANS = {
+    "an end by itself": ("sleep 300 & echo child $!; exit 3", 3),
+    "a child that ignores SIGTERM": (
+        "trap 'exit 4' TERM; (trap '' TERM; exec sleep 300) & echo child $!; wait",
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("orphan", ORPHANS)
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_children_of_a_process_that_has_ended_are_not_left(
+    tmp_path: Path, orphan: str, end: str
+) -> None:
+    text, code = ORPHANS[orphan]
+    process = Process("parent", ["sh", "-c", text], log=tmp_path / "log")
+    child = int(process.wait_for_line(r"child \d").split()[1])
+    if code == 3:
+        assert process.wait_for_end() == code
+        assert alive(child), "its end alone kills nobody: they may have work to finish"
+    if end == "stop":
+        process.stop(timeout_s=0.5)
+        assert process.exit_code == code
+    else:
+        process.kill()
+    assert eventually(lambda: not alive(child))
+    assert process.exit_code in (code, -signal.SIGKILL)
+    process.stop()  # nothing is left, and that is no error
+
+
+def test_stop_lets_children_finish(tmp_path: Path) -> None:
+    child = "trap 'sleep .5; echo finished; exit' TERM; echo up; while :; do sleep .05; done"
+    text = f'trap "exit 0" TERM; sh -c "{child}" & wait'
+    process = Process("parent", ["sh", "-c", text], log=tmp_path / "log")
+    process.wait_for_line("up")
+    process.stop()
+    assert "finished" in process.log_tail()
+
+
 def test_kill_takes_the_children_along(tmp_path: Path) -> None:
     text = "import subprocess as s; p = s.Popen(['sleep', '300']); print('child', p.pid); p.wait()"
     with Process("parent", python(text), log=tmp_path / "log") as process:

@@ -89,15 +89,18 @@ class Process:
     @property
     def running(self) -> bool:
         """True also while paused."""
-        if self._popen.poll() is None:
-            return True
-        self._forget()
-        return False
+        return self.exit_code is None
 
     @property
     def exit_code(self) -> int | None:
-        """None while running; minus the signal's number if a signal ended it."""
-        return self._popen.poll()
+        """None while running; minus the signal's number if a signal ended it. While children run
+        the process is not reaped: that would free the number of their group, by which they are
+        killed."""
+        if (code := self._unreaped_code()) is not None and _has_members(self.pid):
+            return code
+        if (code := self._popen.poll()) is not None:
+            self._forget()
+        return code
 
     def wait_for_port(self, port: int, timeout_s: float = PATIENCE_S) -> None:
         """Waits until the port accepts connections. Raises `Unreachable` if the process ends or
@@ -139,28 +142,26 @@ class Process:
 
     def wait_for_end(self, timeout_s: float = PATIENCE_S) -> int:
         """Waits until the process has ended; returns its exit code."""
-        try:
-            code = self._popen.wait(timeout_s)
-        except subprocess.TimeoutExpired as error:
-            raise self.process_error(f"waited {timeout_s:g} s for its end") from error
-        self._forget()
+        deadline = time.monotonic() + timeout_s
+        while (code := self.exit_code) is None:
+            if time.monotonic() > deadline:
+                raise self.process_error(f"waited {timeout_s:g} s for its end")
+            time.sleep(_POLL_S)
         return code
 
     def stop(self, timeout_s: float = 30) -> None:
-        """SIGTERM, and SIGKILL if the process does not end in time. No error if it has ended."""
-        if not self.running:
-            return
+        """SIGTERM to the whole group, and SIGKILL to those that do not end in time. No error if all
+        have ended."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
-        try:
-            self._popen.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._forget()
+        deadline = time.monotonic() + timeout_s
+        while self._is_left and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        self.kill()
 
     def kill(self) -> None:
         """Kills the whole group, as a crash would; returns when the process is gone."""
-        if self.running:
+        if self._is_left:
             self._signal(signal.SIGKILL)
             self._popen.wait()
         self._forget()
@@ -207,6 +208,23 @@ class Process:
         except OSError:  # a thread has ended meanwhile
             return False
 
+    @property
+    def _is_left(self) -> bool:
+        """Whether the process runs, or children of it do."""
+        return self.running or self._unreaped_code() is not None
+
+    def _unreaped_code(self) -> int | None:
+        """The exit code of a process that has ended and was not waited for; None if it runs, if it
+        was, or if the system does not say (macOS)."""
+        is_ours = self._popen.returncode is None and self._owner == os.getpid()
+        if not is_ours or not hasattr(os, "waitid"):
+            return None
+        with contextlib.suppress(ChildProcessError):  # another thread was first
+            end = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if end is not None:
+                return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+        return None
+
     def _signal(self, number: signal.Signals) -> None:
         """Signals the group, which exists at least until its leader is waited for."""
         if self._popen.returncode is None and self._owner == os.getpid():
@@ -223,6 +241,16 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _has_members(group: int) -> bool:
+    """Whether a process group has a process that has not ended."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            state, _, member_of = file.read_text().rpartition(") ")[2].split()[:3]
+            if int(member_of) == group and state not in "ZX":
+                return True
+    return False
 
 
 def temporary_directory(prefix: str) -> Path:
