@@ -72,10 +72,6 @@ SUMS = (
     "SUM(CRC32({url})), SUM(CAST(ROUND(CAST({price} AS DOUBLE) * 100) AS BIGINT)), "
     "SUM(CAST({ts} AS BIGINT)), SUM(CRC32({agent}))"
 )
-INTERRUPTION = Interruption(
-    "Interrupted. The demo's broker is stopped and its folder removed.",
-    data="the demo uses no data but its own",
-)
 TEXTS = ("key", "value", "user", "event")
 FIELDS = ("id", "user", "event", "url", "price", "ts", "agent")
 
@@ -89,14 +85,18 @@ def show(output: CommandOutput, records: int, keep: bool) -> None:
     console = console_for(sys.stderr if output.json else output.stdout)
     console.quiet = silent
     story = Story(console)
-    output.when_interrupted = INTERRUPTION
     folder = _make_folder(keep)
+    output.when_interrupted = _interruption(folder if keep else None)
     cluster = KafkaCluster(VERSION)
     try:
         _tell_story(story, output, cluster, folder, records)
         story.check()
         if keep:
             _wait_for_enter(story, folder)
+    except Exception:
+        if keep:
+            story.tell(f"\nWhat there is of the demo is kept in {folder}.")
+        raise
     finally:
         cluster.close()
         if not keep:
@@ -108,6 +108,14 @@ def show(output: CommandOutput, records: int, keep: bool) -> None:
 def _make_folder(keep: bool) -> Path:
     prefix = "rangeland-demo-"
     return Path(tempfile.mkdtemp(prefix=prefix)) if keep else temporary_directory(prefix)
+
+
+def _interruption(kept: Path | None) -> Interruption:
+    folder = "its folder removed" if kept is None else f"its folder kept: {kept}"
+    return Interruption(
+        f"Interrupted. The demo's broker is stopped and {folder}.",
+        data="the demo uses no data but its own",
+    )
 
 
 # --- the story --------------------------------------------------------------------------
