@@ -87,7 +87,11 @@ def _add(
 
 
 def _produce(options: argparse.Namespace) -> None:
-    values = options.file.read_bytes().splitlines()
+    try:
+        values = options.file.read_bytes().splitlines()
+    except OSError as error:
+        what = f"{options.file} cannot be read"
+        raise UsageError(what, why=error.strerror or str(error), do="name a file") from error
     produce(options.server, options.topic, [Record(value) for value in values])
     _say(f"Wrote {count_noun(len(values), 'record')} to the topic {options.topic}.")
 

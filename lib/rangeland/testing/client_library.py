@@ -36,6 +36,9 @@ _PASSING = {
     "NOT_CONTROLLER",
 }
 
+_MAY_NOT_EXIST = {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"}
+"""Errors of the library for what brokers do not name: it may have just been created."""
+
 
 def reaching_back(version: str) -> dict[str, Any]:
     """Client settings for a broker of ``version``: the oldest brokers have no request
@@ -90,6 +93,8 @@ def client_error(message: str, error: Any) -> RangelandError:
         return Conflict(message, why="there is a topic of that name", do="use another", code=code)
     if code < 0 or name in _PASSING or error.retriable():
         remedy = "check that the brokers are up"
+        if name in _MAY_NOT_EXIST:
+            remedy = "check that the topic and its partition exist, and that the brokers are up"
         return Unreachable(message, why=f"{error.str()} ({name})", do=remedy, code=code)
     reason, remedy = f"the broker refused: {error.str()} ({name})", "ask for what it allows"
     return UsageError(message, why=reason, do=remedy, code=code)

@@ -288,9 +288,10 @@ def spread(
     settings |= {"acks": 1, "max.in.flight": 1}
     writer = _Writer(bootstrap, topic, settings)
     total, put = 0, writer.put
-    for index, (key, value) in enumerate(pairs):
-        put(value, key, index % partitions)
-        total += len(key) + len(value)
+    with our_errors(writer.failure):
+        for index, (key, value) in enumerate(pairs):
+            put(value, key, index % partitions)
+            total += len(key) + len(value)
     writer.finish()
     return total
 
@@ -345,6 +346,7 @@ class _Writer:
 
     def __init__(self, bootstrap: Servers, topic: str, settings: dict[str, Any]) -> None:
         self._topic = topic
+        self.failure = f"Not every record was written to the topic {topic}"
         self._failures: list[Any] = []
         with our_errors(f"A producer for {topic} was not made"):
             self.client = producer(bootstrap, settings | {"on_delivery": self._report})
@@ -353,14 +355,15 @@ class _Writer:
 
     def write(self, records: Iterable[Record], partition: int | None) -> int:
         start = self._queued
-        for record in records:
-            options: dict[str, Any] = {}
-            if record.headers:
-                options["headers"] = list(record.headers)
-            if record.timestamp_ms is not None:
-                options["timestamp"] = record.timestamp_ms
-            target = record.partition if record.partition is not None else partition
-            self.put(record.value, record.key, -1 if target is None else target, **options)
+        with our_errors(self.failure):
+            for record in records:
+                options: dict[str, Any] = {}
+                if record.headers:
+                    options["headers"] = list(record.headers)
+                if record.timestamp_ms is not None:
+                    options["timestamp"] = record.timestamp_ms
+                target = record.partition if record.partition is not None else partition
+                self.put(record.value, record.key, -1 if target is None else target, **options)
         return self._queued - start
 
     def put(self, value: bytes | None, key: bytes | None, partition: int, **options: Any) -> None:
@@ -371,6 +374,7 @@ class _Writer:
                 break
             except BufferError:
                 self.client.poll(0.05)
+                self._check_none_failed()
         self._queued += 1
         if self._queued % 1000 == 0:
             self.client.poll(0)
@@ -378,15 +382,17 @@ class _Writer:
     def finish(self) -> None:
         """Waits for all acknowledgements. Raises if a record was not acknowledged."""
         unacknowledged = self.client.flush(TIMEOUT_S)
-        message = f"Not every record was written to the topic {self._topic}"
-        if self._failures:
-            raise client_error(message, self._failures[0])
+        self._check_none_failed()
         if unacknowledged:
             raise Unreachable(
-                message,
+                self.failure,
                 why=f"{unacknowledged} were not acknowledged in {TIMEOUT_S} s",
                 do="check that the brokers are up",
             )
+
+    def _check_none_failed(self) -> None:
+        if self._failures:
+            raise client_error(self.failure, self._failures[0])
 
     def _report(self, error: Any, message: Any) -> None:
         if error is not None:
