@@ -65,7 +65,7 @@ class ZooKeeperServer(LocalServer):
 
     def ephemeral_nodes(self) -> set[str]:
         """The paths that sessions hold."""
-        return ephemeral_nodes(self.port)
+        return ephemeral_nodes(self.address)
 
     def dump(self, path: str = "/") -> dict[str, StoredZnode]:
         """All nodes below a path and itself, by path; empty where it is not there."""

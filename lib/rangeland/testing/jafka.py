@@ -112,18 +112,19 @@ class JafkaCluster(NumberedCluster):
         process = self._nodes[name]
         process.wait_for_port(self.ports[name])
         process.wait_until(
-            lambda: not self.zookeeper or is_registered(self.zookeeper, name),
+            lambda: not self.zookeeper or is_registered(self.zookeeper, name) is True,
             "it to be registered in ZooKeeper",
         )
 
     def _wait_to_be_gone(self, broker: int) -> None:
         """A broker ends at once if the session of its crashed process still holds its id."""
         deadline = time.monotonic() + PATIENCE_S
-        while self.zookeeper and is_registered(self.zookeeper, broker):
+        while self.zookeeper and is_registered(self.zookeeper, broker) is not False:
             if time.monotonic() > deadline:
                 raise Unreachable(
                     f"Broker {broker} was not restarted",
-                    why=f"{self.zookeeper} still holds the session of its previous process",
+                    why=f"{self.zookeeper} still holds the session of its previous process, or "
+                    "does not answer",
                     do="restart it once the session has expired",
                 )
             time.sleep(0.1)

@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from rangeland.errors import Unreachable
 from rangeland.testing.clusters import NumberedCluster
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, is_registered
@@ -257,7 +256,7 @@ class KafkaZooKeeperCluster(_Cluster):
         """A broker ends at once if the session of its crashed process still holds its id."""
         assert self._keeper is not None
         self._keeper.wait_until(
-            lambda: _is_gone(self.zookeeper, name), f"/brokers/ids/{name} to expire"
+            lambda: is_registered(self.zookeeper, name) is False, f"/brokers/ids/{name} to expire"
         )
         return super()._start_one(name)
 
@@ -277,11 +276,3 @@ class KafkaZooKeeperCluster(_Cluster):
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._keeper = self._java("zookeeper", 96, main, str(config))
         self._keeper.wait_for_port(port)
-
-
-def _is_gone(zookeeper: str, broker: int) -> bool:
-    """Whether no session holds the broker's node; False while the ZooKeeper is starting."""
-    try:
-        return not is_registered(zookeeper, broker)
-    except Unreachable:
-        return False

@@ -12,10 +12,12 @@ from __future__ import annotations
 import socket
 import struct
 
-from rangeland.errors import Unreachable
+from rangeland.errors import Unreachable, UsageError
 
 _METADATA = 3
 _VERSION = 0
+_DUMP = "ephemeral nodes dump:"
+"""What begins the part of the response that lists nodes, even if there are none."""
 
 
 def brokers_seen_by(address: str, timeout_s: float = 2) -> dict[int, int]:
@@ -32,25 +34,36 @@ def leaders_seen_by(address: str, topic: str) -> dict[int, int] | None:
     return _leaders(response).get(topic, {}) if response else None
 
 
-def is_registered(zookeeper: str, broker: int) -> bool:
+def is_registered(zookeeper: str, broker: int) -> bool | None:
     """Whether a session holds the broker's node in the ZooKeeper at ``host:port``, which may have
-    a chroot. Raises `Unreachable`."""
+    a chroot; None while it does not say, as when it starts. Raises `UsageError` if it does not
+    allow the question."""
     address, _, chroot = zookeeper.partition("/")
     root = f"/{chroot}".rstrip("/")
-    return f"{root}/brokers/ids/{broker}" in ephemeral_nodes(int(address.rpartition(":")[2]))
-
-
-def ephemeral_nodes(zookeeper_port: int) -> set[str]:
-    """The paths that sessions of this ZooKeeper hold. Raises `Unreachable`."""
     try:
-        with socket.create_connection(("127.0.0.1", zookeeper_port), timeout=5) as connection:
+        return f"{root}/brokers/ids/{broker}" in ephemeral_nodes(address)
+    except Unreachable:
+        return None
+
+
+def ephemeral_nodes(zookeeper: str) -> set[str]:
+    """The paths that sessions of the ZooKeeper at ``host:port`` hold. Raises `Unreachable`, and
+    `UsageError` if it does not allow the question."""
+    host, _, port = zookeeper.rpartition(":")
+    what = f"ZooKeeper at {zookeeper} did not answer"
+    try:
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
             connection.sendall(b"dump")
-            response = b"".join(iter(lambda: connection.recv(65536), b""))
+            blocks = iter(lambda: connection.recv(65536), b"")
+            response = b"".join(blocks).decode(errors="replace")
     except OSError as error:
-        message = f"ZooKeeper on port {zookeeper_port} did not answer"
-        remedy = "check that ZooKeeper is up"
-        raise Unreachable(message, why=str(error), do=remedy, port=zookeeper_port) from error
-    return {line.strip() for line in response.decode().splitlines() if line.startswith("\t/")}
+        raise Unreachable(what, why=str(error), do="check that ZooKeeper is up") from error
+    if "is not in the whitelist" in response:
+        do = "start it with 4lw.commands.whitelist=dump"
+        raise UsageError(f"ZooKeeper at {zookeeper} may not be asked", why=response.strip(), do=do)
+    if _DUMP not in response:  # while it starts, and when it has lost its quorum
+        raise Unreachable(what, why=response.strip()[:200], do="wait until it serves requests")
+    return {line.strip() for line in response.splitlines() if line.startswith("\t/")}
 
 
 def _ask(address: str, timeout_s: float = 2) -> bytes:
