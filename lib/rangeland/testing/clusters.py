@@ -18,7 +18,12 @@ from rangeland.jvm.jars import fetch_jars
 from rangeland.testing.broker_jars import BROKER_JARS
 from rangeland.testing.context_managers import Startable
 from rangeland.testing.ports import free_ports
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.processes import (
+    Process,
+    remove_at_end,
+    remove_directory,
+    temporary_directory,
+)
 
 Name = TypeVar("Name", int, str)
 
@@ -28,7 +33,7 @@ class LocalCluster(Startable, Generic[Name]):
     processes, in the order in which they start, and ``usual`` is the default one.
 
     A temporary directory is made and removed unless ``directory`` is given; a given one keeps
-    configuration and logs, and loses the data at the end."""
+    configuration and logs, and loses its folder ``data`` at the end, and before the start."""
 
     kind = ""
     versions: Sequence[str] = ()
@@ -46,7 +51,7 @@ class LocalCluster(Startable, Generic[Name]):
         """The names of all processes."""
         self.ports: dict[Name, int] = {}
         self._usual: Name = usual
-        self._given_directory = directory
+        self._given_directory = None if directory is None else directory.absolute()
         self._directory: Path | None = None
         self._nodes: dict[Name, Process] = {}
 
@@ -61,6 +66,10 @@ class LocalCluster(Startable, Generic[Name]):
         prefix = f"rangeland-{self.kind.lower()}-"
         self._directory = self._given_directory or temporary_directory(prefix)
         self._directory.mkdir(parents=True, exist_ok=True)
+        if self._given_directory is not None:
+            data = self._directory / "data"
+            remove_directory(data)  # of a cluster whose end nobody has seen
+            remove_at_end(data)
         try:
             self._start_all()
         except BaseException:

@@ -256,14 +256,21 @@ def _has_members(group: int) -> bool:
 def temporary_directory(prefix: str) -> Path:
     """A new directory that is removed when this Python ends, however it ends."""
     path = Path(tempfile.mkdtemp(prefix=prefix))
-    _directories.append((os.getpid(), path))
-    _tell_guard(f"remove {path}")
+    remove_at_end(path)
     return path
 
 
+def remove_at_end(path: Path) -> None:
+    """Removes a directory, an absolute path, when this Python ends, however it ends."""
+    _directories.append((os.getpid(), path))
+    _tell_guard(f"remove {path}")
+
+
 def remove_directory(path: Path) -> None:
-    """Removes a directory of `temporary_directory` now."""
+    """Removes a directory of `remove_at_end` now; at the end, if somebody is still using it."""
     shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        return
     _directories[:] = [entry for entry in _directories if entry[1] != path]
     _tell_guard(f"keep {path}")
 
