@@ -189,7 +189,7 @@ def _keep(cluster: LocalCluster[Any]) -> None:
     """Waits until Ctrl-C, or until no broker is left."""
     while True:
         time.sleep(1)
-        if not cluster.running:
+        if not set(cluster.running) & set(cluster.brokers):
             raise Unreachable("No broker is left", why="all of them have ended", do="start again")
 
 

@@ -95,6 +95,11 @@ class LocalCluster(Startable, Generic[Name]):
         """The names of running processes, including paused ones."""
         return [name for name, process in self._nodes.items() if process.running]
 
+    @property
+    def brokers(self) -> list[Name]:
+        """The names of the processes that are brokers, up or not."""
+        return self.names
+
     def address(self, name: Name | None = None) -> str:
         """``127.0.0.1:port``, up or not."""
         return f"127.0.0.1:{self.ports[self._name_or_usual(name)]}"
